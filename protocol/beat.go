@@ -9,15 +9,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Client features for TTLs. "Clients that support TTL in SotW" get them in the wrapper Resource, which
-// not all of them know (TTL-1, TTL-4).
+// Client features for TTLs. In SotW a TTL needs the wrapper message Resource, which not all clients
+// support (TTL-1, TTL-4).
 const (
 	featureTTL     = "xds.config.supports-resource-ttl"
 	featureWrapped = "xds.config.supports-resource-in-sotw"
-	featureGRPC    = "xds.config.resource-in-sotw" // the spelling of gRPC
+	featureGRPC    = "xds.config.resource-in-sotw" // as gRPC spells this feature
 )
 
-// beatsPerTTL is the number of heartbeats in the duration of a TTL (TTL-3).
+// beatsPerTTL is the number of heartbeats in the duration of one TTL (TTL-3).
 const beatsPerTTL = 3
 
 // meet reads the client's name and features from the node of the first request.
@@ -31,13 +31,14 @@ func (s *Session) meet(n *xds.Node) {
 	}
 }
 
-// beatsOf returns the resources with a TTL: those of the view, kept ones, and the held states of
-// waiting names. "What stays keeps its TTL alive" (ADS-3).
+// beatsOf returns the resources that need heartbeats, because they have a TTL. They are the
+// resources of the view, kept resources (ADS-3), and the resources that the client holds while a
+// newer state waits.
 func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Heartbeat {
 	beats := t.Heartbeats()
 	var more map[time.Duration][]*xds.Resource
 	add := func(r *xds.Resource) {
-		if r.TTL > 0 && r != t.Lookup(r.Name) { // otherwise t.Heartbeats has it
+		if r.TTL > 0 && r != t.Lookup(r.Name) { // t.Heartbeats already has the resources of the view
 			if more == nil {
 				more = map[time.Duration][]*xds.Resource{}
 			}
@@ -79,7 +80,7 @@ func byName(rs []*xds.Resource) []*xds.Resource {
 }
 
 // beat returns the heartbeats that are due: "the server can send a Resource with the resource
-// unset, and the TTL reset". They are not updates.
+// unset, and the TTL reset". A heartbeat is not an update. Terms: see doc.go.
 func (s *Session) beat(u *subscription) []*xds.Response {
 	u.beatAt = time.Time{}
 	if !s.ttl {
@@ -97,7 +98,8 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 			}
 			at = s.nextBeat(b.TTL)
 		}
-		// A full-state heartbeat would send the next state. It waits if that state waits.
+		// A heartbeat with a full state would send the newest state, so it waits if that state must
+		// wait.
 		if !s.now.Before(at) && !s.blocked(u) && (!world || !u.pending(t)) {
 			if !u.coversAny(b.Changes.Beats) {
 				continue
@@ -119,15 +121,15 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	return out
 }
 
-// beatBy is the time of the next heartbeat; zero: never.
+// beatBy returns the time of the next heartbeat; zero: never.
 func (y *saying) beatBy() time.Time { return y.beatAt }
 
 // overdueBeat reports whether a heartbeat is due and has not been sent.
 func (y *saying) overdueBeat(now time.Time) bool { return !y.beatAt.IsZero() && !now.Before(y.beatAt) }
 
-// feed notes that a message restarts the TTLs of its resources. If a heartbeat is due now, the
-// message replaces it if it has all its resources. Otherwise the message's resources are noted in
-// unfed.
+// feed records that a message restarts the TTLs of its resources. If a heartbeat is due now and the
+// message has all resources of this heartbeat, the message replaces the heartbeat. If a heartbeat
+// is due and the message has only some of them, these go to unfed.
 func (s *Session) feed(u *subscription, c *xds.Changes) {
 	if len(u.unfed) > 0 {
 		for _, r := range c.Upserts {
@@ -149,7 +151,7 @@ func (s *Session) feed(u *subscription, c *xds.Changes) {
 	}
 }
 
-// tellsAll reports whether a response has all resources of the client with this TTL.
+// tellsAll reports whether a response has all resources with this TTL that the client wants.
 func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) bool {
 	tells := func(name string) bool {
 		_, ok := slices.BinarySearchFunc(c.Upserts, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
@@ -165,10 +167,10 @@ func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) b
 	return true
 }
 
-// outlived marks resources to be sent again that the client may have dropped, which a heartbeat
-// would not bring back. Either their heartbeats are too late, as after a pause of the server's
-// process. Or they have none, because their response is unanswered although a later one was
-// answered.
+// outlived marks resources to be sent again whose TTL may have expired at the client: a heartbeat
+// does not bring a dropped resource back. There are two cases. The heartbeats may be late, for
+// example after a pause of the server's process. Or the resource gets no heartbeats, because its
+// response is unanswered although a later response was answered.
 func (s *Session) outlived(u *subscription) {
 	for ttl, at := range u.beats {
 		late := !s.now.Before(at.Add(ttl - ttl/beatsPerTTL))
@@ -195,7 +197,7 @@ func (s *Session) outlived(u *subscription) {
 				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)) && !u.heldBack(r.Name),
 					lost && u.accepted(r.Name):
 					u.repeat(r.Name)
-				case late && hungry: // its TTL may end before the next heartbeat
+				case late && hungry: // the TTL may end before the next heartbeat
 					u.beats[ttl] = s.now
 				}
 			}
@@ -203,8 +205,8 @@ func (s *Session) outlived(u *subscription) {
 	}
 }
 
-// belated handles resources whose ACK comes so late that the client may drop them, or has done so:
-// there are no heartbeats before the ACK (TTL-5).
+// belated handles resources whose ACK comes late. Before the ACK they get no heartbeats (TTL-5), so
+// the client may have dropped them, or may drop them soon.
 func (s *Session) belated(u *subscription, d *delivery, accepts func(name string, is *xds.Stamp) bool) {
 	if !s.ttl {
 		return
@@ -237,8 +239,8 @@ func (s *Session) feedLate(u *subscription, d *delivery, accepts func(name strin
 	}
 }
 
-// unlisted notes the resources of a delivery that is dropped from the list: its answer will not be
-// found.
+// unlisted adds the resources of a delivery to unfed. The delivery is dropped from the list, so its
+// answer cannot be paired with it later.
 func (s *Session) unlisted(u *subscription, d *delivery) {
 	for r := range s.expiring(u, d) {
 		if _, ok := u.unfed[r.Name]; !ok && d.open(r.Name, r.Stamp) {
@@ -247,10 +249,10 @@ func (s *Session) unlisted(u *subscription, d *delivery) {
 	}
 }
 
-// fed notes that a name gets a heartbeat, or needs none.
+// fed records that a name gets a heartbeat, or does not need any.
 func (y *saying) fed(name string) { delete(y.unfed, name) }
 
-// starve notes that a name, sent at the time told, gets no heartbeats.
+// starve records that a name, which was sent at the time told, gets no heartbeats.
 func (u *subscription) starve(name string, told time.Time) {
 	if u.unfed == nil {
 		u.unfed = map[string]time.Time{}
@@ -258,15 +260,15 @@ func (u *subscription) starve(name string, told time.Time) {
 	u.unfed[name] = told
 }
 
-// expiring yields the resources with a TTL whose newest state is in this delivery and that the
-// client is to keep.
+// expiring yields the resources with a TTL that the client is to keep, and whose newest told state
+// is in this delivery.
 func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		if !s.ttl || d.beats != nil {
 			return
 		}
 		t := s.table(u.typ)
-		since := func(name string) bool { // sent again meanwhile; a full state has all names
+		since := func(name string) bool { // the name was sent again after d; a full state has all names
 			return slices.ContainsFunc(u.deliveries, func(o delivery) bool {
 				return o.last() > d.last() && (o.parts[0].world || o.carries(name) != nil)
 			})
@@ -293,7 +295,8 @@ func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource]
 	}
 }
 
-// nextBeat is the time of the next heartbeat. Streams with the same Spread have the same times.
+// nextBeat returns the time of the next heartbeat. Streams with the same Spread have the same
+// times.
 func (s *Session) nextBeat(ttl time.Duration) time.Time {
 	period := max(ttl/beatsPerTTL, 1)
 	// Multiplying by the golden ratio spreads consecutive numbers.
@@ -305,8 +308,8 @@ func (s *Session) nextBeat(ttl time.Duration) time.Time {
 	return s.now.Add(period - past)
 }
 
-// beating returns the resources for a heartbeat to this client, nil if there are none: "not of a
-// resource which the client has not ACKed at that version" (TTL-5).
+// beating returns the resources for a heartbeat to this client, or nil if no resource needs one. A
+// resource gets heartbeats only after the client has accepted its present state (TTL-5).
 func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	if s.tellsWorld(u) && len(u.refusals) > 0 {
 		return nil // the full state was refused
@@ -327,11 +330,11 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	return &xds.Changes{Beats: some}
 }
 
-// coversAny reports whether the client may hold any of the resources. Kept ones count, even if no
-// subscription matches them any more.
+// coversAny reports whether the client may hold any of the resources. Kept resources count, even if
+// no subscription matches them any more.
 //
-// rs is in order. This is called for each answer, so it loops over the shorter of rs and the
-// client's names.
+// The resources must be sorted by name. coversAny is called for each answer, so it loops over the
+// shorter of two lists: the resources, or the client's names.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
 	if u.wildcard || len(rs) <= u.names.len()+len(u.leaving) {
 		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
@@ -356,7 +359,7 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
 	d := delivery{version: s.version(u, t), sent: s.now, beats: c.Beats}
 	if world {
-		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // in a full state, a resource without a body would be removed
+		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // in a full state, a client would drop a resource without a body
 	}
 	return s.send(u, t, &d, c.Split(s.opts.MaxResponse))
 }

@@ -13,11 +13,12 @@ const (
 	maxBlameText = 16 << 10
 )
 
-// blamed returns the names of a refused message that are most useful for finding the error: first
-// those that the client's text names, in its order, then others that the message changed. A removed
-// name is included only if the text names it.
+// blamed returns the names of a refused message that are most useful for finding the error. First
+// come the names in the client's error text, in the order of the text, and then other names that
+// the message changed. A removed name is included only if the text has the name.
 //
-// It looks up the words of the text instead of searching the text for each name of the response.
+// blamed looks up each word of the text in the response. It does not search the text for each name
+// of the response, which may have many.
 func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 	var names []string
 	add := func(name string) bool {
@@ -46,8 +47,8 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 	return names
 }
 
-// words yields the possible names in a text: the parts between spaces, unchanged and without the
-// punctuation around them.
+// words yields the possible names in a text: each part between spaces, first unchanged and then
+// without the punctuation around it.
 func words(text string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for word := range strings.FieldsSeq(text) {

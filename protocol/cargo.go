@@ -8,30 +8,33 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An item is the state of one name in a response, and the state told before it: a stamp, or absent.
-// If is is nil, the response does not mention the name.
+// An item has two states of one name: the state in a response (is), and the state that the client
+// was told before (was). A state is a stamp, or absent. If the field is is nil, the response does
+// not have the name. Terms: see doc.go.
 //
-// Invariant: unless is is nil, was is not nil. A lapsed item removes the name.
+// Invariant: was and is are both set, or the field is is nil. A lapsed item removes the name.
 type item struct {
 	name    string
 	was, is *xds.Stamp
 	lapsed  bool // removed because no subscription matches it any more, not because the client dropped it
-	member  bool // and its collection matched it then
-	older   bool // only an older delivery, which this one includes, has it
+	member  bool // lapsed items: the collection of the name matched it before
+	older   bool // only an older delivery, which was joined to this one, has the name
 }
 
-// tellsNothing reports whether the client has no resource of the name before and after the item.
+// tellsNothing reports whether the client has no resource with this name, neither before the item
+// nor after it.
 func (it *item) tellsNothing() bool { return !stands(it.was) && !stands(it.is) && !it.lapsed }
 
-// lapse notes that the name is removed because no subscription matches it any more.
+// lapse records that the name is removed because no subscription matches it any more. With member
+// set, its collection matched it before.
 func (it *item) lapse(member bool) { it.lapsed, it.member = true, member }
 
-// A cargo is the content of a response. For a wildcard it takes two pointers: the names in which
-// from and to differ, or all names of to. The items override these.
+// A cargo is the content of a response. For a wildcard it has only two tables: the cargo has the
+// names in which from and to differ, or all names of to (whole). The items override these names.
 type cargo struct {
 	from, to *xds.Versions
 	whole    bool   // all of to was sent, changed or not
-	dropped  bool   // the client has dropped all of it since: before it, names without an item were not held
+	dropped  bool   // the client has dropped the wildcard since: names without an item count as not held before this cargo
 	items    []item // by name, each once
 }
 
@@ -46,7 +49,7 @@ func (c *cargo) find(name string) *item {
 	return &c.items[i]
 }
 
-// carries returns the state of a name in the cargo, or nil.
+// carries returns the state of a name in the cargo, or nil if the cargo does not have the name.
 func (c *cargo) carries(name string) *xds.Stamp {
 	if it := c.find(name); it != nil {
 		return it.is
@@ -66,7 +69,7 @@ func (c *cargo) carries(name string) *xds.Stamp {
 	return is
 }
 
-// before returns the state of a carried name that was told before the cargo.
+// before returns the state that the client was told before the cargo, for a name in the cargo.
 func (c *cargo) before(name string) *xds.Stamp {
 	if it := c.find(name); it != nil && it.was != nil {
 		return it.was
@@ -74,7 +77,7 @@ func (c *cargo) before(name string) *xds.Stamp {
 	return cmp.Or(c.had(name), absent)
 }
 
-// had returns the state of a name that the wildcard was told before the cargo, or nil.
+// had returns the state of a name that the wildcard subscription was told before the cargo, or nil.
 func (c *cargo) had(name string) *xds.Stamp {
 	if c.dropped {
 		return nil

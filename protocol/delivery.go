@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// patience is how long a response may stay unanswered before the newest state is sent anyway
-	// (blocked).
+	// patience is how long a response may stay unanswered before the session sends the newest state
+	// anyway (see blocked).
 	patience = 5 * time.Second
 
-	// silence is how long a type may stay unanswered before other types stop waiting for it:
-	// resources that it may refer to are removed, and resources that refer to it are sent (ADS-3,
-	// ADS-6). A NACK is an answer.
+	// silence is how long a type may stay unanswered before other types stop waiting (ADS-3,
+	// ADS-6). Then removals that resources of this type may refer to are sent, and so are resources
+	// that refer to this type. A NACK is an answer, too.
 	silence = 15 * time.Second
 
 	// maxDeliveries is how many unanswered responses of a type stay listed, so that a late answer
@@ -31,22 +31,23 @@ const (
 	unanswered fate = iota
 	accepted
 	refused
-	passed // SotW: the ACK of a later response answers it; its own answer may still come
+	passed // SotW: the ACK of a later response answers this message; its own answer may still come
 )
 
-// A part is one message of a delivery. It has the upserts with names from lo to hi and the removals
-// from gone to last, or the full state.
+// A part is one message of a delivery. A part with the full state has all names of the delivery.
+// Any other part has the upserts with names from lo to hi, and the removals with names from gone to
+// last.
 type part struct {
 	nonce      uint64
 	lo, hi     string
 	gone, last string
-	world      bool // full state (SotW): names that it lacks are removed
-	moved      bool // the client has accepted something later for one of its names
+	world      bool // full state (SotW): the client removes each name that the message lacks
+	moved      bool // for at least one name of this message, the client has accepted a later response
 	fate       fate
 }
 
-// within reports whether this message has a name of the delivery; is is the state of the name
-// there.
+// within reports whether this message of the delivery has a name. The parameter is is the state of
+// the name in the delivery: absent means a removal.
 func (p *part) within(name string, is *xds.Stamp) bool {
 	switch {
 	case p.world:
@@ -57,40 +58,41 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 	return p.lo <= name && name <= p.hi
 }
 
-// A delivery is a response that the client has not answered yet, in one message or several.
+// A delivery is a response that the client has not answered yet. A large response has several
+// messages (parts). Terms: see doc.go.
 //
-// Invariant: each name is in exactly one message. Two kinds of names are in none: removed names
-// that SotW does not report, and names that only an older, joined delivery had.
+// Invariant: each name of the delivery is in at most one message. Two kinds of names are in no
+// message: removed names that SotW does not report, and names from an older, joined delivery alone.
 type delivery struct {
 	cargo
 	parts   []part // at least one, by nonce
 	version string
 	sent    time.Time
-	beats   []*xds.Resource // the resources of a heartbeat; nil: not a heartbeat
-	stuck   uint64          // nonce of the message with a cluster that has no assignment, so that no ACK is expected; zero: none
+	beats   []*xds.Resource // the resources of a heartbeat; nil: this response is not a heartbeat
+	stuck   uint64          // nonce of a message with a cluster without an assignment: no ACK of this message is expected; zero: none
 
-	joined uint64 // newest nonce of the older delivery that this one includes; zero: none
-	own    cargo  // the cargo before it was joined, without items
+	joined uint64 // newest nonce of the older delivery that was joined to this one; zero: none
+	own    cargo  // the cargo of this delivery before an older one was joined to it; without items
 
-	untold bool // removals are not reported (SotW, types without full state)
+	untold bool // the response does not report removals (SotW, types without full state)
 
-	// A later delivery was answered: nothing waits for this one, and the states before it are not
-	// held.
+	// The client has accepted this delivery or a later one. So nothing waits for this one, and the
+	// client no longer holds the states before it.
 	superseded bool
 
-	finding *finding // see Session.finding; nil: not computed
+	finding *finding // see Session.finding; nil: not computed yet
 }
 
 // addPart appends a message.
 func (d *delivery) addPart(p part) { d.parts = append(d.parts, p) }
 
-// expectNone notes that no ACK is expected for the message with this nonce.
+// expectNone records the nonce of a message that the client is not expected to ACK.
 func (d *delivery) expectNone(nonce uint64) { d.stuck = nonce }
 
 // keepFinding stores the finding of a view.
 func (d *delivery) keepFinding(f finding) { d.finding = &f }
 
-// overtaken removes names that the client has accepted in a later response.
+// overtaken removes from the delivery the names that the client has accepted in a later response.
 func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {
 		is := d.carries(name)
@@ -105,7 +107,8 @@ func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	d.without(names)
 }
 
-// lapse marks all removals of the delivery as lapsed: the client did not unsubscribe from them.
+// lapse marks all removals of the delivery as lapsed: the server removes these names, and the
+// client did not unsubscribe from them.
 func (d *delivery) lapse() {
 	var more []item
 	for name, it := range d.each {
@@ -121,19 +124,21 @@ func (d *delivery) lapse() {
 	d.add(more)
 }
 
-// answers reports whether the answer to message p is also the answer for a name. A name that only
-// an older, joined delivery had has no message of its own.
+// answers reports whether the answer to message p is also the answer for a name. A name from the
+// older, joined delivery alone is in no message of this delivery. Any answer to this delivery
+// answers for that name.
 func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
 	return p.within(name, is) || !d.tells(name, is)
 }
 
-// open reports whether the message with a name is unanswered: "each nonce is settled by itself"
-// (DELTA-13).
+// open reports whether the client has not answered the message with a name yet. Each message has
+// its own answer (DELTA-13).
 func (d *delivery) open(name string, is *xds.Stamp) bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
 }
 
-// tells reports whether one of its own messages has a name.
+// tells reports whether one of the delivery's own messages has a name. Names from the older, joined
+// delivery alone do not count.
 func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	if d.joined > 0 {
 		if it := d.find(name); it != nil && it.older || it == nil && d.own.carries(name) == nil {
@@ -143,8 +148,8 @@ func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
 }
 
-// says returns the state of a name in a message, or nil. Unlike carries, it omits unreported
-// removals.
+// says returns the state of a name in the delivery, or nil. Unlike carries, says returns nil for a
+// removal that the response does not report.
 func (d *delivery) says(name string) *xds.Stamp {
 	if is := d.carries(name); is != absent || !d.untold {
 		return is
@@ -152,7 +157,7 @@ func (d *delivery) says(name string) *xds.Stamp {
 	return nil
 }
 
-// unlisted yields the names that only the older, joined delivery had.
+// unlisted yields the names from the older, joined delivery alone.
 func (d *delivery) unlisted(yield func(string, item) bool) {
 	for name, it := range d.each {
 		if d.says(name) != nil && !d.tells(name, it.is) && !yield(name, it) {
@@ -161,8 +166,8 @@ func (d *delivery) unlisted(yield func(string, item) bool) {
 	}
 }
 
-// keepUnlisted reduces the delivery to the names that only the older, joined delivery had, and
-// reports whether there are any.
+// keepUnlisted reduces the delivery to the names from the older, joined delivery alone. It reports
+// whether any such name is left.
 func (d *delivery) keepUnlisted() bool {
 	var items []item
 	for _, it := range d.unlisted {
@@ -191,8 +196,9 @@ func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unan
 // last returns the newest nonce of the delivery.
 func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 
-// answered reports whether the newest message needs no answer any more. The last answer is enough:
-// in SotW it answers all before, and in delta a client that answers in order has answered those.
+// answered reports whether the newest message of the type needs no answer any more. The answer to
+// the newest message is enough. In SotW it also answers all earlier messages. In delta a client
+// that answers in order has already answered the earlier messages.
 func (u *subscription) answered() bool {
 	n := len(u.deliveries)
 	return !u.unacked || n > 0 && u.deliveries[n-1].answered()
@@ -211,9 +217,9 @@ func (u *subscription) deliver(s *Session, d *delivery) {
 	u.stirAll(d)
 }
 
-// letGo notes that the client has unsubscribed from names. It holds nothing of them now, but may
-// subscribe again before the deliveries in flight arrive. A full state in flight also brings names
-// that did not change in it.
+// letGo records that the client has unsubscribed from names. The client holds no resource with
+// these names now, but it may subscribe again before the deliveries in flight arrive. A full state
+// in flight also brings the names that it did not change.
 func (u *subscription) letGo(dropped map[string]bool) {
 	if len(dropped) == 0 {
 		return
@@ -237,9 +243,9 @@ func (u *subscription) letGo(dropped map[string]bool) {
 	}
 }
 
-// letGoAll notes that the client has unsubscribed from the wildcard: it holds no name without an
-// entry any more. A client may drop the wildcard and subscribe again without end. So the cost is
-// the number of entries and items, not the size of the table.
+// letGoAll records that the client has unsubscribed from the wildcard. From now on the client holds
+// only names that have an entry. A client may drop the wildcard and subscribe again any number of
+// times. So the cost is the number of entries and items, not the size of the table.
 func (u *subscription) letGoAll() {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -251,20 +257,21 @@ func (u *subscription) letGoAll() {
 		if d.dropped {
 			continue
 		}
-		var more []item // entries keep their state before
+		var more []item // names with an entry keep the state that they had before this delivery
 		for e := range u.entries() {
 			if is := d.carries(e.name); is != nil && d.find(e.name) == nil {
 				more = append(more, item{name: e.name, was: d.before(e.name), is: is})
 			}
 		}
-		world := d.parts[0].world && d.beats == nil // it brings all names, changed or not
+		world := d.parts[0].world && d.beats == nil // a full state brings all names, changed or not
 		d.whole, d.dropped = d.whole || world, true
 		d.add(more)
 	}
 }
 
-// evict makes room for a delivery. It drops a superseded one, else a heartbeat, else it joins the
-// oldest with the next: the client may still hold the states before the oldest.
+// evict makes room in the list for one more delivery. It drops a superseded delivery, or else a
+// heartbeat. If the list has neither, evict joins the oldest delivery to the next one, because the
+// client may still hold the states before the oldest.
 func (s *Session) evict(u *subscription) {
 	i := slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.superseded })
 	if i < 0 {
@@ -284,24 +291,25 @@ func (s *Session) evict(u *subscription) {
 	u.deliveries = slices.Delete(u.deliveries, i, i+1)
 }
 
-// idleTalk reports whether an item of an older, joined delivery can be dropped: it removes a name
-// that did not exist. A client may subscribe to any number of such names and answer nothing.
+// idleTalk reports whether an item of an older, joined delivery can be dropped, because the item
+// removes a name that did not exist. The memory for such items must be limited: a client may
+// subscribe to any number of such names and answer nothing.
 func (u *subscription) idleTalk(d *delivery, it item) bool {
 	return it.older && it.tellsNothing() && d.from.Get(it.name) == nil && d.to.Get(it.name) == nil &&
 		!slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(it.name) })
 }
 
-// join returns the content of two consecutive deliveries as one: the states of the later, with the
-// states that the client may hold before it.
+// join returns the content of two consecutive deliveries, a and the later b, as one. The result has
+// the states of b, and for each name the older state that the client may still hold.
 func (u *subscription) join(a, b *delivery) cargo {
 	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole, dropped: a.dropped}
 	switch {
-	case a.from == a.to && !a.whole: // a wildcard began between them
+	case a.from == a.to && !a.whole: // the wildcard subscription began between a and b
 		c.from, c.dropped = b.from, b.dropped
-	case b.from == b.to && !b.whole: // or ended
+	case b.from == b.to && !b.whole: // the wildcard subscription ended between a and b
 		c.to = a.to
 	default:
-		for was, is := range b.from.Since(a.to) { // the client was not told these changes
+		for was, is := range b.from.Since(a.to) { // these changes are between a and b: the client was not told
 			if name := cmp.Or(is, was).Name; a.find(name) == nil && b.find(name) == nil && b.carries(name) == nil {
 				it := item{name: name, older: true}
 				it.is = a.carries(name)
@@ -312,8 +320,9 @@ func (u *subscription) join(a, b *delivery) cargo {
 			}
 		}
 	}
-	// The client may hold the state before the older delivery, or the older one's. Only one is
-	// kept: preferably a resource that is not in a refusal, which keeps its states itself.
+	// The client may hold the state of the older delivery, or the state before that delivery. Only
+	// one of the two is kept. A resource that no refusal records is preferred, because a refusal
+	// keeps its own states.
 	before := func(name string, old, is *xds.Stamp) *xds.Stamp {
 		if was := a.before(name); a.open(name, old) && (stands(was) && !u.hasRefused(name, was) || same(old, is)) {
 			return was
@@ -337,12 +346,12 @@ func (u *subscription) join(a, b *delivery) cargo {
 			c.items = append(c.items, item{name: name, was: a.before(name), is: old, older: true})
 		case old != nil:
 			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
-		case c.dropped && !b.dropped && stands(was): // it was added in between
+		case c.dropped && !b.dropped && stands(was): // the name was added between a and b
 			c.items = append(c.items, item{name: name, was: was, is: is})
 		}
 	}
 	if answered := func(p part) bool { return p.fate != unanswered }; b.whole && slices.ContainsFunc(a.parts, answered) {
-		for name, it := range b.each { // the client already holds some names that are sent again
+		for name, it := range b.each { // b sends all names again, and the client has answered for some of them in a
 			both(name, it.was, it.is)
 		}
 	} else {
@@ -356,7 +365,7 @@ func (u *subscription) join(a, b *delivery) cargo {
 		case is == nil:
 			it.older = true
 			c.items = append(c.items, it)
-		case it.is == nil: // only the later one counts
+		case it.is == nil: // only the state in b counts
 			c.items = append(c.items, item{name: it.name, was: b.before(it.name), is: is})
 		default:
 			c.items = append(c.items, item{name: it.name, was: before(it.name, it.is, is), is: is})

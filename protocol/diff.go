@@ -7,20 +7,20 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A diff is the content to send to the client, sorted by name.
+// A diff is the content to send to the client for one type, sorted by name. Terms: see doc.go.
 type diff struct {
 	upserts []*xds.Resource
-	removed []string     // including absent
+	removed []string     // includes the names in absent
 	absent  []string     // reported as a resource without a body (DELTA-7)
-	missing []string     // reported in resource_errors, too
+	missing []string     // also reported in resource_errors
 	waiting []waiter     // upserts that wait for another type
-	kept    []string     // names with an entry in which the wildcard's table differs; the entry decides
-	shared  *xds.Changes // the table's own changes, shared by all streams; nil: the diff differs from them
+	kept    []string     // names that differ in the wildcard's table and have an entry: the entry decides whether they are sent
+	shared  *xds.Changes // the changes as computed by the table, shared by all streams; nil: the diff is different
 	any     anyReady     // result of readyForAny for this diff
 }
 
-// diff compares the view with the told states, where they may differ, and adds the differences to
-// the empty diff d.
+// diff compares the view with the told states of all names that may differ. It adds the differences
+// to d, which must be empty.
 func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {
@@ -37,7 +37,7 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 		if u.anew && u.base.Len() > 0 {
 			removed := c.Removed
 			c = t.Since(nil)
-			if len(removed) > 0 { // otherwise it is shared with other streams
+			if len(removed) > 0 { // without removals, c stays shared with other streams
 				c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
 			}
 		}
@@ -92,7 +92,7 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	slices.Sort(d.missing)
 }
 
-// waitAll keeps all upserts back. Names that waited before go on waiting.
+// waitAll holds all upserts back. Names that waited before continue to wait.
 func (d *diff) waitAll(before map[string]wait) {
 	for _, r := range d.upserts {
 		if _, waited := before[r.Name]; waited {
@@ -102,11 +102,11 @@ func (d *diff) waitAll(before map[string]wait) {
 	d.upserts = nil
 }
 
-// waitNone keeps nothing back.
+// waitNone removes all waiting names from the diff.
 func (d *diff) waitNone() { d.waiting = nil }
 
-// diffAnew repeats the diff while it ends refusals, whose names must then be sent as well
-// (DELTA-15).
+// diffAnew computes the diff again as long as the diff concerns the names of a refusal: then all
+// names of the refusal must be sent, too (DELTA-15).
 func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
 	for u.holdsBack() && u.dissolve(s.tellsWorld(u), d.names) {
 		*d = diff{}
@@ -114,16 +114,17 @@ func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
 	}
 }
 
-// owed decides what to send for the name of an entry: a resource, a removal, or nothing.
+// owed returns what is to be sent for the name of an entry: a resource, a removal (gone), or
+// nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
 	l := u.lingers(e.name)
 	switch {
 	case u.matches[e.name] != nil:
-		// It matches others, which have entries of their own. The client may hold a resource with
-		// this name from before.
+		// The name matches other resources, which have their own entries. The client may still hold
+		// an earlier resource with this name itself.
 		return nil, e.told != others && l == nil
 	case !u.wants(e) && !u.wildcard:
-		// No subscription matches it any more.
+		// No subscription matches the name any more.
 		return nil, (e.told != absent || (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)) && l == nil
 	}
 	r = t.Lookup(e.name)
@@ -135,19 +136,21 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		return r, false
 	case r != nil:
 	case l != nil && e.again && l.body == nil:
-		// Without its body, only the removal can be sent, to a client that subscribes or unsubscribes.
+		// The body is no longer known, so only the removal can be sent, if the client has just
+		// subscribed or unsubscribed.
 		return nil, (e.named || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
 	case l != nil && e.again && (s.variant == xds.Delta && (e.matched == 0 || e.named || u.wildcard) || s.warms(u.typ)):
 		return l.body, false
 	case l != nil:
-		// It is kept until nothing refers to it, and the client's own copy is enough. A name that is
-		// only matched was not requested. A SotW client on a new stream may not have held the name it
-		// requests; it is sent only for types that others need for warming (the case above).
+		// The resource is kept until nothing refers to it, and need not be sent. Either the client
+		// has a copy, or the name is only matched, so the client did not request it. A SotW client
+		// on a new stream may lack a name that it requests. There the resource is sent only for
+		// types that clusters need to become warm (the case above).
 	case e.told == absent && (!e.again || e.matched > 0 && !e.named && !e.sent):
-		// The client knows that it does not exist. A match that was removed before it was sent is not
-		// reported, either.
+		// The client knows that the name does not exist. A matched resource that was removed before
+		// it was sent is not reported, either.
 	case s.mutes(u, e):
-	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // in SotW nothing is reported about unsubscribed names
+	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // the view is still looking; in SotW no response reports unsubscribed names
 	default:
 		return nil, true
 	}
@@ -175,7 +178,7 @@ func (d *diff) names(yield func(string) bool) {
 	}
 }
 
-// minus returns the names that are not in others; both are sorted.
+// minus returns the names that are not in others. Both lists are sorted.
 func minus(names, others []string) []string {
 	if len(others) == 0 {
 		return names
@@ -183,7 +186,8 @@ func minus(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
 }
 
-// undecided reports whether the view is still looking for a name, and has no resource with it.
+// undecided reports whether the view is still looking for a name and has no resource with this name
+// yet.
 func (s *Session) undecided(t *xds.Type, name string) bool {
 	v, ok := s.view.(xds.Undecided)
 	return ok && v.Undecided(t, name) && s.table(t).Lookup(name) == nil

@@ -10,13 +10,13 @@
 // view is the immutable set of resources that this client may see ([xds.View]). An idle stream
 // releases it ([Session.Release]). No change needs to wake a stream before [Session.Waits].
 //
-// A response is the difference between the view and what the client was told. SotW and delta
-// differ in few places: search for xds.SotW.
+// A response is the difference between the view and the states that the client was told. SotW and
+// delta differ in few places: search for xds.SotW.
 //
 // # Told, and may hold
 //
 // A resource counts as told when it is sent, for a stream loses nothing and keeps its order
-// (docs/adr/0002). Four records list where the client may hold something else:
+// (docs/adr/0002). Four records list the names for which the client may hold another state:
 //
 //	delivery    an unanswered response: the client may also hold the state before it.
 //	            It consists of parts, one for each message. A part is
@@ -24,27 +24,27 @@
 //	              accepted    the client holds the new state
 //	              refused     the part has become a refusal
 //	              passed      SotW: the ACK of a later response answers this part, too
-//	            It is forgotten when all parts are answered. A delivery may be
+//	            A delivery is forgotten when all its parts are answered. It may be
 //	              superseded  a later one was accepted: nothing waits for this one
 //	              stuck       a cluster in it has no assignment: no ACK is expected
 //	              joined      it includes an older delivery, as a type lists at most 4
 //	refusal     the content of a NACKed message: the client may have applied all, some or none.
-//	              held back   no name of it is sent while all are unchanged (DELTA-15)
+//	              held back   none of its names is sent while all are unchanged (DELTA-15)
 //	              retold      a name has changed, so all of them are sent again
 //	            A name leaves the refusal when the client accepts it anew or unsubscribes. In
 //	            full state the ACK of a later response ends the refusal. Of more than 16
 //	            refusals, two neighbours are merged.
 //	orphan      SotW without full state cannot remove a name: the client holds it until it
 //	            unsubscribes
-//	vague       the client holds something from an earlier stream, but the content is unknown.
-//	            It ends by name, with an ACK or an unsubscription, or after 15 s if there is
+//	vague       the client holds resources from an earlier stream with unknown content. This
+//	            ends for each name with an ACK or an unsubscription, or after 15 s if there is
 //	            nothing to send
 //
 // Only one delivery of a type is in flight. Changes collect behind it for at most 5 s (blocked).
 // In delta, newly subscribed names do not wait.
 //
-// A name of a type is in one of these states. "Told" is the value of the last row that applies.
-// "May hold" is what mayHold yields in addition to the content of the view:
+// A name of a type is in one of these states. If several rows apply, "told" is the value of the
+// last one. "May hold" is what mayHold yields in addition to the content of the view:
 //
 //	                         told               may hold       found in
 //	never told               absent             nothing        -
@@ -60,20 +60,53 @@
 //	  SotW, not full state   absent             the old one    orphans
 //	matches other names      others             nothing        matches, entry
 //
+// # Words
+//
+// Comments in this package use these words:
+//
+//	subscribed   the client sent the name in a request (entry.named)
+//	wanted       a name that is subscribed, matched by a subscribed name, or in a scope. Under a
+//	             wildcard every name counts as wanted (covers)
+//	matched      the resource has a wanted alias, or is in a wanted collection
+//	scope        a collection that stands for a wildcard under one resource of the parent type
+//	on demand    a resource of the view that a wildcard does not cover
+//	absent       a told state: the name does not exist, or nothing was sent for it yet
+//	others       a told state: the name matches other resources, which are sent instead
+//	base         the table that the wildcard subscription was told
+//	entry        the row of one name (names.go)
+//	cargo        the content of a response: for each name an item, with the state in the response
+//	             and the state told before
+//	full state   a SotW response of listeners or clusters: what it lacks is removed. In code: world
+//	dirty        the name may have to be sent
+//	again        the name is to be sent, changed or not
+//	lost         the client was told the resource, and the view does not have it any more
+//	leaving      lost, but kept on the client: a resource there may refer to it. In code also: kept,
+//	             lingering
+//	released     leaving, but nothing refers to it any more: the removal is sent
+//	lapsed       held by the client, but no wanted name matches it, and not because of an
+//	             unsubscription
+//	dropped      the client unsubscribed from the name. Under a wildcard, it must still be told the
+//	             state of the name (DELTA-6)
+//	muted        the absence of the name is not reported yet
+//	unfed        the name gets no heartbeats
+//	silent       the client has not answered a type for 15 s
+//	stamp        name, version, hash and references of a resource, without its body (xds.Stamp)
+//
 // # Make before break
 //
 // On an aggregated stream, types wait for each other by name.
 //
 // Removals (withdraw.go, ADS-3, ADS-8). [xds.Stamp] lists the references of a resource: nil refers
-// to everything, "*" to any resource of a type. A name that the view has lost is removed when
-// nothing refers to it that the client may hold and the view no longer has. That is decided for
-// each referring type (referrers). References of refused resources are firm until the names are
-// sent again. Other references hold until the client answers. A name without references goes
-// with the next response, also behind a NACK.
+// to everything, "*" to any resource of a type. The client may still hold resources that the view
+// no longer has. A lost name is removed when none of these resources refers to it. The session
+// decides this for each referring type (referrers). References of refused resources are firm until
+// the names are sent again. Other references hold until the client answers. A name without
+// references goes with the next response, also behind a NACK.
 //
-// Order (order.go, ADS-2, ADS-6). Routes, listeners and scopes that refer to a cluster are sent
-// when the client has answered for that cluster; they wait for no other. A waiting name is
-// evaluated again only when something changes that it depends on (waiting.go):
+// Order (order.go, ADS-2, ADS-6). Routes, scoped routes and listeners that refer to a cluster are
+// sent when the client has answered for that cluster. They do not wait for other clusters. A
+// waiting name is evaluated again only when a name or a condition changes that can end the wait
+// (waiting.go):
 //
 //	rest    the name waits and is not evaluated
 //	stir    note that a name has changed on which others may wait
@@ -81,26 +114,26 @@
 //	rouse   evaluate one resting name
 //	wake    evaluate all resting names
 //
-// Assignments wait for nothing (ADS-7). Envoy ACKs clusters when they are warm, and warming needs
+// Assignments wait for nothing (ADS-7). Envoy ACKs clusters when they are warm. For that it needs
 // their assignments again, changed or not (warm.go, WARM-2).
 //
-// Silence. If a type answers nothing for 15 s, removals and order no longer wait for it; the event
-// Waived reports that. A NACK is an answer. A stream of one type sees no answers of other types,
-// so it keeps removed names for the grace period.
+// Silence. If the client does not answer a type for 15 s, removals and order no longer wait for
+// this type; the event Waived reports that. A NACK is an answer. A per-type stream does not see the
+// answers of other types, so it keeps removed names for the grace period.
 //
 // # Resuming
 //
-// The first request of a type may state what the client holds (resume.go). Delta states names and
-// versions. SotW states one version: [Options.Told] or a table of [Options.Recent] has its
-// content. Known content counts as told, unknown content is vague. A type that a resuming client
-// has not opened yet refers to everything for the grace period (5 s). Resources that refer to
-// clusters wait up to 15 s for the client to open CDS.
+// In the first request of a type, the client may state the resources that it holds (resume.go).
+// Delta states names and versions. SotW states one version: [Options.Told] or a table of
+// [Options.Recent] has its content. Known content counts as told, unknown content is vague. A type
+// that a resuming client has not opened yet refers to everything for the grace period (5 s).
+// Resources that refer to clusters wait up to 15 s for the client to open CDS.
 //
 // # Rooms
 //
-// A subscription is one type on one stream. Its parts belong to rooms, groups of files. Only the
-// files of a room write to its part (TestRooms in internal/arch), and other files call a method
-// there. All files may read.
+// A subscription is one type on one stream. Each part of a subscription belongs to a room, which is
+// a group of files. Only the files of the room write to the part (TestRooms in internal/arch);
+// other files call a method of the room. All files may read.
 //
 //	want, matching        what the client subscribes to    want.go match.go scope.go
 //	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
@@ -132,8 +165,8 @@
 // # The client
 //
 // A [Client] outlives its streams. Inputs are [Client.Subscribe], [Client.Connected],
-// [Client.Receive] and [Client.Advance], which comes first. After each, drain [Client.Events] and
-// [Client.Requests]. One row has all that is known of a name (clientname.go):
+// [Client.Receive] and [Client.Advance], which comes first. After each input, drain [Client.Events]
+// and [Client.Requests]. A clientName has all that the client knows of a name (clientname.go):
 //
 //	asked, told    subscribed to; the server knows it. A difference is due as a request. Each
 //	               resource held is covered by one of the two
@@ -153,26 +186,26 @@
 //	which names find a resource, when it is dropped  clientname.go
 //	timers                                           clienttime.go
 //
-// A client states a version_info only if it holds all that the version means for the names of the
-// stream's first request. A delta response costs its own size, not the number of resources held.
-// A response about names without a subscription leaves nothing behind.
+// A client states a version_info only if it holds all resources of this version, for the names of
+// the stream's first request. The cost of a delta response is its own size, not the number of
+// resources held. The client remembers nothing of a response for names without a subscription.
 //
 // # Invariants
 //
-// Each struct has its invariants at its fields. Tests check them, and these, after each step of
-// each simulated world (Check in export_test.go):
+// Each struct has its invariants at its fields. Tests check these invariants, and the following
+// ones, after each step of each simulation (Check in export_test.go):
 //
 //   - Subscriptions are in push order, entries in the order of their names.
 //   - A name has an entry if it is subscribed or scoped, if such a name matches it, if it is
-//     leaving, or if it was told something else than base has.
+//     leaving, or if its told state differs from base.
 //   - entry.matched counts the sets of matches that contain the name.
 //   - aliased has, for each matched name, the aliases that match it.
-//   - The told value of an entry differs from the view only while the entry is dirty, rests or is
-//     leaving. So mayHold costs the number of changes, not of resources.
+//   - The told state of an entry differs from the view only while the entry is dirty, rests or is
+//     leaving. So the cost of mayHold is the number of changes, not the number of resources.
 //   - Each listed delivery is unanswered. A type has at most 4 deliveries and 16 refusals. While
 //     unacked, the newest nonce belongs to the newest delivery.
-//   - A hint only saves work: with hints, without them, or woken by its interests alone, a
-//     session sends the same.
+//   - The hints of Change only save work. A session sends the same with hints, without hints, or if
+//     only changes of its interests wake it.
 //
 // To begin, read a transcript in testdata. Each one runs in these three ways.
 package protocol

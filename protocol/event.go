@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ErrLimit is wrapped by each error of Receive about an exceeded limit, which is an
-// [xds.LimitError]. All other errors report a malformed request.
+// ErrLimit is the error inside each [xds.LimitError] that Receive returns for an exceeded limit:
+// test with [errors.Is]. All other errors of Receive report a malformed request.
 var ErrLimit = errors.New("limit exceeded")
 
 // exceeds returns the error of a request that exceeds a limit.
@@ -30,37 +30,37 @@ type EventKind uint8
 
 const (
 	Opened     EventKind = iota // the first request of a type was received
-	Subscribed                  // the subscription changed; Count is its number of names
+	Subscribed                  // the subscription changed; Count is the number of names in it
 	Sent                        // a response was sent
 	Acked                       // a response was accepted
 	Nacked                      // a response was refused
 	Stale                       // a request answered none of the responses in flight
-	Departed                    // the client was told that a kept resource is removed
-	Waived                      // a silent client is not waited for any longer: a removal (Departed) or a response follows
+	Departed                    // the removal of a kept resource was sent to the client
+	Waived                      // a wait for a silent client has ended: a removal (Departed) or a response follows
 )
 
 var kinds = [...]string{"opened", "subscribed", "sent", "acked", "nacked", "stale", "departed", "waived"}
 
 func (k EventKind) String() string { return kinds[k] }
 
-// An Event is one step of a stream: a request, an answer, or something that was sent.
+// An Event reports one step of a stream: a request, an answer, or a response.
 type Event struct {
 	Kind     EventKind
 	Type     *xds.Type
 	Nonce    string
-	Version  string        // of the response; Opened: stated by the client; Departed: of the resource
+	Version  string        // version of the response; Opened: the version that the client states; Departed: version of the resource
 	Count    int           // Sent: resources; Subscribed: names; Opened: resources stated by the client (delta)
 	Removed  int           // Sent: names reported as missing or removed
 	Beats    int           // Sent: heartbeats
 	Bytes    int           // Sent: approximate size of the response
 	Error    *xds.Status   // Nacked
-	Names    []string      // Nacked: at most 5 names of the response, first those in the client's error text
+	Names    []string      // Nacked: at most 5 names of the response; names in the client's error text come first
 	Name     string        // Departed: the removed resource; Waived: the name that waited
-	By       *xds.Type     // Waived: the type without an answer
+	By       *xds.Type     // Waived: the type for whose answers the name waited
 	World    *World        // Sent, SotW: what the client may hold once it accepts the response
-	Took     time.Duration // Acked, Nacked: time since it was sent
+	Took     time.Duration // Acked, Nacked: time since the response was sent
 	Settled  bool          // Acked, Nacked: the response was the newest of its type
-	Refuses  bool          // Acked, Nacked, Subscribed: the client has refused something that it wants, and accepted nothing newer of it
+	Refuses  bool          // Acked, Nacked, Subscribed: the client wants a resource that it has refused, and has not accepted a newer state of this resource
 	InUse    string        // Nacked: the version that the client states as still in use
 	Wildcard bool          // Subscribed
 }

@@ -6,26 +6,28 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "Resource names and aliases" (DELTA-11, NAME-2). A wanted name may have no resource of its own. Then
-// it matches the resources that have it as an alias, or that belong to the collection with this name.
-// The client is sent these resources under their own names. Delta only.
+// "Resource names and aliases" (DELTA-11, NAME-2). A wanted name may have no resource of its own.
+// Then the name matches the resources that have it as an alias, or that belong to the collection
+// with this name. The client gets these resources under their own names. All this is for delta
+// only. Terms: see doc.go.
 
-// A matching is the set of resources that wanted names match as an alias or a collection.
+// A matching has, for each wanted name that is an alias or a collection, the resources that the
+// name matches.
 //
-// Invariant: entry.matched of a name is the number of sets in matches that contain it. Each name in
-// matches is wanted, and each of its members has an entry. aliased is the inverse of matches,
-// without collections.
+// Invariant: entry.matched of a name is the number of sets in matches that contain the name. Each
+// key of matches is a wanted name. Each member of the sets has an entry. aliased is the inverse of
+// matches, without collections.
 type matching struct {
-	matches map[string]*xds.Members // by wanted name, if the name matches any
-	aliased map[string][]string     // by name of the resource: the aliases that match it, sorted
+	matches map[string]*xds.Members // by wanted name; only names that match a resource
+	aliased map[string][]string     // by name of the resource: its wanted aliases, sorted
 
-	// Resources that no name matches any more, though the client did not unsubscribe from a name
-	// that matched them. The client holds them until it is told their removal, even if it
-	// unsubscribes from other names that cover them. Each has an entry.
+	// Resources that no wanted name matches any more, for another reason than an unsubscription of
+	// the client. The client holds them until it is told their removal, even if it unsubscribes
+	// from other names that cover them. Each has an entry.
 	lapsed map[string]bool
 }
 
-// match computes again what a wanted name matches.
+// match computes again which resources a wanted name matches.
 func (u *subscription) match(t *xds.Table, name string) {
 	e := u.entry(name)
 	if e == nil || !e.named && !u.scopes[name] {
@@ -35,7 +37,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if t.Lookup(name) == nil {
 		is = t.Aliased(name)
 	}
-	name = e.name // the entry owns its memory, unlike the request
+	name = e.name // the entry owns the memory of its name; the memory of a request is not kept
 	was, again, gone := u.matches[name], e.again, e.told == absent && e.sent
 	switch {
 	case is.Len() > 0:
@@ -44,10 +46,10 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 		u.matches[name] = is
 		e.finds()
-		u.regain(name) // its members tell the state of a scope that was given up
-		u.mark(e)      // a resource with the name itself may have to be removed
+		u.regain(name) // for an unsubscribed scope, the members show its state
+		u.mark(e)      // the client may hold a resource with the name itself, which must be removed
 	case was != nil:
-		// Kept resources stay matched until they are removed.
+		// Kept resources (leavers) stay matched until they are removed.
 		is, again = was.Where(func(r *xds.Resource) bool {
 			l := u.lingers(r.Name)
 			return l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body))
@@ -67,7 +69,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			lapsed := u.lapsed[n]
 			u.refer(n, name)
 			u.returned(t, n)
-			if gone && lapsed { // the client may have dropped it together with the name
+			if gone && lapsed { // the client may have dropped the resource together with the name
 				u.entry(n).repeat(true)
 			}
 		} else {
@@ -77,7 +79,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 	if again {
 		for r := range is.All() {
 			e := u.entry(r.Name)
-			e.repeat(e.again || e.told != absent) // otherwise it differs anyway; if it is lost first, there is nothing to repeat
+			e.repeat(e.again || e.told != absent) // a name that was not told differs anyway, and needs no repetition
 			u.mark(e)
 		}
 	}
@@ -86,8 +88,9 @@ func (u *subscription) match(t *xds.Table, name string) {
 	}
 }
 
-// comeBack handles names that are subscribed again after they were dropped in flight. Resources
-// that they matched still arrive, although the names may no longer match them.
+// comeBack handles names to which the client subscribes again after it has unsubscribed while a
+// response was in flight. Resources that these names matched still arrive, although the names may
+// no longer match them.
 func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	if u.wildcard || !u.mayHaveGivenUp() {
 		return
@@ -122,14 +125,15 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	}
 }
 
-// A finding lists, for one view, which resources of a delivery each alias or collection matches.
+// A finding lists, for one view, the resources of a delivery that each alias or collection matches.
 type finding struct {
-	views uint64 // number of the view
+	views uint64 // number of the view (Session.views)
 	found map[string][]string
 }
 
-// finding returns the finding of a delivery. It is computed once per view, so that a request costs
-// what its names match, not everything in flight.
+// finding returns the finding of a delivery for the present view. It is computed once per view. So
+// the cost of a request depends on the resources that its names match, not on all resources in
+// flight.
 func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 	if f := d.finding; f != nil && f.views == s.views {
 		return f.found
@@ -152,28 +156,28 @@ func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 	return found
 }
 
-// finds reports whether a name without a resource of its own matches r.
+// finds reports whether a name, which has no resource of its own, matches r.
 func (u *subscription) finds(name string, r *xds.Resource) bool {
 	return slices.Contains(r.Aliases, name) || u.typ.Collection(r.Name) == name
 }
 
-// findable reports whether the client wants a resource of the view by any of its present names.
-// Wildcards and collections do not contain resources on demand (SUB-6).
+// findable reports whether any subscription of the client matches a resource of the view, with the
+// resource's present aliases. Wildcards and collections do not contain resources on demand (SUB-6).
 func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
 	found := func(n string) bool { return u.asksFor(n) && t.Lookup(n) == nil }
 	all := u.wildcard || u.collects(r.Name) && found(u.typ.Collection(r.Name))
 	return all && !r.OnDemand || u.asksFor(r.Name) || slices.ContainsFunc(r.Aliases, found)
 }
 
-// asksFor reports whether a name can match resources: the client subscribes to it, or it is a
-// scope.
+// asksFor reports whether a name can match resources: the client subscribes to the name, or the
+// name is a scope.
 func (u *subscription) asksFor(name string) bool {
 	e := u.entry(name)
 	return e != nil && (e.named || u.scopes[name])
 }
 
-// unmatch ends the matches of a name that is no longer wanted. With asked set, the client
-// unsubscribed itself; otherwise it must be told the removals.
+// unmatch ends the matches of a name that is no longer wanted. With asked set, the client has
+// unsubscribed. Otherwise the client must be told that the matched resources are removed.
 func (u *subscription) unmatch(name string, asked bool) {
 	was := u.matches[name]
 	delete(u.matches, name)
@@ -183,7 +187,7 @@ func (u *subscription) unmatch(name string, asked bool) {
 	u.forget(name)
 }
 
-// refer notes that the name by matches a resource.
+// refer records that the name by matches a resource.
 func (u *subscription) refer(name, by string) {
 	if by != u.typ.Collection(name) {
 		u.alias(name, by)
@@ -201,7 +205,8 @@ func (u *subscription) refer(name, by string) {
 	u.mark(e)
 }
 
-// unrefer notes that the name by no longer matches a resource.
+// unrefer records that the name by no longer matches a resource. With asked set, the client has
+// unsubscribed.
 func (u *subscription) unrefer(name, by string, asked bool) {
 	if by != u.typ.Collection(name) {
 		u.unalias(name, by)
@@ -218,19 +223,19 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 	switch {
 	case u.wants(e):
 		u.mark(e)
-	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6 applies as for the name itself
+	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6 also applies to matched resources
 		if asked {
 			u.giveUp(e)
 		}
 		u.mark(e)
 	case asked && !u.collects(name) && !u.lapsed[name], e.told == absent:
 		u.forget(name)
-	default: // its removal is sent if the client holds it
+	default: // the removal is sent if the client holds the resource
 		u.mark(e)
 	}
 }
 
-// lapse notes that the client holds a resource that no name matches any more.
+// lapse records that the client holds a resource that no wanted name matches any more (see lapsed).
 func (u *subscription) lapse(e *entry) {
 	if !u.wildcard && stands(e.told) {
 		u.lapseName(e.name)
@@ -244,15 +249,16 @@ func (m *matching) lapseName(name string) {
 	m.lapsed[name] = true
 }
 
-// unlapse undoes lapse: a name matches it again, its removal was sent, or the client dropped it.
+// unlapse undoes lapse. It is called when a wanted name matches the resource again, when the
+// removal was sent, or when the client dropped the resource.
 func (m *matching) unlapse(name string) { delete(m.lapsed, name) }
 
 // unlapseAll undoes lapse for all names.
 func (m *matching) unlapseAll() { m.lapsed = nil }
 
 // lapses reports whether the client may hold a resource that none of its subscriptions matches any
-// more: its removal is unsent, unanswered or refused. A client without subscriptions holds only
-// those with an unsent removal.
+// more: the removal of the resource is unsent, unanswered or refused. For a client without
+// subscriptions, only an unsent removal counts.
 func (u *subscription) lapses(name string) bool {
 	if u.lapsed[name] || u.idle() {
 		return u.lapsed[name]
@@ -268,13 +274,14 @@ func (u *subscription) lapses(name string) bool {
 	})
 }
 
-// mayHave reports whether the client still subscribes to something by which it may hold an
-// unmatched resource: a wildcard, its collection, or any alias.
+// mayHave reports whether the client may still hold the resource of a lapsed item. A resource that
+// only its collection matched (member) is dropped when the client unsubscribes from the collection
+// and the wildcard.
 func (u *subscription) mayHave(it *item) bool {
 	return u.wildcard || u.scopes != nil || !it.member || u.collects(it.name)
 }
 
-// forget removes an entry that has nothing left to record.
+// forget removes the entry of a name if nothing has to be recorded for the name any more.
 func (u *subscription) forget(name string) {
 	e := u.entry(name)
 	if e == nil || u.wants(e) || u.lapsed[name] || u.wildcard && u.leaving[name] != nil {
@@ -285,9 +292,9 @@ func (u *subscription) forget(name string) {
 	}
 }
 
-// unsubscribedBy returns the subscribed names that a client drops when it unsubscribes from a name:
-// "resource names and aliases" both match (DELTA-11). Unsubscribing from a member does not drop its
-// collection.
+// unsubscribedBy returns the subscribed names that the client drops when it unsubscribes from a
+// name: "resource names and aliases" both match (DELTA-11). If the client unsubscribes from a
+// member of a collection, it does not drop the collection.
 func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (names []string) {
 	e := u.entry(name)
 	if e != nil && e.named {
@@ -306,7 +313,8 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 		}
 	}
 	for _, alias := range s.aliasesOf(u, name) {
-		// Otherwise the client was told that the alias matches nothing, or is a resource itself.
+		// In other states, the client was told that the alias matches nothing, or that it is a
+		// resource itself.
 		if e := u.entry(alias); e.told == others || !e.sent {
 			names = append(names, alias)
 		}
@@ -314,9 +322,10 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 	return names
 }
 
-// aliasesOf returns the subscribed aliases of a resource as the client was last told it. By these
-// the client holds it until its removal is sent. That is so even if the alias is now a resource
-// itself, or the client was told that the alias matches nothing.
+// aliasesOf returns the subscribed aliases of a resource, in the state that the client was told
+// last. Because of these aliases the client holds the resource until the removal is sent. That is
+// so even if an alias is now a resource itself, or if the client was told that the alias matches
+// nothing.
 func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	told := u.told(name)
 	if !stands(told) {
@@ -332,7 +341,7 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	return names
 }
 
-// alias notes that an alias matches a resource.
+// alias records that the alias by matches a resource.
 func (u *subscription) alias(name, by string) {
 	if u.aliased == nil {
 		u.aliased = map[string][]string{}
@@ -343,7 +352,7 @@ func (u *subscription) alias(name, by string) {
 	}
 }
 
-// unalias notes that an alias no longer matches a resource.
+// unalias records that the alias by no longer matches a resource.
 func (u *subscription) unalias(name, by string) {
 	at := u.aliased[name]
 	if i, has := slices.BinarySearch(at, by); has {
@@ -356,8 +365,8 @@ func (u *subscription) unalias(name, by string) {
 	}
 }
 
-// matchedBy yields the names that match a resource, the collection first. An alias that the
-// resource has lost counts until match is called for it.
+// matchedBy yields the wanted names that match a resource, the collection first. An alias that the
+// resource has lost counts until match is called for the alias.
 func (u *subscription) matchedBy(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		if c := u.typ.Collection(name); u.matches[c].Get(name) != nil && !yield(c) {
@@ -371,22 +380,23 @@ func (u *subscription) matchedBy(name string) func(func(string) bool) {
 	}
 }
 
-// suspect marks the names that match a resource: they may match others now.
+// suspect marks the wanted names that match a resource, because they may match other resources now.
 func (u *subscription) suspect(name string) {
 	for by := range u.matchedBy(name) {
 		u.mark(u.entry(by))
 	}
 }
 
-// rematch calls match for each name that matched a resource that is now removed.
+// rematch is called when a resource is removed. It calls match for each wanted name that matched
+// the resource.
 func (u *subscription) rematch(t *xds.Table, name string) {
 	for _, by := range slices.Collect(u.matchedBy(name)) {
 		u.match(t, by)
 	}
 }
 
-// toldAny reports whether the client was told any of the members in exactly this version since it
-// subscribed. Another version may not have had the alias.
+// toldAny reports whether the client was told one of the members, in exactly this version, since it
+// subscribed to the member. An earlier version may not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
 		if e := u.entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.sent) {
@@ -396,7 +406,8 @@ func (u *subscription) toldAny(m *xds.Members) bool {
 	return false
 }
 
-// collects reports whether the collection of a name is subscribed to, or is a scope.
+// collects reports whether the client subscribes to the collection of a name, or the collection is
+// a scope.
 func (u *subscription) collects(name string) bool {
 	c := u.typ.Collection(name)
 	return c != "" && u.asksFor(c)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// mutes are names whose absence is not reported yet (DELTA-7).
+// mutes lists the names whose absence is not reported yet (DELTA-7). Terms: see doc.go.
 //
-// Invariant: list is in order of time. Each name in until is in list with its time.
+// Invariant: list is sorted by time. Each name in until is in list with the same time.
 type mutes struct {
 	until map[string]time.Time
-	list  []muting // may contain outdated elements
+	list  []muting // may contain outdated elements, whose time is not in until
 }
 
 // A muting is the time until which the absence of a name is not reported.
@@ -19,8 +19,8 @@ type muting struct {
 	until time.Time
 }
 
-// keepBack delays reporting that names do not exist, for clients that cannot handle it at once. The
-// delay begins with the subscription.
+// keepBack delays the report that names do not exist, for clients that cannot handle this report
+// right after the subscription. The delay begins with the subscription.
 func (s *Session) keepBack(u *subscription, names []string) {
 	d := u.typ.AbsenceDelay[s.agent]
 	if d == 0 {
@@ -42,13 +42,13 @@ func (s *Session) keepBack(u *subscription, names []string) {
 	}
 }
 
-// queue appends a muting. All delays of a type are equal, so the list stays in order. Outdated
-// elements are dropped before the list would grow.
+// queue appends a muting. All delays of a type are equal, so the list stays sorted. When the list
+// would have to grow, queue first drops the outdated elements.
 func (u *subscription) queue(m muting) {
 	if l := u.mute; len(l.list) == cap(l.list) {
 		l.list = slices.DeleteFunc(l.list, func(m muting) bool {
 			if !l.until[m.name].Equal(m.until) {
-				return true // subscribed again since
+				return true // the client has subscribed to the name again since
 			}
 			e := u.entry(m.name)
 			if e == nil || e.sent {
@@ -66,7 +66,7 @@ func (s *Session) mutes(u *subscription, e *entry) bool {
 	return !e.sent && u.mute != nil && s.now.Before(u.mute.until[e.name])
 }
 
-// mutedBy is the time at which the next absence may be reported; zero: never.
+// mutedBy returns the time at which the next absence may be reported; zero: never.
 func (y *saying) mutedBy() time.Time {
 	if y.mute == nil || len(y.mute.list) == 0 {
 		return time.Time{}
@@ -74,8 +74,8 @@ func (y *saying) mutedBy() time.Time {
 	return y.mute.list[0].until
 }
 
-// unmute drops names whose delay is over, or for which something was sent. It stops at the first
-// name that still counts, as there may be many.
+// unmute drops names whose delay is over, or for which something was sent. There may be many names,
+// so unmute stops at the first one that is still muted.
 func (s *Session) unmute(u *subscription) {
 	m := u.mute
 	if m == nil {

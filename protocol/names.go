@@ -9,29 +9,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An entry is what a session knows of one name of a type, beyond the table that the wildcard was
-// told.
+// An entry has what a session knows about one name of a type, except the table that the wildcard
+// subscription was told. Terms: see doc.go.
 //
 // Invariant: a name has an entry if it is subscribed or scoped, if a subscribed name matches it, or
-// if it is leaving. It also has one if it was told something else than the wildcard.
+// if it is leaving. A name also has an entry if its told state is different from the state in the
+// wildcard's table.
 type entry struct {
 	name string
 	told *xds.Stamp // what the client was told last: a resource, absent or others; never nil
 
 	matched int32 // number of subscribed names that match this resource by alias or collection
 	named   bool  // the client subscribes to it
-	sent    bool  // something was sent for the name, on this stream or an earlier one
-	again   bool  // send it again, changed or not
-	dirty   bool  // something may have to be sent; the name is in saying.dirty
+	sent    bool  // a response had this name, on this stream or an earlier one
+	again   bool  // send the name again, changed or not
+	dirty   bool  // the name may have to be sent; it is in saying.dirty
 }
 
-// tell notes that the client is told this state, and clears again.
+// tell records that the client is told this state now, and clears the field again.
 func (e *entry) tell(is *xds.Stamp) { e.told, e.sent, e.again = is, true, false }
 
-// had notes that the client was told this state earlier; it does not clear again.
+// had records that the client was told this state earlier. It does not clear the field again.
 func (e *entry) had(is *xds.Stamp) { e.told, e.sent = is, true }
 
-// finds notes that the name matches other resources: those are sent instead of it.
+// finds records that the name matches other resources, which are sent instead.
 func (e *entry) finds() {
 	e.again = false
 	if e.told == absent {
@@ -39,28 +40,29 @@ func (e *entry) finds() {
 	}
 }
 
-// findsNone notes that the name matches nothing any more, and that the client must be told so.
+// findsNone records that the name matches no resource any more, and that this must be sent to the
+// client.
 func (e *entry) findsNone() { e.told, e.again = absent, true }
 
 // repeat sets whether the name is sent again, changed or not.
 func (e *entry) repeat(again bool) { e.again = again }
 
-// names is a set of entries in the order of their names. It is cut into chunks, so that adding or
-// removing one costs the same for any size. The zero value is empty. A pointer to an entry is valid
-// until the next add or remove.
+// names is a set of entries in the order of their names. The set is stored in chunks, so that the
+// cost to add or remove an entry does not depend on the size of the set. The zero value is empty. A
+// pointer to an entry is valid until the next add or remove.
 type names struct {
 	chunks [][]entry // each has 1 to chunkMax entries
 	count  int32
 
-	last struct{ chunk, at int32 } // place of the last hit: callers look names up several times, and in order
+	last struct{ chunk, at int32 } // place of the last entry found: callers look up names in order, and each several times
 }
 
 const chunkMax = 256
 
 func (l *names) len() int { return int(l.count) }
 
-// find returns the place of a name, or the place where it belongs. It is inlined by hand, for it is
-// called several times for each name that changes.
+// find returns the place of a name, or the place where the name belongs (ok is false). The binary
+// searches are written out for speed: find is called several times for each name that changes.
 func (l *names) find(name string) (chunk, at int, ok bool) {
 	if len(l.chunks) == 0 {
 		return 0, 0, false
@@ -107,7 +109,7 @@ func (l *names) entry(name string) *entry {
 	return nil
 }
 
-// entries yields all entries in order. The set must not change meanwhile.
+// entries yields all entries in order. Add or remove no entry during the loop.
 func (l *names) entries() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, c := range l.chunks {
@@ -120,8 +122,8 @@ func (l *names) entries() iter.Seq[*entry] {
 	}
 }
 
-// add adds entries for names that have none, in any order. Of entries with the same name the last
-// one counts.
+// add adds entries for names that have no entry yet, in any order. If several entries have the same
+// name, the last one counts.
 func (l *names) add(extra ...entry) {
 	if len(extra) > l.len()/8+8 {
 		l.merge(extra)
@@ -148,7 +150,7 @@ func (l *names) add(extra ...entry) {
 	}
 }
 
-// merge is add for many entries.
+// merge does the same as add, for many entries.
 func (l *names) merge(extra []entry) {
 	all := make([]entry, 0, l.len()+len(extra))
 	for e := range l.entries() {
@@ -192,8 +194,8 @@ func (l *names) remove(name string) {
 	}
 }
 
-// removeFunc removes the entries for which which returns true. It calls which once for each entry,
-// in order.
+// removeFunc removes the entries for which the function which returns true. It calls this function
+// once for each entry, in order.
 func (l *names) removeFunc(which func(*entry) bool) {
 	removed := false
 	for i, c := range l.chunks {
@@ -223,7 +225,7 @@ func (l *names) removeFunc(which func(*entry) bool) {
 	for _, c := range l.chunks {
 		room += cap(c)
 	}
-	if room > 4*l.len()+chunkMax/8 { // mostly unused: release the memory
+	if room > 4*l.len()+chunkMax/8 { // most of the memory is unused: release it
 		all := make([]entry, 0, l.len())
 		for e := range l.entries() {
 			all = append(all, *e)

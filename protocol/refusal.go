@@ -8,29 +8,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxRefusals limits the refused messages that are remembered for a type. Beyond it, two neighbours
-// are merged. For a name in both, the state before both and the state of the later one are kept.
+// maxRefusals limits the refusals that are remembered for a type. If there are more, two
+// consecutive refusals are merged. For a name in both, the merged refusal keeps the state before
+// the older one and the state of the later one.
 const maxRefusals = 16
 
 // A refusal is the content of one refused message (DELTA-15, SOTW-5).
 //
-// "No version update after NACK": while all its names are unchanged, none is sent again. When one
-// name changes, vanishes or is subscribed again, all are sent again (retold), for the client may
-// have applied none or some. Until the client accepts a name anew, it may hold the refused state of
+// While all members of a refusal are unchanged, no member is sent again. When one member changes,
+// vanishes or is subscribed again, all members are sent again (retold), because the client may have
+// applied some or none. Until the client accepts a member anew, it may hold the refused state of
 // the name, or the state before.
 //
-// For a full-state type in SotW, each response has all names. There the whole state is refused,
-// until a later one is accepted.
+// For a full-state type in SotW, each response has all names. There the whole state counts as
+// refused until the client accepts a later full state. Terms: see doc.go.
 //
-// Invariant: left is the number of members, and not zero.
+// Invariant: left is the number of members. It is not zero.
 type refusal struct {
 	cargo
 	part
 	retold bool
 	left   int      // number of members
-	lapsed []string // members that no subscription matches any more, though the client may still hold them
-	// Names that were members, here or in a refusal merged into this one, and no longer are. True:
-	// the client unsubscribed; if it subscribes again, all members are sent again.
+	lapsed []string // members that no subscription matches any more, and that the client may still hold
+	// Former members of this refusal, or of a refusal that was merged into this one. True: the
+	// client has unsubscribed from the name; if it subscribes again, all members are sent again.
 	out map[string]bool
 }
 
@@ -56,8 +57,8 @@ func (r *refusal) members(yield func(string, item) bool) {
 	}
 }
 
-// take removes a member that was accepted, or unsubscribed (given). Its cost does not depend on the
-// number of members.
+// take removes a member: the client has unsubscribed from the name (given), or has accepted it. The
+// cost does not depend on the number of members.
 func (r *refusal) take(name string, given bool) {
 	if !r.has(name) {
 		return
@@ -114,25 +115,25 @@ func merge(a, b refusal) refusal {
 	for name, given := range few {
 		r.out[name] = given || r.out[name]
 	}
-	for _, it := range items { // a name that left one may be a member of the other
+	for _, it := range items { // a former member of one refusal may be a member of the other
 		delete(r.out, it.name)
 	}
 	maps.DeleteFunc(r.out, func(name string, _ bool) bool { return a.neverWas(name) || b.neverWas(name) })
 	return r
 }
 
-// neverWas reports whether an item only removes a name that did not exist. A client may unsubscribe
-// from any number of such names, so they are not kept.
+// neverWas reports whether the refusal only removes a name that did not exist. A client may
+// unsubscribe from any number of such names, so they are not kept.
 func (r *refusal) neverWas(name string) bool {
 	it := r.find(name)
 	return it != nil && it.is != nil && it.tellsNothing()
 }
 
-// refuse notes that the client has refused a message.
+// refuse records that the client has refused message p of delivery d.
 func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 	r := refusal{cargo: d.cargo, part: *p}
-	r.items = slices.Clone(d.items)     // the delivery may lose some later
-	if v == xds.Delta && d.joined > 0 { // in SotW the last answer is for all before it
+	r.items = slices.Clone(d.items)     // the delivery may lose items later
+	if v == xds.Delta && d.joined > 0 { // in SotW an answer is also for all earlier messages
 		r.without(d.unlisted)
 	}
 	r.count()
@@ -146,23 +147,23 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		r = list(items, p.nonce, false)
 	}
 	if v == xds.SotW && u.typ.FullState && d.superseded {
-		return // it has accepted a later full state
+		return // the client has accepted a later full state
 	}
 	u.remember(v, r)
 }
 
-// remember adds a refusal, in the order of nonces. It is added to the list first, because lapses
-// looks there.
+// remember adds a refusal to the list, in the order of nonces. The rest of the function needs the
+// refusal in the list, because lapses searches the list.
 func (u *subscription) remember(v xds.Variant, refused refusal) {
-	u.wake() // a waiting name may be a member, which is sent again with the others
+	u.wake() // a waiting name may be a member: then it is sent again with the other members
 	at := len(u.refusals)
 	for at > 0 && u.refusals[at-1].nonce > refused.nonce {
 		at--
 	}
 	u.refusals = slices.Insert(u.refusals, at, refused)
 	r := &u.refusals[at]
-	// A newer state of a member was already sent, so the others are sent again, too: the client may
-	// not have applied them.
+	// If a newer state of one member was already sent, the other members are sent again, too: the
+	// client may not have applied them.
 	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(r, later) {
 		u.retell(r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
 		for name := range r.members { // a member accepted in a later response is no longer refused
@@ -183,9 +184,9 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 }
 
-// phantom reports whether an item removes a name that did not exist and that the client does not
-// want by its own name; a wildcard does not count. If an earlier removal of the name was refused,
-// the client may still hold it.
+// phantom reports whether an item can be forgotten. It removes a name that did not exist and that
+// the client does not want by its own name (a wildcard does not count). If a refusal has a resource
+// of that name, the item is not a phantom: the client may still hold that resource.
 func (u *subscription) phantom(it item) bool {
 	if e := u.entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
 		return false
@@ -195,9 +196,9 @@ func (u *subscription) phantom(it item) bool {
 	})
 }
 
-// joinRefusals merges the oldest refusal that has no more members than its successor into that one.
-// So a name moves to a refusal of at least twice the size each time, and is copied only a few
-// times.
+// joinRefusals merges two consecutive refusals: the oldest one that has no more members than the
+// next, and this next one. So each time a name is copied, its new refusal is at least twice as
+// large, and a name is copied only a few times.
 func (u *subscription) joinRefusals() {
 	at := 0
 	for at < len(u.refusals)-2 && u.refusals[at].left > u.refusals[at+1].left {
@@ -209,14 +210,15 @@ func (u *subscription) joinRefusals() {
 	for _, it := range r.items {
 		u.stir(it.name)
 	}
-	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // states between the two count as not held
+	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // the merged refusal does not keep the states between the two
 	r.left = len(r.items)
 	u.dropEmpty()
 }
 
-// hoard returns the number of names that are remembered only because of the client's behaviour. It
-// is limited like subscriptions (SAFE-1). Such names are: unsubscribed under a wildcard and not yet
-// told their state; refused removals; and, in SotW, names that cannot be removed.
+// hoard returns the number of names that are remembered only because of the client's behaviour.
+// This number is limited like subscriptions (SAFE-1). The largest of these kinds counts: names
+// unsubscribed under a wildcard, as long as the client was not told their state; refused removals;
+// and, in SotW, names that cannot be removed.
 func (u *subscription) hoard(t *xds.Table) int {
 	most := max(len(u.dropped), len(u.orphans))
 	for i := range u.refusals {
@@ -225,8 +227,9 @@ func (u *subscription) hoard(t *xds.Table) int {
 	return most
 }
 
-// laterThan returns a function that reports whether a delivery after a nonce has a name. In SotW, a
-// type without full state does not report removals.
+// laterThan returns a function that reports whether a delivery in flight, sent after a nonce, has a
+// name. In SotW, removals of a type without full state do not count, because no response reports
+// them.
 func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) bool {
 	var all []*delivery
 	for d := range u.underWay() {
@@ -242,8 +245,8 @@ func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) 
 	}
 }
 
-// acceptedSince reports whether a newer state of a name was sent and not refused. It does not look
-// at deliveries in flight.
+// acceptedSince reports whether a newer state of a name than that in r was sent, and no later
+// refusal has the name. The function ignores deliveries in flight.
 func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) bool {
 	is := u.told(name)
 	if same(is, r.carries(name)) || is == others || is == absent && v == xds.SotW && !u.typ.FullState {
@@ -252,7 +255,8 @@ func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) boo
 	return !slices.ContainsFunc(u.refusals, func(o refusal) bool { return o.nonce > r.nonce && o.has(name) })
 }
 
-// toldSince reports whether any member was sent since: another state, or the same again.
+// toldSince reports whether any member of r was sent after the refusal, in another state or the
+// same.
 func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 	for name, it := range r.members {
 		if !same(u.told(name), it.is) || later(name) {
@@ -262,12 +266,13 @@ func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 	return r.moved
 }
 
-// hasRefused reports whether this state of a name is in a refusal.
+// hasRefused reports whether a refusal has this state of a name.
 func (u *subscription) hasRefused(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && same(r.carries(name), is) })
 }
 
-// retell marks the members for which which returns true to be sent again, if they are still wanted.
+// retell marks members to be sent again: those for which the function which returns true, if the
+// client still wants them.
 func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
@@ -276,13 +281,13 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			continue
 		}
 		switch e := u.entry(name); {
-		case u.matches[name] != nil: // it matches others now, which have their own entries
+		case u.matches[name] != nil: // the name now matches other resources, which have their own entries
 		case e != nil:
 			e.repeat(true)
 			u.mark(e)
 		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
-		case u.lapses(name): // its removal is sent again
+		case u.lapses(name): // the removal of the name is sent again
 			u.lapseName(name)
 			extra = append(extra, entry{name: name, told: absent, sent: true, again: true})
 		}
@@ -290,15 +295,17 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	u.addMarked(extra)
 }
 
-// toldGone reports whether the client was last told that a name does not exist. Then the next full
-// state says so again, and a new subscription has been marked already.
+// toldGone reports whether the client was last told that a name does not exist. The name then needs
+// no mark to be sent again: the next full state lacks it anyway, and a new subscription is marked
+// already.
 func (u *subscription) toldGone(name string) bool {
 	e := u.entry(name)
 	return e != nil && e.told == absent
 }
 
-// dissolve ends the refusals with a changed name: all their members are to be sent again. With
-// world set, any change does so. It reports whether there were any.
+// dissolve retells each refusal that one of the names concerns (see moves): all members are marked
+// to be sent again. With world set, any name has this effect. dissolve reports whether there was
+// such a refusal.
 func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any bool) {
 	for i := range u.refusals {
 		r := &u.refusals[i]
@@ -316,8 +323,8 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 	return any
 }
 
-// forgive removes names from the refusals before a nonce: the client has accepted newer states of
-// them.
+// forgive removes names from the refusals before a nonce, because the client has accepted newer
+// states of these names.
 func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
 	if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce }) {
 		return
@@ -353,7 +360,8 @@ func (u *subscription) refusedNew(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && !stands(r.before(name)) })
 }
 
-// remembered returns the names with records that are kept only while the client wants the name.
+// remembered returns the names that have records which are kept only while the client wants the
+// name.
 func (u *subscription) remembered() (names []string) {
 	for _, of := range []iter.Seq[string]{maps.Keys(u.lapsed), maps.Keys(u.leaving), maps.Keys(u.unfed), maps.Keys(u.orphans)} {
 		names = slices.AppendSeq(names, of)
@@ -376,7 +384,7 @@ func (u *subscription) dropUnwanted() {
 		return
 	}
 	quit := u.takeQuit()
-	for i := range u.refusals { // the client may have held these by a dropped name
+	for i := range u.refusals { // the client may have held these names because of a name that it has dropped
 		quit = append(quit, u.refusals[i].lapsed...)
 	}
 	if u.idle() {

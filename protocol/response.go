@@ -6,11 +6,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// bring counts a diff as told and returns its messages.
+// bring counts a diff as told and returns the messages of the response. Terms: see doc.go.
 func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response {
 	u.asked = false
 	world := s.tellsWorld(u)
-	version := s.version(u, t) // before removals are counted as told
+	version := s.version(u, t) // computed before removals are counted as told
 	stuck := s.warm(u, d.upserts, world)
 	var from, to *xds.Versions
 	if u.wildcard {
@@ -39,7 +39,7 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	case s.tellsWorld(u):
 		c = u.world(t)
 		for r := range u.lingering {
-			u.entry(r.Name).tell(r.Stamp) // the kept state, changed or not
+			u.entry(r.Name).tell(r.Stamp) // a full state has the kept state, changed or not
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}
@@ -54,7 +54,7 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 
 // send builds the messages of a delivery and records it.
 func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.Changes) (out []*xds.Response) {
-	var world *World // the same for each part that the client may accept last
+	var world *World // the same for all parts: the client may accept any part last
 	if s.variant == xds.SotW {
 		world = s.worldOf(u, t, d, len(parts))
 	}
@@ -62,7 +62,7 @@ func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.
 		out = append(out, s.sendPart(u, d, c, world))
 	}
 	u.deliver(s, d)
-	for _, c := range parts { // after deliver, which may note these names in unfed
+	for _, c := range parts { // after deliver, which may add these names to unfed
 		s.feed(u, c)
 	}
 	return out
@@ -102,7 +102,7 @@ func partOf(nonce uint64, c *xds.Changes, world bool) part {
 // state of the world" (SOTW-8).
 func (u *subscription) world(t *xds.Table) *xds.Changes {
 	var all []*xds.Resource
-	for e := range u.entries() { // of a wildcard: the resources on demand
+	for e := range u.entries() { // for a wildcard, only the resources on demand
 		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
 			all = append(all, r)
 		}

@@ -9,38 +9,40 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A World is what a SotW client may hold of a type once it accepts a response. On a later stream
-// the client states the version of that response. A World is immutable.
+// A World lists the resources of a type that a SotW client may hold once it accepts a response. On
+// a later stream the client states the version of that response, and the server finds the World
+// with this version. A World is immutable.
 type World struct {
-	Versions *xds.Versions // the wildcard's table; the client holds the part that it subscribes to
+	Versions *xds.Versions // the table of the response; the client holds the resources in it that it subscribes to
 
-	// Lacks are the names of Versions that the client was not sent, or not in their current state,
-	// because they waited. Sorted.
+	// Lacks are names in Versions that waited: the client did not get these resources, or not in
+	// the state of Versions. Sorted.
 	Lacks []string
 
-	// Others are what the client may hold in addition or instead: kept resources, states that it
-	// held before a refusal, and resources that SotW cannot remove. For full-state types they
-	// include resources on demand. They are sorted by name; several of one name are newest first,
-	// if that is known. A stamp without a sum is an unknown state of its name, from an earlier
-	// stream. A stamp without a name is an unknown state of any name.
+	// Others are states that the client may hold in addition to Versions, or instead: kept
+	// resources, states from before a refusal, and resources that SotW cannot remove. For
+	// full-state types they include resources on demand. The stamps are sorted by name. Several
+	// stamps of one name are newest first, if the order is known. A stamp without a sum means that
+	// the state of its name is unknown, from an earlier stream. A stamp without a name means that
+	// the client may hold any name in an unknown state.
 	Others []*xds.Stamp
 
-	// Since reports that the client was sent a later state, which is included here, and has not
-	// accepted it: it may have applied a part.
+	// Since is true if the server sent a later state, which the client has not accepted and may
+	// have applied in part. The World then includes that state, too.
 	Since bool
 }
 
 func stampByName(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) }
 
-// place returns the first place of a name in sorted stamps, or the place where it belongs, and
-// whether it is there.
+// place returns the index of the first stamp with a name in a sorted list, and true. If there is no
+// such stamp, it returns the index where the stamp would be inserted, and false.
 func place(list []*xds.Stamp, name string) (int, bool) {
 	return slices.BinarySearchFunc(list, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
 }
 
-// except returns the stamps without those of some names. list is sorted by name, without
-// duplicates, and stays unchanged; names is sorted in place. If no name is found, the cost is that
-// of the search.
+// except returns the stamps of list whose names are not in names. The list is sorted by name,
+// without duplicates, and stays unchanged; names is sorted in place. If no name is found, the
+// function copies nothing.
 func except(list []*xds.Stamp, names []string) []*xds.Stamp {
 	if len(list) == 0 {
 		return nil
@@ -65,8 +67,8 @@ func except(list []*xds.Stamp, names []string) []*xds.Stamp {
 	return append(left, list[from:]...)
 }
 
-// merged returns few and many as one sorted list. Both are sorted and stay unchanged. For equal
-// names, few comes first.
+// merged returns the stamps of few and many as one sorted list. Both arguments are sorted and stay
+// unchanged. For equal names, the stamps of few come first.
 func merged(few, many []*xds.Stamp) []*xds.Stamp {
 	if len(few) == 0 {
 		return many
@@ -80,7 +82,7 @@ func merged(few, many []*xds.Stamp) []*xds.Stamp {
 	return append(all, many...)
 }
 
-// has returns the state of a name; of several, the first.
+// has returns a state of a name that the client may hold; if there are several, the first.
 func (w *World) has(name string) *xds.Stamp {
 	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
 		return st
@@ -99,9 +101,11 @@ func (w *World) lacks(name string) bool {
 	return ok
 }
 
-// Brings reports whether a first request states resources from an earlier stream. has reports
-// whether the view now or recently had exactly these, or this server recorded them. A client that
-// states less may know that the rest is removed. Call it before Receive.
+// Brings reports whether the first request of a type states resources from an earlier stream
+// (brings). The result has reports whether the server knows what the client holds: a present or
+// recent table of the view has exactly the stated resources, or the server has recorded them. If
+// the client states only a part of a table, has is false, because the client may know that the
+// other resources are removed. Call Brings before Receive.
 func (s *Session) Brings(req xds.Request) (brings, has bool) {
 	typ := req.Type
 	if typ == nil {
@@ -124,8 +128,8 @@ func (s *Session) Brings(req xds.Request) (brings, has bool) {
 	return true, slices.ContainsFunc(lately, func(was *xds.Table) bool { return statesAll(req, typ, was) })
 }
 
-// statesAll reports whether a first delta request states all that a table has for it, in the same
-// versions.
+// statesAll reports whether a first delta request states every resource of a table that it
+// subscribes to, in the version of the table.
 func statesAll(req xds.Request, typ *xds.Type, t *xds.Table) bool {
 	all := len(req.Subscribe) == 0 && typ.Implicit || slices.Contains(req.Subscribe, xds.Wildcard)
 	if all && len(req.Initial) < t.Len() {
@@ -151,14 +155,15 @@ func statesAll(req xds.Request, typ *xds.Type, t *xds.Table) bool {
 	return true
 }
 
-// begin completes the first request of the type on the stream.
+// begin applies the parts of the first request of a type that later requests do not have.
 func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// "(legacy behavior) the request must have no resources in both resource_names_subscribe and
 	// resource_names_unsubscribe" (SUB-2).
 	if u.implicit && u.typ.Implicit && len(req.Unsubscribe) == 0 {
 		u.imply()
 	}
-	// Clients wait for an answer to these even when it is empty (SOTW-8, DELTA-9).
+	// Clients wait for a response to a wildcard, or to a full-state type, even if the response is
+	// empty (SOTW-8, DELTA-9).
 	u.owe(u.wildcard || s.tellsWorld(u))
 	s.narrow(u)
 	s.tellEmpty(u)
@@ -170,9 +175,9 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	}
 }
 
-// recall adopts the state of a SotW client that states a version: the recorded World with that
-// version, or the table with it. For full-state types "the server can skip" resources that the
-// client holds (SOTW-12). Other types are sent again.
+// recall adopts the state of a SotW client that states a version. That is the recorded World with
+// that version, or the table with that version. For full-state types "the server can skip"
+// resources that the client holds (SOTW-12). Resources of other types are sent again.
 func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if !s.resumes {
 		return
@@ -188,16 +193,16 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.state(strings.Clone(version))
 	}
 	if w == nil {
-		u.elsewhere = version != "" && u.typ.FullState // other types do not report removals
+		u.elsewhere = version != "" && u.typ.FullState // other types have no removals in SotW
 		return
 	}
 	s.takeOver(u, w, t)
 }
 
-// takeOver adopts a World as the told state.
+// takeOver makes a World the told state of the client.
 func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
-	// The client may not hold resources of the view that it got in a later, unanswered response.
-	// They count as new.
+	// A later, unanswered response may have brought resources of the view. The client may not hold
+	// them, so they count as new.
 	doubtful := func(st *xds.Stamp) bool {
 		return u.typ.FullState && w.Since && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
 	}
@@ -217,14 +222,14 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 		}
 	}
 	u.addMarked(extra)
-	var kept [][]item // each name once per list: the client may hold any of several
+	var kept [][]item // a name is in each list at most once; the client may hold several states of a name, in several lists
 	several := map[string]int{}
 	var unknown []string
 	for _, st := range w.Others {
 		e, told := u.entry(st.Name), u.told(st.Name)
 		switch {
 		case !known(st):
-			if u.covers(st.Name) { // until it is sent, which may never happen
+			if u.covers(st.Name) { // the state is unknown until the name is sent, which may never happen
 				unknown = append(unknown, st.Name)
 			}
 		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
@@ -248,13 +253,14 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 }
 
-// world returns what a client holds that states a version, or nil if that is unknown.
+// world returns the World of a client that states a version, or nil if the server does not know
+// that version.
 func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	if version == "" {
 		return nil
 	}
 	var known *World
-	if typ.FullState { // a response of other types has a part, and the rest may be of another version
+	if typ.FullState { // a response of another type has only some resources, and the client may hold the others in another version
 		known = proven(slices.Concat([]*xds.Table{t}, s.recent(typ)), version)
 	}
 	if s.opts.Told != nil {
@@ -266,8 +272,9 @@ func (s *Session) world(typ *xds.Type, version string, t *xds.Table) *World {
 	return known
 }
 
-// proven returns the content that a version hash proves: one of the tables, newest first, or one
-// together with resources that the tables before it had. Another server may have kept these.
+// proven returns the content with a given version hash, or nil. It tries each table, the newest
+// first, and then each table together with resources that were removed before it. Another server
+// may have kept these resources.
 func proven(lately []*xds.Table, version string) *World {
 	for _, was := range lately {
 		if was.Hashed() && was.Version() == version {
@@ -278,7 +285,7 @@ func proven(lately []*xds.Table, version string) *World {
 		if !was.Hashed() {
 			continue
 		}
-		var gone []*xds.Stamp // latest first
+		var gone []*xds.Stamp // last removed first
 		next := was.Versions()
 		for _, before := range lately[i+1:] {
 			for old, is := range next.Since(before.Versions()) {
@@ -299,15 +306,16 @@ func proven(lately []*xds.Table, version string) *World {
 	return nil
 }
 
-// mostGone limits, for each table, the removed resources that proven combines with it.
+// mostGone limits the removed resources that proven combines with a table.
 const mostGone = 16
 
-// recallLately adopts a state for a client whose version is unknown here. "Another replica", or
-// this server before a restart, sent it from the same source (ADS-9). So the client may hold
-// anything that the view had recently: that is kept until nothing refers to it. The content of the
-// view is new to it.
+// recallLately adopts a state for a client that states a version which this server does not know.
+// Another replica, or this server before a restart, has sent that version from the same source
+// (ADS-9). So the client may hold any resource that the view had recently. Removed resources are
+// kept until nothing refers to them. Resources of the view count as new to the client.
 //
-// It runs just before the first response, so that it also covers resources removed until then.
+// recallLately runs just before the first response, so that it also covers resources that are
+// removed between the request and that response.
 func (s *Session) recallLately(u *subscription) {
 	if !u.elsewhere {
 		return
@@ -328,7 +336,7 @@ func (s *Session) recallLately(u *subscription) {
 	s.takeOver(u, w, t)
 }
 
-// recent returns the recent tables of a type, newest first.
+// recent returns the recent tables of a type, the newest first.
 func (s *Session) recent(t *xds.Type) []*xds.Table {
 	if s.opts.Recent == nil {
 		return nil
@@ -336,23 +344,24 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 	return s.opts.Recent(t)
 }
 
-// past returns the recent tables before t. There may be later ones, which the session has not seen
-// yet.
+// past returns the recent tables before t. Tables after t may exist, too: the session has not seen
+// them yet.
 func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
 	recent := s.recent(typ)
 	return recent[slices.Index(recent, t)+1:]
 }
 
-// worldOf returns what the client may hold once it accepts a part of delivery d, which is about to
-// be sent and has the content of t. For a full-state type that is everything in it. For other types
-// the client may refuse other parts and other responses in flight.
+// worldOf returns the World of a client that accepts one part of delivery d, which is about to be
+// sent and has the content of t. For a full-state type that is everything in d. For other types the
+// client may refuse other parts of d and other responses in flight, so the World also has older
+// states.
 func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}
 	if u.typ.FullState {
 		for st := range u.lingeringStamps {
 			w.Others = append(w.Others, st)
 		}
-		for e := range u.entries() { // no table's versions contain resources on demand
+		for e := range u.entries() { // the versions of a table do not contain resources on demand
 			if r := t.Lookup(e.name); u.shows(r) && r.OnDemand {
 				w.Others = append(w.Others, r.Stamp)
 			}
@@ -387,8 +396,9 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 	}
 	slices.SortStableFunc(w.Others, stampByName)
-	// These are the oldest states, so they come last for each name. The list is shared: copying it
-	// would cost the number of stated names, not of sent ones.
+	// The stamps in brought are the oldest states, so they come last for each name. The list is
+	// shared if possible, because the cost of a copy would be the number of names that the client
+	// stated.
 	w.Others = merged(w.Others, except(u.brought, told))
 	return w
 }
@@ -400,19 +410,19 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		return
 	}
 	u.owe(false)
-	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // once, for a client may state many names
+	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // computed once, because a client may state many names
 	seen := newIndex(initial)
 	matched := 0
 	var extra []entry
 	for i, v := range slices.Backward(initial) {
 		if !seen.add(i) {
-			continue // of a name stated twice, the later counts
+			continue // if a name is stated twice, the later statement counts
 		}
 		e := u.entry(v.Name)
-		stray := !u.wildcard && (e == nil || !u.wants(e)) // it is removed: "no longer visible"
+		stray := !u.wildcard && (e == nil || !u.wants(e)) // no subscription covers it, so it is removed: "no longer visible"
 		r := t.Lookup(v.Name)
 		current := !stray && u.shows(r) && r.Version == v.Version
-		expires := current && s.ttl && r.TTL > 0 // it is sent again, for its remaining TTL is unknown
+		expires := current && s.ttl && r.TTL > 0 // the resource is sent again, because its remaining TTL is unknown
 		var told *xds.Stamp
 		if current {
 			told = r.Stamp
@@ -426,15 +436,15 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		case e != nil:
 			e.tell(told)
 			e.repeat(expires)
-			u.regain(v.Name) // the client has not unsubscribed from names of its "*"
+			u.regain(v.Name) // the client has not unsubscribed from names that its "*" covers
 			if e.matched == 0 && u.collects(v.Name) {
-				u.lapse(e) // its collection matched it, too
+				u.lapse(e) // the collection matched the resource, too
 			}
 			u.mark(e)
 		case !current || r.OnDemand || expires:
 			e = &entry{name: strings.Clone(v.Name), told: told, sent: true, again: expires}
 			if stray && (u.scopes != nil || u.collects(v.Name)) {
-				u.lapse(e) // its wildcard or its collection matched it
+				u.lapse(e) // the wildcard or the collection matched the resource
 			}
 			extra = append(extra, *e)
 		}
@@ -443,7 +453,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		u.rebase(t.Versions())
 		u.renew(false)
 		u.doubtAll()
-		if matched < t.Len() { // names that the client does not state it does not hold
+		if matched < t.Len() { // the client does not hold names that it does not state
 			for st := range t.Versions().All() {
 				if !seen.has(st.Name) && u.entry(st.Name) == nil {
 					extra = append(extra, entry{name: st.Name, told: absent})
@@ -454,8 +464,8 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	u.addMarked(extra)
 }
 
-// recognize adopts a state that a delta client stated before the view had found the resource. That,
-// too, is "to avoid resending" it.
+// recognize handles a view that finds resources on demand. If the view has found a resource in the
+// version that a delta client stated earlier, the resource counts as told: "to avoid resending".
 func (s *Session) recognize(u *subscription, e *entry) {
 	if known(e.told) || e.told.Version == "" {
 		return
@@ -466,8 +476,8 @@ func (s *Session) recognize(u *subscription, e *entry) {
 	}
 }
 
-// An index is a set of stated names. Each client that reconnects needs one: it takes a sixth of the
-// memory of a map, and half the time.
+// An index is a set of stated names. Each client that reconnects needs an index. It uses a sixth of
+// the memory of a map and half of the time.
 type index struct {
 	of     []xds.Version
 	places []int32 // index in of plus 1, by hash; zero: free
@@ -477,7 +487,7 @@ func newIndex(of []xds.Version) index {
 	return index{of, make([]int32, 1<<bits.Len(uint(2*len(of))))} // at most half full
 }
 
-// place returns the place of a name, or the free place for it.
+// place returns the place of a name, or the free place where the name belongs.
 func (x *index) place(name string) *int32 {
 	for h := maphash.String(seed, name); ; h++ {
 		p := &x.places[h&uint64(len(x.places)-1)]
@@ -489,7 +499,7 @@ func (x *index) place(name string) *int32 {
 
 func (x *index) has(name string) bool { return *x.place(name) != 0 }
 
-// add adds one of the names, and reports whether it was new.
+// add adds the name with index i, and reports whether the name was new.
 func (x *index) add(i int) bool {
 	p := x.place(x.of[i].Name)
 	if *p != 0 {
@@ -499,8 +509,9 @@ func (x *index) add(i int) bool {
 	return true
 }
 
-// stated returns the state of a name at a version that a client states. Its content and references
-// are known only if one of the tables has it; the first table is that of the view.
+// stated returns the state of a name in a version that a client states. The content and the
+// references are known only if one of the tables has this version. The first table must be the
+// table of the view.
 func stated(lately []*xds.Table, v xds.Version) *xds.Stamp {
 	is := func(r *xds.Resource) bool { return r != nil && r.Version == v.Version }
 	if r := lately[0].Departed(v.Name); is(r) {

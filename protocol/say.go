@@ -7,16 +7,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A saying is the state of what may have to be sent for one type.
+// A saying is the record of what may have to be sent for one type. Terms: see doc.go.
 //
 // Invariant: the name of each dirty entry is in dirty. A muted name is in mute with the same time.
 // beatAt is zero if and only if beats is empty.
 type saying struct {
 	dirty  []string // names of entries that may have to be sent; may include names that are gone or not dirty
-	looked int      // how many of these were compared since the view changed, while the type is blocked
-	all    bool     // any entry may differ
-	anew   bool     // send all that the wildcard covers again; only set with a wildcard
-	due    bool     // send a response even if nothing differs
+	looked int      // number of dirty names that were compared since the view changed, while the type is blocked
+	all    bool     // any entry may differ from the view
+	anew   bool     // all that the wildcard covers is to be sent again; only set with a wildcard
+	due    bool     // a response is to be sent even if nothing differs
 	asked  bool     // the client has subscribed, or unsubscribed under a wildcard, since the last response
 
 	stalled bool   // something is to be sent, but the newest response is unanswered
@@ -24,19 +24,20 @@ type saying struct {
 	stated  string // the version that the client states (SotW, full state), until something is sent
 
 	beats  map[time.Duration]time.Time // next heartbeat of resources with a TTL, by TTL
-	beatAt time.Time                   // the earliest of beats when heartbeats were last computed; zero: never
-	// Names without heartbeats, and since when: a response with a late ACK was sent then, or a
-	// response replaced their heartbeat.
+	beatAt time.Time                   // the earliest time in beats when heartbeats were last computed; zero: no heartbeat
+	// Names that get no heartbeats, with the time of the last response that has the name. Either
+	// the ACK of this response is late, or the response came when a heartbeat was due.
 	unfed map[string]time.Time
 }
 
-// ask notes that the client has subscribed, or unsubscribed under a wildcard.
+// ask records that the client has subscribed to a name, or unsubscribed from a name under a
+// wildcard.
 func (y *saying) ask() { y.asked = true }
 
-// askAll notes that the client has subscribed to everything: all of it is sent again.
+// askAll records that the client has subscribed to the wildcard: everything is sent again.
 func (y *saying) askAll() { y.anew, y.due = true, true }
 
-// dropAll notes that the wildcard has ended.
+// dropAll records that the wildcard has ended.
 func (y *saying) dropAll() { y.anew, y.due = false, false }
 
 // renew sets whether all that the wildcard covers is sent again.
@@ -45,19 +46,20 @@ func (y *saying) renew(anew bool) { y.anew = anew }
 // owe sets whether a response is due even if nothing differs.
 func (y *saying) owe(due bool) { y.due = due }
 
-// doubtAll notes that any entry may differ from the view.
+// doubtAll records that any entry may differ from the view.
 func (y *saying) doubtAll() { y.all = true }
 
-// lookAnew notes that the view has changed, so that compared names may differ again.
+// lookAnew records that the view has changed: all dirty names must be compared again.
 func (y *saying) lookAnew() { y.looked = 0 }
 
-// unstall notes that nothing waits for the answer to the newest response.
+// unstall records that nothing waits for the answer to the newest response.
 func (y *saying) unstall() { y.stalled = false }
 
-// state sets the version that the client states; "": none, or it has subscribed to something else.
+// state sets the version that the client states; "": no version, or a version for another
+// subscription.
 func (y *saying) state(version string) { y.stated = version }
 
-// mark notes that something may have to be sent for an entry.
+// mark makes an entry dirty: something may have to be sent for its name.
 func (u *subscription) mark(e *entry) {
 	if !e.dirty {
 		e.dirty = true
@@ -97,19 +99,19 @@ func (u *subscription) relisted(dirty []string) {
 	}
 }
 
-// pending reports whether there may be something to send.
+// pending reports whether the type may have something to send.
 func (u *subscription) pending(t *xds.Table) bool {
 	return len(u.dirty) > 0 || u.waiting.restsStill() || u.news(t)
 }
 
-// news reports whether there may be something to send other than listed names.
+// news reports whether the type may have something to send other than dirty and waiting names.
 func (u *subscription) news(t *xds.Table) bool {
 	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
 }
 
-// blocked reports whether the newest response must be answered first: changes collect behind a slow
-// client (SOTW-3). "The management server should not send a DiscoveryResponse for any
-// DiscoveryRequest that has a stale nonce."
+// blocked reports whether nothing may be sent before the client has answered the newest response.
+// Meanwhile changes collect (SOTW-3). "The management server should not send a DiscoveryResponse
+// for any DiscoveryRequest that has a stale nonce."
 func (s *Session) blocked(u *subscription) bool {
 	d := u.newest(s.variant)
 	if d == nil || !s.now.Before(d.sent.Add(patience)) || u.stuck() {
@@ -120,8 +122,8 @@ func (s *Session) blocked(u *subscription) bool {
 	return s.variant == xds.SotW || !u.asked || u.crowded()
 }
 
-// blockedBy is the time at which the newest response is no longer waited for; zero: never, or
-// nothing waits for it. A difference, a heartbeat or a removal may wait.
+// blockedBy returns the time at which the type is no longer blocked by its newest response. It
+// returns zero if no difference, heartbeat or removal waits for the answer.
 func (s *Session) blockedBy(u *subscription) time.Time {
 	if d := u.newest(s.variant); d != nil && (u.stalled || u.overdueBeat(s.now) || len(u.leaving) > 0) {
 		return d.sent.Add(patience)
@@ -129,7 +131,7 @@ func (s *Session) blockedBy(u *subscription) time.Time {
 	return time.Time{}
 }
 
-// crowded reports whether the list of unanswered responses is full.
+// crowded reports whether the list of responses in flight is full.
 func (u *subscription) crowded() bool {
 	n := 0
 	for range u.underWay() {
@@ -138,7 +140,7 @@ func (u *subscription) crowded() bool {
 	return n >= maxDeliveries
 }
 
-// markAll marks all entries, if any of them may differ.
+// markAll marks all entries, if any entry may differ from the view (all).
 func (s *Session) markAll(u *subscription) {
 	if !u.all {
 		return
@@ -150,8 +152,8 @@ func (s *Session) markAll(u *subscription) {
 	}
 }
 
-// prepare finds the names for which something is to be sent: it updates matches, keeps lost names,
-// and then lists what differs.
+// prepare finds the names for which something is to be sent. It updates the matches, keeps lost
+// names (retain), and then removes from the list of dirty names those that do not differ.
 func (s *Session) prepare(u *subscription) {
 	t, blocked := s.table(u.typ), s.blocked(u)
 	s.rouse(u)
@@ -162,12 +164,12 @@ func (s *Session) prepare(u *subscription) {
 	case !blocked:
 		s.retain(u, nil)
 	case len(u.dirty) < u.looked+u.looked/8:
-		return // a few more names do not cause thousands to be compared again; that happens before they are sent
+		return // only a few names were added: all names are compared when the type is no longer blocked
 	default:
-		s.retain(u, []xds.Names{}) // Change has handled the names of the wildcard
+		s.retain(u, []xds.Names{}) // Change has handled the names that only the wildcard covers
 	}
 	if s.variant == xds.Delta && (t.HasAliases() || len(u.matches) > 0) {
-		slices.Sort(u.dirty) // hints change the order in which names became dirty
+		slices.Sort(u.dirty) // the order of dirty names depends on hints, and must not change the result
 		for _, n := range slices.Clone(u.dirty) {
 			u.match(t, n)
 		}
@@ -184,7 +186,8 @@ func (s *Session) prepare(u *subscription) {
 		if e.dirty {
 			dirty = append(dirty, n)
 		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
-			// The view has not decided whether it exists. If it does, its scope will match it.
+			// The view is still looking for the name. If the view finds a resource, a scope will
+			// match it.
 			u.regain(n)
 			u.names.remove(n)
 		}
@@ -196,18 +199,18 @@ func (s *Session) prepare(u *subscription) {
 	}
 }
 
-// lists reports whether an entry belongs in the list of dirty names. A difference that cannot be
-// sent yet, because the view is looking for the name, counts: the client may hold the old state.
+// lists reports whether an entry belongs in the list of dirty names. A difference also counts if it
+// cannot be sent yet because the view is looking for the name: the client may hold the old state.
 func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 	r, gone := s.owed(u, t, e)
 	return r != nil || gone || u.leaving[e.name] == nil && u.outdated(t, e.name, e.told)
 }
 
-// respond returns the messages that bring the client up to date, if they may be sent now. Removals
-// alone are sent only if last is set (ADS-2).
+// respond returns the messages that bring the client up to date for one type, if they may be sent
+// now. A response with nothing but removals is sent only if last is set (ADS-2).
 //
-// A step of a stream runs on a new goroutine. Rare work is in functions of its own, here and in
-// those that this calls, so that the stack does not have to grow.
+// A step of a stream runs on a new goroutine with a small stack. So that the stack need not grow,
+// this function and its callees do rare work in separate functions.
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
 	if !s.mayRespond(u, t) {
@@ -233,7 +236,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	return out
 }
 
-// mayRespond reports whether there may be something to send, and it may be sent now.
+// mayRespond reports whether the type may have something to send that may be sent now.
 func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 	if !u.pending(t) {
 		u.waitNoMore()
@@ -257,19 +260,20 @@ func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
 	return true
 }
 
-// A decision is what respond does with a diff.
+// A decision is the way in which respond handles a diff.
 type decision int
 
 const (
-	later   decision = iota // do not send it yet
-	quietly                 // count it as told without a response: the client holds it, or the protocol cannot send it
-	now                     // send it
+	later   decision = iota // do not send the diff yet
+	quietly                 // count the diff as told without a response: the client already holds this state, or the protocol cannot express the change
+	now                     // send the diff
 )
 
-// decide returns what to do with a diff, and records which of its names wait for another type.
+// decide returns the decision for a diff, and records the names in the diff that wait for another
+// type.
 func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) decision {
 	if u.wildcard && s.undecided(u.typ, xds.Wildcard) {
-		return later // the answer to "*" is everything, which is not known yet
+		return later // the response to "*" has everything, and the view is still looking for that
 	}
 	world := s.tellsWorld(u)
 	// "It is generally safe for servers to do this optimization for LDS and CDS when the only
@@ -280,7 +284,7 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 		return quietly
 	}
 	if world && s.searching(u) {
-		return later // a name that a full state lacks does not exist
+		return later // for the client, a name that a full state lacks does not exist
 	}
 	s.wait(u, d)
 	if u.waiting.len() > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
@@ -291,7 +295,8 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // otherwise "the API provides no mechanism" for removals
 		gone = gone || len(d.removed) > 0
-		// "Removals last" (ADS-2), also for names that the client stated.
+		// Removals are sent last (ADS-2). That includes the removal of names that the client
+		// stated.
 		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {
 			return later
 		}

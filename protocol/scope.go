@@ -7,14 +7,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Some types are under another type: VHDS names are "route/host". On an aggregated stream, a
-// wildcard of such a type covers only the routes that the stream subscribes to, with one collection
-// for each (OND-4). These collections are its scopes. They are not subscriptions of the client: it
-// cannot drop one, nor keep one by subscribing to the same collection.
+// Some types have a parent type: a VHDS name is "route/host", and its parent type is the route. On
+// an aggregated stream, a wildcard of such a type covers only the routes that the stream subscribes
+// to (OND-4). For each of these routes the wildcard has a scope: the collection "route/*". The
+// client did not subscribe to the scope, so it cannot unsubscribe from the scope alone. If the
+// client also subscribes to the same collection, it keeps the resources when the scope ends.
 
-// narrow replaces a wildcard by scopes if the stream subscribes to names of the type above it
-// (OND-4). Names outside the scopes are removed from the client. Names inside are sent again if the
-// client has just subscribed to everything.
+// narrow replaces a wildcard by scopes if the stream subscribes to names of the parent type
+// (OND-4). Names outside the scopes are removed from the client. Names inside the scopes are sent
+// again if the wildcard subscription is new.
 func (s *Session) narrow(u *subscription) {
 	if u.typ.Parent == nil || s.variant == xds.SotW || s.only != nil || !u.wildcard {
 		return
@@ -27,7 +28,7 @@ func (s *Session) narrow(u *subscription) {
 		d.lapse()
 	}
 	var extra []entry
-	for st := range u.base.All() { // told, or stated by the client
+	for st := range u.base.All() { // names told by way of the wildcard, or listed by the client in initial_resource_versions
 		if u.entry(st.Name) == nil {
 			extra = append(extra, entry{name: st.Name, told: st, sent: true})
 		}
@@ -56,21 +57,22 @@ func (s *Session) narrow(u *subscription) {
 	}
 }
 
-// widen replaces scopes by a wildcard of everything again.
+// widen replaces the scopes by a wildcard that covers everything again.
 func (s *Session) widen(u *subscription) {
 	scopes := slices.Sorted(maps.Keys(u.scopes))
 	u.scopes = nil
 	for _, c := range scopes {
 		u.leaveScope(c, false)
 	}
-	// The client made no request for this type, so only resources that it lacks are sent.
+	// The client made no request for this type, so only resources that the client lacks are sent.
 	u.wildcard, u.moved = true, true
 	u.rebase(nil)
 	u.unlapseAll()
 	u.moveAll()
 }
 
-// scope updates the scopes of all types under over after its subscription changed.
+// scope updates the scopes of all types whose parent is the type of the subscription over. Call it
+// after over has changed.
 func (s *Session) scope(over *subscription) {
 	toggled := over.toggled
 	over.toggled = nil
@@ -99,8 +101,8 @@ func (s *Session) scope(over *subscription) {
 	}
 }
 
-// enterScope adds a scope. With anew set, everything in it is sent again; otherwise only resources
-// that the client lacks.
+// enterScope adds the scope c. With anew set, all resources in the scope are sent again, otherwise
+// only the resources that the client lacks.
 func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	e := u.entry(c)
 	if e == nil {
@@ -118,8 +120,8 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	u.match(t, c)
 }
 
-// leaveScope ends a scope. Unless the client asked for that itself, its resources are removed from
-// the client.
+// leaveScope ends the scope c. The resources of the scope are removed from the client, unless the
+// client dropped the wildcard itself (asked).
 func (u *subscription) leaveScope(c string, asked bool) {
 	e := u.entry(c)
 	if e == nil {
@@ -127,14 +129,14 @@ func (u *subscription) leaveScope(c string, asked bool) {
 	}
 	u.notice(e, true)
 	if e.named {
-		return // the client also subscribes to it
+		return // the client also subscribes to the collection c
 	}
 	u.unmatch(c, asked)
 }
 
-// tellEmpty adds every empty collection to the first answer of a wildcard on a per-type stream
-// (OND-4). Seen with Envoy 1.40: it waits 15 s for its own collection, and the stream does not tell
-// which one that is.
+// tellEmpty adds every empty collection to the first response to a wildcard subscription on a
+// per-type stream (OND-4). Envoy 1.40 waits 15 s for the collection of its own route, and the
+// server cannot know from the stream which route that is.
 func (s *Session) tellEmpty(u *subscription) {
 	if u.typ.Parent == nil || s.variant == xds.SotW || s.only == nil || !u.wildcard {
 		return

@@ -26,26 +26,27 @@ type Options struct {
 	MaxResponse int
 
 	// Refused reports whether this node refused a response of the type on an earlier stream and has
-	// accepted none since (SOTW-18). Nil: it did not.
+	// accepted none since (SOTW-18). Nil: no such refusal.
 	Refused func(*xds.Type) bool
 
-	// Told returns what this client may hold of a type when it states a version, sent on any stream
-	// (SotW). That is the World of the Sent event with this version. If several responses had the
-	// version, the client may have accepted any of them, and the result covers all. It also covers
-	// all that was sent later, because the client may have applied a part before it answered.
+	// Told returns the resources that this client may hold of a type when it states a version
+	// (SotW). The version was sent on any stream: the result is the World of the Sent event with
+	// this version. If several responses had the version, the client may have accepted any of them,
+	// so the result covers all of them. It also covers all later responses, because the client may
+	// have applied a part of them before it answered.
 	//
-	// If nothing is recorded, Told returns its last argument: the content of the table with that
-	// version, or nil without such a table. A nil Told records nothing.
+	// If no response is recorded, Told returns its last argument: the content of the table with
+	// that version, or nil if there is no such table. Without Told, nothing is recorded.
 	Told func(t *xds.Type, version string, table *World) *World
 
-	// Recent returns the recent tables of a type in this view, the newest first. In them the
-	// session finds the content of versions that clients state. It also finds the bodies of
-	// resources that changed or vanished between two streams. Nil: there are none.
+	// Recent returns the recent tables of a type in this view, the newest first. The session
+	// searches these tables for the content of versions that clients state, and for the bodies of
+	// resources that changed or vanished between two streams. Nil: no recent tables.
 	Recent func(*xds.Type) []*xds.Table
 
-	// Grace is how long a stream of one type keeps a removed resource, since other types may refer
-	// to it. A resumed stream also waits this long for types that are not open yet. 5 s if zero,
-	// none if negative.
+	// Grace is how long a per-type stream keeps a removed resource, because resources of other
+	// types may refer to it. On a resumed aggregated stream, types that the client has not opened
+	// yet may refer to anything for this time. 5 s if zero, none if negative.
 	Grace time.Duration
 
 	// ForceTTL sends TTLs also to delta clients that do not announce support for them (TTL-6).
@@ -68,9 +69,9 @@ type Options struct {
 type Session struct {
 	variant xds.Variant
 	met     bool      // the node of the first request was read
-	ttl     bool      // the client is sent TTLs
+	ttl     bool      // responses to this client have TTLs
 	resumes bool      // the client has state of an earlier stream
-	patient bool      // the last call of ready asked overdue
+	patient bool      // the last call of ready called overdue
 	agent   string    // user agent name of the client
 	only    *xds.Type // the type of a per-type stream; nil on an aggregated stream
 	opts    Options
@@ -79,20 +80,21 @@ type Session struct {
 	view   xds.View // nil between Release and Change
 	views  uint64   // number of the current view
 	now    time.Time
-	turns  time.Time       // the earliest time that before has noted
-	nonces uint64          // the newest nonce; messages are counted from 1
+	turns  time.Time       // the earliest time that the method before has recorded
+	nonces uint64          // the newest nonce; the first message has the nonce 1
 	subs   []*subscription // in push order
 	events []Event
 }
 
-// A subscription is the state of one resource type on one stream. Each part belongs to one room, a
-// group of files, and only those files write to it. No file changes typ.
+// A subscription is the state of one resource type on one stream. Each part of it belongs to one
+// room, which is a group of files. Only the files of the room write to the part. No file changes
+// typ. Terms: see doc.go.
 //
 //   - want, matching: what the client subscribes to (want.go, match.go, scope.go)
 //   - record: what the client was told and answered (told.go, cargo.go, delivery.go, settle.go,
 //     refusal.go, resume.go)
-//   - withdrawing, heed, waiting: removals that are kept and names that wait, because of other
-//     types (withdraw.go, order.go, waiting.go, warm.go)
+//   - withdrawing, heed, waiting: removals and names that wait because of other types (withdraw.go,
+//     order.go, waiting.go, warm.go)
 //   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go, mute.go)
 //
 // The rooms share the rows of single names (names.go).
@@ -108,8 +110,8 @@ type subscription struct {
 	saying
 }
 
-// NewSession returns the session of a stream that serves view. A non-nil only makes it a stream of
-// that type alone.
+// NewSession returns the session of a stream that serves view. If only is not nil, it is a per-type
+// stream of this type; otherwise the stream is aggregated.
 func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Session {
 	if opts.MaxTypes == 0 {
 		opts.MaxTypes = 64
@@ -164,8 +166,8 @@ func (s *Session) Receive(req xds.Request) error {
 		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version, Count: len(req.Initial)})
 	}
 
-	// The names apply whatever the nonce, for a stream keeps its order. The nonce only pairs an
-	// answer with its response (SOTW-3, DELTA-3).
+	// The names apply whatever the nonce is, because a stream keeps its order. The nonce only pairs
+	// an answer with its response (SOTW-3, DELTA-3).
 	t := s.table(u.typ)
 	if s.variant == xds.SotW {
 		if !req.SameNames {
@@ -188,7 +190,7 @@ func (s *Session) Receive(req xds.Request) error {
 		}
 		u.begin(s, req, t)
 		u.moveAll()
-		s.retain(u, nil) // names that the client holds and the view has lost are kept from now on
+		s.retain(u, nil) // from now on, keep names that the client holds and the view has lost
 		s.warming(u)
 	} else {
 		s.narrow(u)
@@ -208,8 +210,8 @@ func (s *Session) Receive(req xds.Request) error {
 }
 
 // check enforces the limits on names (SAFE-1). Names that are listed twice, or subscribed already,
-// count once. In the first request the limit of name lengths also applies to stated names and
-// versions, because they are kept and may be sent again.
+// count once. In the first request, the client may also state names and versions. The session keeps
+// them and may send them again, so the limit on the length of names applies to them, too.
 func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
@@ -265,19 +267,20 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	return nil
 }
 
-// Change replaces the view. touched lists the names that may differ since the last view, in one or
-// several lists. Nil: any name may differ; an empty list: none does. The hint only saves work.
+// Change replaces the view. The hint touched has the names that may differ from the last view, in
+// one or several lists. Nil: any name may differ; an empty list: no name differs. The hint only
+// saves work.
 func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.view = view
 	if touched != nil && len(touched) == 0 {
-		// A view that finds resources on demand may change with each request. So a request must not
-		// cost the names of all requests before it.
+		// A view that finds resources on demand may change with each request. So the cost of a
+		// request must not include the names of all earlier requests.
 		return
 	}
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()
-		if touched == nil || len(touched) > u.names.len() { // comparing all costs less
+		if touched == nil || len(touched) > u.names.len() { // it costs less to compare all names
 			u.doubtAll()
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
@@ -316,8 +319,8 @@ func (s *Session) Advance(now time.Time) {
 	}
 }
 
-// Deadline returns when Advance must be called next; the zero time: never. Responses may be due
-// then.
+// Deadline returns the time at which Advance must be called next; the zero time: never. At that
+// time responses may be due.
 func (s *Session) Deadline() (next time.Time) {
 	at := func(t time.Time) {
 		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
@@ -334,11 +337,12 @@ func (s *Session) Deadline() (next time.Time) {
 	return next
 }
 
-// Waits returns a time before which changes of the view have no effect: without a request, they
-// cannot make the session send anything or set an earlier deadline. The zero time: a change may
-// have an effect at once.
+// Waits returns a time before which changes of the view have no effect. Unless a request arrives,
+// these changes cannot make the session send a response or set an earlier deadline. The zero time:
+// a change may have an effect at once.
 //
-// Until then the owner need not call Change; one later call can report several changes together.
+// Until that time the owner need not call Change. One later call can report several changes
+// together.
 func (s *Session) Waits() (until time.Time) {
 	for _, u := range s.subs {
 		if !u.wildcard && u.names.len() == 0 {
@@ -354,8 +358,8 @@ func (s *Session) Waits() (until time.Time) {
 	return until
 }
 
-// Answered reports whether the client has answered the newest response of each type that was sent
-// at since or later. Older responses, and types without a subscription, need no answer.
+// Answered reports whether the client has answered the newest response of each type. Only responses
+// that were sent at the time since or later count. Types without a subscription need no answer.
 func (s *Session) Answered(since time.Time) bool {
 	return !slices.ContainsFunc(s.subs, func(u *subscription) bool {
 		return !u.answered() && !u.deliveries[len(u.deliveries)-1].sent.Before(since)
@@ -369,7 +373,7 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 }
 
 func (s *Session) speak(yield func(*xds.Response) bool) {
-	for _, u := range s.subs { // complete for all types before any type asks what another holds
+	for _, u := range s.subs { // first for all types: below, a type also looks at what the client holds of other types
 		s.recallLately(u)
 		s.markAll(u)
 		s.outlived(u)
@@ -380,7 +384,7 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs {
 		s.prepare(u)
 	}
-	s.withdraw() // unreferenced names leave with the first response (ADS-8)
+	s.withdraw() // unreferenced names are removed with the first response (ADS-8)
 	var more, goOn bool
 	for again := true; again; again = s.withdraw() || more {
 		more, goOn = s.round(yield)
@@ -397,12 +401,13 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	}
 }
 
-// round lets each type send its news in push order, and then its removals in reverse order. more
-// reports whether another round may have something to send; goOn is false if the caller stops.
+// round sends the news of each type in push order, and then the removals of each type in reverse
+// order. The result more reports whether another round may have something to send. The result goOn
+// is false if the caller stops.
 //
 // Another round is needed in two cases. A SotW response that removes clusters may make assignments
-// unreferenced. In delta, names may have waited for the removal of clusters: now they wait for its
-// answer, or no longer if none is expected.
+// unreferenced. In delta, names may have waited until a removal of clusters is sent: now they wait
+// for the answer, or may be sent if no answer is expected.
 func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	for i := range 2 * len(s.subs) {
 		u, last := s.subs[min(i, 2*len(s.subs)-1-i)], i >= len(s.subs)
@@ -416,7 +421,7 @@ func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	return more, true
 }
 
-// Interests yields how the subscriptions have changed since the last call.
+// Interests yields the changes of the subscriptions since the last call.
 func (s *Session) Interests() iter.Seq[Interest] {
 	return func(yield func(Interest) bool) {
 		for _, u := range s.subs {
@@ -434,14 +439,14 @@ func (s *Session) Interests() iter.Seq[Interest] {
 func (s *Session) Events() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		events := s.events
-		// Steps have about the same number of events, except for the first, which has more.
+		// All steps have about the same number of events, except the first step, which has more.
 		s.events = s.events[:0]
 		if cap(events) > manyEvents || cap(events) > 2*len(events) {
 			s.events = nil
 		}
 		for i := range events {
 			e := events[i]
-			events[i] = Event{} // keep nothing alive
+			events[i] = Event{} // do not keep the memory of a yielded event
 			if !yield(e) {
 				return
 			}

@@ -7,7 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// message returns the message with a nonce that still needs its own answer, and its delivery.
+// message returns the message with a nonce, and the delivery of this message. It returns nil if the
+// message is not listed or has already got its own answer.
 func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	for i := range u.deliveries {
 		for j := range u.deliveries[i].parts {
@@ -19,9 +20,10 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
-// acceptUnlisted handles the ACK of a message that is no longer listed. Clusters without an
-// assignment have become warm after all. Names of a joined delivery are accepted. A full state
-// replaces older refusals and vague states.
+// acceptUnlisted handles the ACK of a message that is no longer listed. The ACK means that clusters
+// without an assignment have become warm after all. If the message was joined to a later delivery,
+// its names are accepted. If it was a full state, it ends older refusals and vague states. Terms:
+// see doc.go.
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 	if s.tellsWorld(u) {
 		u.vagueAll = false
@@ -36,16 +38,16 @@ func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 		if d.joined == nonce {
 			s.belated(u, d, func(name string, is *xds.Stamp) bool { return !d.tells(name, is) })
 			u.forgive(nonce, d.unlisted)
-			d.without(d.unlisted) // the client keeps these even if it refuses this delivery
+			d.without(d.unlisted) // the client keeps these names even if it refuses this delivery
 			u.finish(s.variant, d)
 			return
 		}
 	}
 }
 
-// refuseUnlisted handles the NACK of a message that is no longer listed, but is included in a later
-// delivery. The client may hold any of the names that only the older one had, so they are sent
-// again. Other names that were refused with them are unknown.
+// refuseUnlisted handles the NACK of a message that is no longer listed, but was joined to a later
+// delivery. The names from that older message alone are sent again, because the client may hold any
+// of them. The other names of the refused message are no longer known.
 func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -54,8 +56,8 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 		}
 		var items []item
 		for _, it := range d.unlisted {
-			// A removal of a name that did not exist leaves nothing. In SotW no response removes a
-			// name.
+			// The removal of a name that did not exist needs no refusal. In SotW no response
+			// removes a name.
 			if stands(it.is) || v == xds.Delta && stands(it.was) {
 				items = append(items, it)
 			}
@@ -72,7 +74,7 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 	}
 }
 
-// settle pairs an answer with its response (SOTW-4, SOTW-3, DELTA-3).
+// settle pairs the client's answer with the response that it answers (SOTW-4, SOTW-3, DELTA-3).
 func (u *subscription) settle(s *Session, req xds.Request) {
 	n, err := strconv.ParseUint(req.Nonce, 10, 64)
 	var d *delivery
@@ -82,10 +84,10 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	}
 	if p == nil {
 		if err == nil && n == u.nonce {
-			return // a repeat with the newest nonce (SOTW-17)
+			return // the client repeats its answer with the newest nonce (SOTW-17)
 		}
-		// A message that is no longer listed. In SotW it may also be the last answered one,
-		// repeated with other names.
+		// The answer is for a message that is no longer listed. In SotW the client may also repeat
+		// its last answer with other names.
 		if n > 0 && n <= u.evicted && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
 			if req.Error == nil {
 				s.acceptUnlisted(u, n)
@@ -124,22 +126,23 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	u.finish(s.variant, d)
 }
 
-// finish forgets an answered delivery, unless an answer to it may still come. "Each nonce is
-// settled by itself": in delta its answer does not answer an older, joined delivery.
+// finish forgets an answered delivery, unless an answer may still come. In delta each message has
+// its own answer (DELTA-13), so the answer to this delivery does not answer an older delivery that
+// was joined to it.
 func (u *subscription) finish(v xds.Variant, d *delivery) {
 	if !d.settled() {
 		return
 	}
 	d.superseded = d.superseded || d.accepted()
 	if slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }) {
-		return // some of it may still be refused
+		return // the client may still refuse a passed message
 	}
 	if v == xds.SotW || d.joined == 0 || !d.keepUnlisted() {
 		u.gone(d)
 	}
 }
 
-// excuse notes that the client owes no answer: without subscriptions, it may leave responses
+// excuse records that no answer is expected: a client without subscriptions may leave responses
 // unanswered.
 func (u *subscription) excuse() {
 	u.unacked = false
@@ -159,8 +162,8 @@ func (u *subscription) gone(d *delivery) {
 	}
 }
 
-// passBefore settles the deliveries before d, which the client has accepted: nothing waits for them
-// any more.
+// passBefore settles the deliveries that were sent before d. The client has accepted d, so nothing
+// waits for the earlier deliveries any more.
 func (s *Session) passBefore(u *subscription, d *delivery) {
 	for i := range u.deliveries {
 		o := &u.deliveries[i]
@@ -175,8 +178,8 @@ func (s *Session) passBefore(u *subscription, d *delivery) {
 	}
 }
 
-// pass counts a delivery as accepted because a later one was (SotW): an answer also answers all
-// responses before it.
+// pass counts a delivery as accepted because the client has accepted a later one (SotW). There an
+// answer also answers all earlier responses.
 func (s *Session) pass(u *subscription, d *delivery) {
 	for i := range d.parts {
 		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
@@ -186,9 +189,9 @@ func (s *Session) pass(u *subscription, d *delivery) {
 	}
 }
 
-// accept notes that the client has accepted a message.
+// accept records that the client has accepted message p of delivery d.
 func (s *Session) accept(u *subscription, d *delivery, p *part) {
-	if d.beats != nil && !p.world { // a heartbeat with the full state counts as one
+	if d.beats != nil && !p.world { // a heartbeat changes no state, except a heartbeat with the full state
 		return
 	}
 	s.belated(u, d, func(name string, is *xds.Stamp) bool { return d.answers(p, name, is) })
@@ -205,7 +208,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 			o.overtaken(told)
 		}
 	}
-	if s.tellsWorld(u) { // a full state replaces all before
+	if s.tellsWorld(u) { // a full state replaces all earlier states
 		u.moveAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return

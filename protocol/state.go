@@ -10,23 +10,23 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// This file reports the state of each type and each name of a session. It only reads the rooms and
-// stores nothing, so a session that is not asked pays nothing.
+// This file reports the state of each type and each name of a session. The code only reads the
+// rooms and stores nothing, so it has no cost until a caller asks for a state. Terms: see doc.go.
 //
-// The session must have its view: call between Change and Release. A result is valid until the
-// next input, or until Responses are drained.
+// The session must have its view: call these functions between Change and Release. A result is
+// valid until the next input, or until Responses are drained.
 
 // A TypeState is the state of one type on a stream.
 type TypeState struct {
 	Type       *xds.Type
-	Wildcard   bool           // subscribed to everything, or to everything under the names of the type above (VHDS)
+	Wildcard   bool           // subscribed to everything, or (VHDS) to everything under the subscribed names of the parent type
 	Names      int            // number of subscribed names
-	Version    string         // of the current view, as a response would state it
+	Version    string         // version of the current view, as in a response
 	Unanswered []Message      // oldest first
 	Refused    []RefusedState // responses whose names the client has not accepted since, oldest first
 	Waiting    int            // number of names that wait for another type
 	Leaving    int            // number of names that are removed from the view and still kept
-	Due        bool           // something is to be sent now, or when the client has answered; waiting names do not count
+	Due        bool           // something is to be sent now, or as soon as the client answers; waiting names do not count
 }
 
 // A Message is a response without an answer.
@@ -39,9 +39,9 @@ type Message struct {
 // A RefusedState is a response that the client has refused. The client may have applied some of its
 // names.
 type RefusedState struct {
-	Nonce  string // empty: on an earlier stream
+	Nonce  string // empty: the response was on an earlier stream
 	Names  int    // names that the client has not accepted since
-	Retold bool   // they were sent again, or will be
+	Retold bool   // these names were sent again, or will be
 }
 
 // A Reason is the kind of subscription by which a client wants a name.
@@ -51,9 +51,9 @@ type Reason uint8
 const (
 	NotWanted    Reason = iota
 	ByName              // the client subscribes to the name
-	ByCollection        // to its collection
-	ByAlias             // to an alias of it
-	ByWildcard          // to everything
+	ByCollection        // the client subscribes to the collection of the name
+	ByAlias             // the client subscribes to an alias of the resource
+	ByWildcard          // the client subscribes to the wildcard
 )
 
 var reasons = [...]string{"", "name", "collection", "alias", "wildcard"}
@@ -66,15 +66,15 @@ type NameStatus uint8
 
 // The states of a name.
 const (
-	StateUnwanted  NameStatus = iota // the client does not subscribe to it
+	StateUnwanted  NameStatus = iota // the client does not want the name
 	StateSynced                      // the client has accepted the content of the view
-	StateAbsent                      // it does not exist, and the client was told so if the protocol can
-	StateSent                        // the last response about it is unanswered
-	StateRefused                     // the client refused it, and nothing is sent until something changes
+	StateAbsent                      // the name does not exist; the client was told so, if the protocol can express that
+	StateSent                        // the last response with the name is unanswered
+	StateRefused                     // the client refused the resource; nothing is sent until the view or the subscription changes
 	StateWaiting                     // to be sent after the client has answered for WaitsFor; empty: the view still looks for the name
-	StateDue                         // to be sent when the client has answered, or in its turn
-	StateLingering                   // removed from the view, but kept because WaitsFor refers to it, or for the grace period
-	StateUnknown                     // the client may hold it from an earlier stream, with unknown content
+	StateDue                         // to be sent after an answer of the client, or in this step
+	StateLingering                   // removed from the view, but kept because the resources in WaitsFor refer to it, or for the grace period
+	StateUnknown                     // the client may hold the resource from an earlier stream, with unknown content
 )
 
 var statuses = [...]string{"unwanted", "synced", "absent", "sent", "refused", "waiting", "due", "lingering", "unknown"}
@@ -85,31 +85,32 @@ func (s NameStatus) String() string { return statuses[s] }
 type NameState struct {
 	Name string
 	Why  Reason
-	By   string // ByAlias, ByCollection: that alias or collection
+	By   string // ByAlias, ByCollection: the alias or the collection
 
-	// Finds is the number of resources that the name matches as an alias or a collection. They have
-	// states of their own.
+	// Finds is the number of resources that the name matches as an alias or a collection. Each of
+	// these resources has its own state.
 	Finds int
 
 	State NameStatus
 
-	// View is the content of the view, wanted or not. Told is the state that was sent last,
-	// answered or not. Held is the state that the client accepted last, as far as is known; while
-	// something is unanswered or refused, the client may hold that instead. Nil: none. For a state
-	// from an earlier stream, only the version may be known.
+	// View is the state of the name in the view, whether the client wants the name or not. Told is
+	// the state that was sent last, answered or not. Held is the state that the client accepted
+	// last, if known. The client may hold an unanswered or refused state instead. Nil: no such
+	// state. For a state from an earlier stream, perhaps only the version is known.
 	View, Told, Held *xds.Stamp
 
-	// Before is a state from an earlier stream with unknown content, which the client may hold in
-	// addition: only its version, or not even that if it is empty. Nil: none.
+	// Before is a state from an earlier stream with unknown content, which the client may also
+	// hold. Only the version is set; an empty version is unknown, too. Nil: no such state.
 	Before *xds.Stamp
 
-	Nonce     string    // StateSent, StateRefused: of the response; empty: no longer known
-	RefusedIn string    // nonce of the newest refused response with the name, if the client has accepted nothing newer
-	Since     time.Time // StateSent, StateWaiting, StateLingering: the start; zero if unknown
-	Until     time.Time // StateLingering: when it is removed even without an answer; zero: never
+	Nonce     string    // StateSent, StateRefused: nonce of the response; empty: no longer known
+	RefusedIn string    // nonce of the newest refused response with the name, if the client has not accepted a newer state
+	Since     time.Time // StateSent, StateWaiting, StateLingering: the time when this state began; zero if unknown
+	Until     time.Time // StateLingering: when the resource is removed even if the client does not answer; zero: never
 
-	// StateWaiting: the references that the client has to answer for first. StateLingering: the
-	// resources on the client that refer to the name. The name "*" is any resource of the type.
+	// StateWaiting: the referenced resources for which the client must answer first.
+	// StateLingering: the resources on the client that refer to the name. The name "*" means any
+	// resource of the type.
 	WaitsFor []xds.Ref
 }
 
@@ -133,7 +134,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 			is.Leaving++
 		}
 	}
-	if !u.idle() { // a client without subscriptions owes no answer
+	if !u.idle() { // a client without subscriptions need not answer
 		is.Unanswered = s.messages(u)
 	}
 	for i := range u.refusals {
@@ -143,7 +144,8 @@ func (s *Session) typeState(u *subscription) TypeState {
 	return is
 }
 
-// messages returns the messages that the client may still answer. In SotW it answers in order.
+// messages returns the messages that the client may still answer. In SotW a client answers in
+// order.
 func (s *Session) messages(u *subscription) (all []Message) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -180,8 +182,8 @@ func (s *Session) NameStates(t *xds.Type) iter.Seq[NameState] {
 	}
 }
 
-// Refused returns the names for which NameStates yields a RefusedIn, in order. It costs the number
-// of refused names, not of all names.
+// Refused returns the names for which NameStates yields a RefusedIn, in order. The cost is the
+// number of refused names, not the number of all names.
 func (s *Session) Refused(t *xds.Type) (names []string) {
 	u := s.sub(t)
 	if u == nil || len(u.refusals) == 0 {
@@ -204,7 +206,7 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 			}
 		}
 	}
-	if s.tellsWorld(u) { // a full state also contains unanswered names of those before it
+	if s.tellsWorld(u) { // a refused full state also contains the unanswered names of earlier responses
 		for i := range u.deliveries {
 			for name := range u.deliveries[i].each {
 				if is(name) {
@@ -217,7 +219,7 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 	return slices.Compact(names)
 }
 
-// NameState returns the state of one name, wanted or not.
+// NameState returns the state of one name, whether the client wants it or not.
 func (s *Session) NameState(t *xds.Type, name string) NameState {
 	u := s.sub(t)
 	if u == nil {
@@ -231,12 +233,12 @@ func (s *Session) NameState(t *xds.Type, name string) NameState {
 	return o.state(name)
 }
 
-// Resource returns the resource of the view with this name, or nil. It includes the body, which the
-// session itself does not keep.
+// Resource returns the resource of the view with this name, or nil. The result includes the body,
+// which the session itself does not keep.
 func (s *Session) Resource(t *xds.Type, name string) *xds.Resource { return s.table(t).Lookup(name) }
 
-// idle reports whether NameStates skips the name: the client neither wants nor holds it, or it does
-// not exist and only a wildcard covers it.
+// idle reports whether NameStates skips the name. It skips a name that the client neither wants nor
+// holds, and a name that does not exist and that only a wildcard covers.
 func (n *NameState) idle() bool {
 	return n.State == StateUnwanted || n.State == StateAbsent && n.Why == ByWildcard && n.Held == nil
 }
@@ -247,7 +249,7 @@ type outlook struct {
 	u *subscription
 	t *xds.Table
 
-	holders []holder // possible references to the type on the client; valid if looked
+	holders []holder // resources on the client that may refer to the type; valid if looked is set
 	looked  bool
 }
 
@@ -279,7 +281,7 @@ func (o *outlook) names() (all []string) {
 			also = append(also, name)
 		}
 	}
-	for _, name := range also { // a wildcard already has most of them: looking up is cheaper than sorting
+	for _, name := range also { // the wildcard's table already has most of these names, and a lookup is cheaper than to sort them
 		if !u.wildcard || o.t.Versions().Get(name) == nil {
 			all = append(all, name)
 		}
@@ -306,12 +308,12 @@ func (o *outlook) state(name string) NameState {
 	n.Why, n.By = o.why(e, name, r)
 	var d *delivery
 	var p *part
-	if stands(told) || !s.forsakes(u) { // otherwise no response reports the removal
+	if stands(told) || !s.forsakes(u) { // in the other case no response reports the removal
 		d, p = u.unanswered(name)
 	}
 	refused := o.refusedIn(name, d)
 	n.RefusedIn = nonceOf(refused)
-	if d != nil && d.last() < refused { // SotW: the older one may stay unanswered
+	if d != nil && d.last() < refused { // SotW: a delivery before the refused response may stay unanswered
 		d = nil
 	}
 	l, due := u.lingers(name), o.owes(e, name, told, r)
@@ -325,11 +327,12 @@ func (o *outlook) state(name string) NameState {
 		n.State = StateDue
 	case d != nil && has:
 		n.State, n.Since = StateSent, d.sent
-		if p != nil && d.tells(name, d.carries(name)) { // otherwise the message is no longer listed
+		if p != nil && d.tells(name, d.carries(name)) { // in the other case the message is no longer listed
 			n.Nonce = nonceOf(p.nonce)
 		}
 	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)):
-		// Refused here or on an earlier stream. A name that SotW cannot remove is reported as absent.
+		// The client refused the name on this stream or on an earlier one. A name that SotW cannot
+		// remove is reported as absent.
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	case n.Why == NotWanted:
 		n.State = StateUnwanted
@@ -340,7 +343,7 @@ func (o *outlook) state(name string) NameState {
 	case r == nil && s.undecided(u.typ, name) && (stands(told) || e == nil || !e.sent || e.again):
 		n.State = StateWaiting
 	case r == nil && (stands(told) || e != nil && e.named && !e.sent):
-		n.State = StateDue // its absence is not reported yet (DELTA-7)
+		n.State = StateDue // the absence of the name is not reported yet (DELTA-7)
 	case r == nil:
 		n.State = StateAbsent
 	case differs(told, r):
@@ -397,7 +400,7 @@ func (o *outlook) owes(e *entry, name string, told *xds.Stamp, r *xds.Resource) 
 }
 
 // unknown reports whether the client may hold a name from an earlier stream with unknown content.
-// If there is nothing to send for it, that ends after a while.
+// If nothing is to be sent for the name, the session forgets the name at the time record.vague.
 func (o *outlook) unknown(name string, told *xds.Stamp) bool {
 	if o.u.hadBefore(name) && (stands(told) || o.s.now.Before(o.u.record.vague)) {
 		return true
@@ -405,9 +408,9 @@ func (o *outlook) unknown(name string, told *xds.Stamp) bool {
 	return o.u.vagueAll && !stands(told) && o.s.vague(o.u)
 }
 
-// refusedIn returns the nonce of the newest refusal with a name; 0: none, or one of an earlier
-// stream. A full state contains all names again. So its refusal includes d, an unanswered delivery
-// before it.
+// refusedIn returns the nonce of the newest refusal with a name; 0: no refusal, or a refusal of an
+// earlier stream. A full state contains all names again. So the refusal of a full state also
+// refuses d, an unanswered delivery that was sent before.
 func (o *outlook) refusedIn(name string, d *delivery) uint64 {
 	world := o.s.tellsWorld(o.u) && d != nil
 	for i := len(o.u.refusals) - 1; i >= 0; i-- {
@@ -418,8 +421,8 @@ func (o *outlook) refusedIn(name string, d *delivery) uint64 {
 	return 0
 }
 
-// held returns the state that the client accepted last: the state before the first message that is
-// refused or unanswered.
+// held returns the state of a name that the client accepted last. That is the state before the
+// first message with the name that is refused or unanswered.
 func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	u := o.u
 	was, first := told, u.nonce+1
@@ -448,7 +451,7 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	}
 }
 
-// waitsFor returns the references that a name waits for.
+// waitsFor returns the references for which a name waits.
 func (o *outlook) waitsFor(name string, r *xds.Resource) []xds.Ref {
 	if r == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tell counts the diff as told and returns the items for names with entries.
+// tell counts the diff as told and returns the items for names with entries. Terms: see doc.go.
 func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	held := u.held(d)
 	items = slices.Grow(items, len(u.dirty)+len(d.kept))
@@ -54,8 +54,8 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	return items
 }
 
-// held returns new entries for waiting names without one: they keep their told state as exceptions
-// to the base.
+// held returns new entries for waiting names that have no entry yet. With an entry, a name keeps
+// its told state when base changes.
 func (u *subscription) held(d *diff) (held []entry) {
 	for _, w := range d.waiting {
 		if u.entry(w.name) == nil {
@@ -66,7 +66,7 @@ func (u *subscription) held(d *diff) (held []entry) {
 	return held
 }
 
-// said counts a state as told for an entry, and returns its item.
+// said counts a state as told for an entry, and returns the item of this change.
 func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	was := e.told
 	if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
@@ -78,13 +78,13 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 		u.unlapse(e.name)
 	}
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
-		was = absent // the client may have dropped it in flight and subscribed again
+		was = absent // the client may have dropped the name in flight and subscribed again
 	}
 	e.tell(is)
 	return item{name: e.name, was: was, is: is}
 }
 
-// tellOrphans adds items for orphans that the wildcard sends again.
+// tellOrphans adds items for orphans without an entry that are sent again because of the wildcard.
 func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	for _, r := range d.upserts {
 		if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
@@ -99,8 +99,8 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 // "The API provides no mechanism" for it (SOTW-9).
 func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW && !u.typ.FullState }
 
-// tellRemoved counts removals as told and adds their items. stray reports whether any of the names
-// was no longer matched by a subscription.
+// tellRemoved counts removals as told and adds their items. The result stray reports whether no
+// subscription matched some of the names any more.
 func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
 	for _, n := range d.removed {
 		u.fed(n)
@@ -125,8 +125,8 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 	return items, stray
 }
 
-// relist clears the list of dirty names, except for those that cannot be sent yet because the view
-// is looking for them. It returns the old list.
+// relist clears the list of dirty names. Names that cannot be sent yet, because the view is still
+// looking for them, stay in the list. relist returns the old list.
 func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []string) {
 	listed = u.dirty
 	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
@@ -149,7 +149,8 @@ func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []strin
 	return listed
 }
 
-// tellNothing adds empty items, in order, for names that were kept or held back.
+// tellNothing adds empty items, in order, for names that differ in the wildcard's table and are not
+// sent: names with an entry (kept), and names that wait (held).
 func (u *subscription) tellNothing(kept []string, held []entry, items []item) []item {
 	told := items
 	for _, n := range kept {
@@ -177,7 +178,7 @@ func (u *subscription) forgetPlain(listed []string, items []item) {
 		u.removeFunc(none)
 		return
 	}
-	for _, it := range items { // only these can have changed
+	for _, it := range items { // only names in listed or items can have changed
 		listed = append(listed, it.name)
 	}
 	for _, n := range listed {

@@ -8,14 +8,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// States of a name, as told to a client, in which it has no resource.
+// States of a name, as told to a client, without a resource of that name.
 var (
-	absent = &xds.Stamp{}          // it does not exist, or nothing was sent yet
-	others = &xds.Stamp{Name: "@"} // it matches other resources, which are sent under their own names
+	absent = &xds.Stamp{}          // the name does not exist, or nothing was sent for it yet
+	others = &xds.Stamp{Name: "@"} // the name matches other resources, which are sent under their own names
 )
 
-// The stamp is a resource that the client may hold: not nil, absent or others. Without a sum, its
-// content is unknown: the client stated it from an earlier stream.
+// stands reports whether a stamp is a resource that the client may hold: not nil, absent or others.
+// A stamp without a sum is a resource with unknown content, which the client stated from an earlier
+// stream.
 func stands(s *xds.Stamp) bool { return s != nil && s != absent && s != others }
 
 // known reports whether a stamp is a resource with known content.
@@ -26,46 +27,48 @@ func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum
 
 // A record holds the states of one type that the client was told, and its answers.
 //
-// A state counts as told when it is sent. The wildcard's states are the table base. The entries of
-// single names override it. Deliveries and refusals have the states that are not accepted or were
-// refused: the client may also hold the states before those.
+// A state counts as told when it is sent. The table base has the states that a wildcard
+// subscription was told. The entries of single names override base. Deliveries have states that the
+// client has not accepted yet, and refusals have states that it has refused. The client may also
+// hold the states before those. Terms: see doc.go.
 //
-// Invariant: each listed delivery has an unanswered message, with two exceptions: a later one was
-// accepted (SotW), or it includes an older delivery without an answer (delta). heard and evicted
-// are at most nonce.
+// Invariant: each listed delivery has an unanswered message, with two exceptions. In SotW, the
+// client may have accepted a later delivery. In delta, the delivery may include an older one
+// without an answer. heard and evicted are at most nonce.
 type record struct {
-	base *xds.Versions // the table told by way of the wildcard; nil without one
+	base *xds.Versions // the table that the wildcard subscription was told; nil without a wildcard
 
 	deliveries []delivery // unanswered, oldest first, at most maxDeliveries
 	refusals   []refusal  // oldest first, at most maxRefusals
-	nonce      uint64     // of the newest message; zero: none was sent
+	nonce      uint64     // nonce of the newest message; zero: no message was sent
 	heard      uint64     // the newest answered nonce
-	evicted    uint64     // the newest nonce that is no longer listed and may be unanswered
-	silent     time.Time  // time of the last answer, or of the first response that needs one; meaningful while unacked
+	evicted    uint64     // the newest nonce of a message that is no longer listed and may be unanswered
+	silent     time.Time  // time of the last answer, or of the first response that needs an answer; only used while unacked
 
-	// SotW, types without full state: names that the view has lost and the client still holds, for
-	// "the API provides no mechanism" to remove them. The client holds them until it unsubscribes.
-	// Each was told as absent.
+	// SotW, types without full state: resources that the view has lost. The client holds them until
+	// it unsubscribes, for "the API provides no mechanism" to remove them. The told state of each
+	// is absent.
 	orphans map[string]*xds.Stamp
 
-	unacked bool // the newest delivery is unanswered; nonce belongs to it
+	unacked bool // the newest delivery is unanswered; nonce is its newest nonce
 
-	// The client states a version of a full-state type that is unknown here, and was sent nothing
-	// yet.
+	// The client has stated a version that this server does not know, of a full-state type. Nothing
+	// was sent to the client yet.
 	elsewhere bool
 
-	// The client holds names from an earlier stream with unknown content: the names in brought, and
-	// with vagueAll any name. This ends when the client accepts the names or unsubscribes. Names
-	// for which there is nothing to send are forgotten at the time vague.
+	// The client holds resources from an earlier stream with unknown content. Their names are in
+	// brought; with vagueAll set, it may hold any name. A name leaves brought when the client
+	// accepts it or unsubscribes from it. At the time vague, the session forgets the names for
+	// which it has nothing to send.
 	vagueAll bool
 	vague    time.Time
-	brought  []*xds.Stamp // by name, each once, as in World.Others; shared with worlds, so it is replaced and never changed
+	brought  []*xds.Stamp // sorted by name, each name once, as in World.Others; Worlds share this slice, so it is replaced and never changed
 }
 
-// rebase sets the table told by way of the wildcard; nil: none.
+// rebase sets the table that the wildcard subscription was told; nil: no table.
 func (r *record) rebase(to *xds.Versions) { r.base = to }
 
-// orphan notes that the client keeps a name that the view has lost.
+// orphan records that the client still holds a resource that the view has lost (see orphans).
 func (r *record) orphan(name string, st *xds.Stamp) {
 	if r.orphans == nil {
 		r.orphans = map[string]*xds.Stamp{}
@@ -83,11 +86,11 @@ func (s *Session) vague(u *subscription) bool {
 	case u.vagueAll && (early || u.unacked || u.waiting.len() > 0):
 		return true
 	case len(u.brought) == 0:
-		return false // all are accepted or dropped
+		return false // the client has accepted or unsubscribed from all of them
 	case early:
 		return true
 	}
-	for n := range u.listed { // without hints, more names than these may be marked
+	for n := range u.listed { // without hints, names that do not differ may be listed, too
 		if e := u.entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
@@ -99,11 +102,11 @@ func (s *Session) vague(u *subscription) bool {
 			}
 		}
 	}
-	return false // refusals have the rest
+	return false // keeps yields the refused names of brought
 }
 
-// vagueAfter reports whether vague will still be true after the client accepts one part of a
-// delivery that is about to be sent.
+// vagueAfter reports whether vague will still be true after the client accepts one part of delivery
+// d, which is about to be sent in this number of parts.
 func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 	if parts > 1 || u.vagueAll && u.waiting.len() > 0 {
 		return true
@@ -116,7 +119,8 @@ func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 	return false
 }
 
-// learned notes that the client has accepted a message, so the content of its names is known.
+// learned records that the content of a message's names is known, because the client has accepted
+// the message.
 func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	if v == xds.SotW && u.typ.FullState || u.waiting.len() == 0 && d.accepted() {
 		u.vagueAll = false
@@ -156,7 +160,7 @@ func (u *subscription) toldAll(d *delivery) {
 	u.bring(names)
 }
 
-// bring notes that the client may hold these names from an earlier stream, with unknown content.
+// bring records names that the client may hold from an earlier stream, with unknown content.
 func (u *subscription) bring(names []string) {
 	slices.Sort(names)
 	more := make([]*xds.Stamp, 0, len(names))
@@ -178,8 +182,9 @@ func (u *subscription) bringNamed() {
 	u.bring(names)
 }
 
-// bringLess ends vagueAll after the wildcard is dropped: only subscribed names can still be held
-// from an earlier stream. For a full-state type, the next response decides that.
+// bringLess ends vagueAll after the client has dropped the wildcard: now it can hold only
+// subscribed names from an earlier stream. For a full-state type, the answer to the next response
+// ends vagueAll.
 func (u *subscription) bringLess() {
 	if !u.vagueAll || u.wildcard || u.typ.FullState && !u.idle() {
 		return
@@ -198,7 +203,8 @@ func (u *subscription) hadBefore(name string) bool {
 // told returns the state of a name that the client was told last.
 func (u *subscription) told(name string) *xds.Stamp { return u.toldBy(u.entry(name), name) }
 
-// toldBy is told for a name with entry e, nil if it has none.
+// toldBy is like told, for a caller that has looked up the entry e of the name; nil: the name has
+// no entry.
 func (u *subscription) toldBy(e *entry, name string) *xds.Stamp {
 	if e != nil {
 		return e.told
@@ -209,7 +215,8 @@ func (u *subscription) toldBy(e *entry, name string) *xds.Stamp {
 	return absent
 }
 
-// underWay yields the deliveries in flight: the client may have applied nothing of them yet.
+// underWay yields the deliveries in flight, of which the client may have applied nothing yet.
+// Heartbeats are left out.
 func (u *subscription) underWay() iter.Seq[*delivery] {
 	return func(yield func(*delivery) bool) {
 		for i := range u.deliveries {
@@ -220,8 +227,8 @@ func (u *subscription) underWay() iter.Seq[*delivery] {
 	}
 }
 
-// coming returns the state of a name that is in flight to a client that has unsubscribed from it,
-// nil if there is none.
+// coming returns the state of a name in the newest delivery in flight that has the name; nil if
+// none has. It is for a name that the client has unsubscribed from.
 func (u *subscription) coming(name string) (is *xds.Stamp) {
 	for d := range u.underWay() {
 		switch said := d.says(name); {
@@ -234,7 +241,8 @@ func (u *subscription) coming(name string) (is *xds.Stamp) {
 	return is
 }
 
-// comesFirst reports whether a name is in flight to a client that held nothing of it.
+// comesFirst reports whether a resource is in flight to a client that did not hold a resource of
+// this name before.
 func (u *subscription) comesFirst(name string) bool {
 	for d := range u.underWay() {
 		if is := d.carries(name); stands(is) && !stands(d.before(name)) && d.open(name, is) {
@@ -244,8 +252,8 @@ func (u *subscription) comesFirst(name string) bool {
 	return false
 }
 
-// newest returns the newest delivery if it is unanswered. Heartbeats do not count, except in SotW
-// for a full-state type, where a heartbeat is a full response.
+// newest returns the newest delivery if it is unanswered. It skips heartbeats, except in SotW for a
+// full-state type, where a heartbeat is a full response.
 func (u *subscription) newest(v xds.Variant) *delivery {
 	if !u.unacked {
 		return nil
@@ -258,8 +266,8 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 	return nil
 }
 
-// unanswered returns the newest delivery with a name whose answer is missing, and the message with
-// the name; no message if that one is no longer listed.
+// unanswered returns the newest delivery with an unanswered state of a name, and the message with
+// this name. The message is nil if it is no longer listed.
 func (u *subscription) unanswered(name string) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
@@ -288,15 +296,16 @@ func (u *subscription) refuses(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) })
 }
 
-// mayHold yields the stamps that the client may hold and the view no longer has: told states that
-// have changed or gone since, states before an unaccepted delivery, and refused states.
+// mayHold yields the stamps that the client may hold and the view no longer has. They are the told
+// states that have changed or vanished in the view, the states before an unaccepted delivery, and
+// the refused states.
 //
-// A refused state is firm until it is sent again: no silence makes the client release it. A client
-// does not hold names that it unsubscribed from, except for those in flight: it may subscribe again
-// before they arrive.
+// A refused state is firm until it is sent again: however long the client is silent, the state
+// counts as held. A client does not hold names from which it has unsubscribed. Names in flight are
+// the exception, since the client may subscribe again before they arrive.
 //
-// The cost is the number of names that changed, are in flight or were refused. Entries that differ
-// from the view must be dirty or leaving.
+// The cost is the number of names that changed, are in flight or were refused. So an entry that
+// differs from the view must be dirty, resting or leaving.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
 	if s.vague(u) && !yield(&xds.Stamp{}, false) {
 		return
@@ -309,7 +318,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 	for d := range u.underWay() {
 		for name, it := range d.each {
 			if untold && !stands(it.is) {
-				continue // no response removes it; it is kept as an orphan
+				continue // no response removes the name; it is an orphan
 			}
 			switch {
 			case !d.open(name, it.is):
@@ -352,7 +361,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		r := &u.refusals[i]
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
-			firm := r.nonce > 0 && (!r.retold || !later(name)) // the client may not have refused names of an earlier stream
+			firm := r.nonce > 0 && (!r.retold || !later(name)) // the client may not have refused a state that it brings from an earlier stream
 			if u.hadBefore(name) && firm && !yield(&xds.Stamp{}, true) {
 				return false
 			}
@@ -366,8 +375,8 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 	return true
 }
 
-// outdated reports whether the client may use a told state that the view no longer has. Current
-// states do not count: a missing reference of the view is an error of the configuration.
+// outdated reports whether the client may use a told state that the view no longer has. A state
+// that the view has does not count: if its references are missing, the configuration is wrong.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
 	return stands(st) && (u.covers(name) && !u.current(t, name, st) || !u.covers(name) && u.lapses(name))
 }

@@ -7,42 +7,43 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A waiting is the set of names of one type that wait for another type.
+// A waiting is the set of names of one type that wait for another type. Terms: see doc.go.
 //
-// A name that was found to wait then rests: it is not dirty, and not evaluated again. It is
-// evaluated when it is marked, or when something changes that its wait depends on: a name that it
-// refers to (stir), or a condition of all waits (sight). So a request costs the names in it, not
-// all that wait.
+// A name that must wait then rests: the name is not dirty and is not evaluated in each step. It is
+// evaluated again in three cases: the name is marked, a name that it refers to changes (stir), or a
+// condition of all waits changes (sight). So the cost of a request depends on the names in it, not
+// on all waiting names.
 //
-// Invariant: ends and patient are of waits, or zero while the type is blocked. roused is a subset
-// of waits, and empty unless rest is set; then other names rest. The types they wait for are
-// heeded.
+// Invariant: ends and patient are the earliest times in waits, or zero while the type is blocked.
+// The names in roused are in waits. roused is empty unless rest is set. While rest is set, the
+// types for which the names wait are heeded.
 type waiting struct {
 	waits   map[string]wait
-	ends    earliest // when a name may stop waiting without an answer
+	ends    earliest // when the first name may stop waiting without an answer
 	patient earliest // start of the oldest wait that ends when the client has been silent for too long
 
-	rest   bool               // all waiting names rest, except the roused
-	roused map[string]bool    // names to evaluate
-	seen   sight              // the sight when they were evaluated
-	found  anyReady           // the result of readyForAny then
-	behind map[cause][]string // waiting names by cause, and some that no longer wait; nil: not computed
-	put    int                // how many names were added to behind
+	rest   bool               // all waiting names rest, except those in roused
+	roused map[string]bool    // waiting names to evaluate
+	seen   sight              // the sight when the names were evaluated
+	found  anyReady           // the result of readyForAny at that time
+	behind map[cause][]string // waiting names by cause; may include names that no longer wait; nil: not computed
+	put    int                // number of names added to behind
 }
 
-// A heed is, for a type that others wait for, the list of changes since those were evaluated.
+// A heed belongs to a type for which names of other types may wait. It lists the changes since
+// these names were evaluated.
 //
 // Invariant: stirred is empty unless heeded is set.
 type heed struct {
-	heeded  bool     // names of other types rest that wait for this type
-	stirred []string // changed names since then
+	heeded  bool     // names of other types wait for this type and rest
+	stirred []string // names of this type that changed since the last spread
 	moves   uint64   // counts changes that may affect any name that waits for this type
 }
 
 // moveAll notes a change that may affect any name that waits for this type.
 func (h *heed) moveAll() { h.moves++ }
 
-// len is the number of waiting names.
+// len returns the number of waiting names.
 func (w *waiting) len() int {
 	if w == nil {
 		return 0
@@ -50,7 +51,7 @@ func (w *waiting) len() int {
 	return len(w.waits)
 }
 
-// of returns the wait of a name, if it waits.
+// of returns the wait of a name, and whether the name waits.
 func (w *waiting) of(name string) (one wait, waits bool) {
 	if w != nil {
 		one, waits = w.waits[name]
@@ -70,7 +71,7 @@ func (w *waiting) all(yield func(string) bool) {
 	}
 }
 
-// rests reports whether all waiting names rest, except the roused.
+// rests reports whether all waiting names rest, except those in roused.
 func (w *waiting) rests() bool { return w != nil && w.rest }
 
 // restsStill reports whether any name rests.
@@ -96,36 +97,39 @@ func (w *waiting) rouse(name string) {
 	w.roused[name] = true
 }
 
-// blocked notes that the type's own response must be answered first, so no wait has a time limit.
+// blocked clears the time limits of the waits: the client must first answer the newest response of
+// the same type.
 func (w *waiting) blocked() {
 	if w != nil {
 		w.ends, w.patient = earliest{}, earliest{}
 	}
 }
 
-// A wait is the wait of one name: its start, the time at which it may end without an answer (zero:
-// never), and whether it ends when the client has been silent for too long (patient).
+// A wait is the wait of one name. It has the start of the wait, the time at which the wait may end
+// without an answer (zero: never), and whether the wait ends when the client has been silent for
+// too long (patient).
 type wait struct {
 	since, until time.Time
 	patient      bool
 }
 
-// A waiter is a name that is found to wait, with the limits of its wait as in wait.
+// A waiter is a name of a diff that must wait, with the same limits as in wait.
 type waiter struct {
 	name    string
 	until   time.Time // zero: never
 	patient bool
 }
 
-// A cause is a name that others may wait for. It is of the type that comes first or, with warms
-// set, of the type that this one warms with. The zero cause is any name.
+// A cause is a name for which names of another type may wait. The cause is a cluster, or with warms
+// set an assignment that a cluster needs to become warm (see xds.Type, After and Warms). The zero
+// cause means any name.
 type cause struct {
 	warms bool
 	name  string
 }
 
-// A sight is all that the waits of a type depend on, except the time, the name itself, and the
-// names that it refers to.
+// A sight has the conditions on which all waits of a type depend. It leaves out the time, the
+// waiting name itself, and the names to which the waiting name refers.
 type sight struct {
 	view, first, warms uint64
 	stuck, wildcard    bool
@@ -143,10 +147,10 @@ func (s *Session) sight(u *subscription) sight {
 	return is
 }
 
-// waitNoMore notes that no name of u waits.
+// waitNoMore records that no name of u waits.
 func (u *subscription) waitNoMore() { u.waiting = nil }
 
-// rest lets all waiting names rest.
+// rest puts all waiting names of u to rest: they are not evaluated until a change or a time limit.
 func (s *Session) rest(u *subscription, d *diff) {
 	w := u.waiting
 	if w.len() == 0 {
@@ -155,7 +159,7 @@ func (s *Session) rest(u *subscription, d *diff) {
 	}
 	w.roused = nil
 	w.rest = u.stated == ""
-	if !w.rest { // the stated version may turn out to be the full state
+	if !w.rest { // the version that the client stated may still prove equal to the full state, so nothing rests
 		w.behind = nil
 		return
 	}
@@ -184,7 +188,7 @@ func (s *Session) rouse(u *subscription) {
 	}
 }
 
-// stir notes a change of a name that others may wait for.
+// stir records a change of a name for which other names may wait.
 func (u *subscription) stir(name string) {
 	if u.heeded {
 		u.stirred = append(u.stirred, name)
@@ -198,8 +202,8 @@ func (u *subscription) stirEach(names []string) {
 	}
 }
 
-// stirAll calls stir for the names of a delivery, and for the empty name: an answer, too, is a
-// change.
+// stirAll calls stir for all names of a delivery. It also calls stir for the empty name, because
+// the answer itself may end waits.
 func (u *subscription) stirAll(d *delivery) {
 	if !u.heeded {
 		return
@@ -210,7 +214,7 @@ func (u *subscription) stirAll(d *delivery) {
 	}
 }
 
-// spread lists the names for evaluation that wait for the changed names of type v.
+// spread rouses the names of other types that wait for changed names of the type v.
 func (s *Session) spread(v *subscription) {
 	if !v.heeded {
 		return
@@ -228,14 +232,14 @@ func (s *Session) spread(v *subscription) {
 			continue
 		}
 		if len(names) > len(w.waits) {
-			u.wake() // evaluating all costs less
+			u.wake() // it costs less to evaluate all waiting names
 			continue
 		}
 		s.findBehind(u)
 		for _, n := range names {
 			s.rouseBehind(u, cause{warms, n})
 		}
-		// The answer is the same for all names that may refer to anything.
+		// The result of findAny is the same for all names that may refer to anything.
 		if first := s.sub(u.typ.After); len(w.behind[cause{}]) > 0 && first != nil && w.found != s.findAny(first, s.table(first.typ)) {
 			s.rouseBehind(u, cause{})
 		}
@@ -246,7 +250,7 @@ func (s *Session) rouseBehind(u *subscription, a cause) {
 	for _, n := range u.waiting.behind[a] {
 		switch e := u.entry(n); {
 		case !u.waiting.resting(n):
-		case e == nil: // nothing of the table was sent yet, and all of it will be
+		case e == nil: // nothing of the table was sent yet, so the table will be sent as a whole
 			u.wake()
 			return
 		default:
@@ -255,7 +259,7 @@ func (s *Session) rouseBehind(u *subscription, a cause) {
 	}
 }
 
-// findBehind computes behind, or cleans it up if it has grown too large.
+// findBehind computes behind, or computes it again if it has grown too large.
 func (s *Session) findBehind(u *subscription) {
 	w := u.waiting
 	if w.behind != nil && w.put <= 2*len(w.waits)+16 {
@@ -267,7 +271,7 @@ func (s *Session) findBehind(u *subscription) {
 	}
 }
 
-// putBehind adds a name to behind under each cause of its wait: see ready.
+// putBehind adds a waiting name to behind, under each cause of its wait (see ready).
 func (s *Session) putBehind(u *subscription, name string) {
 	u.waiting.put++
 	if r := s.table(u.typ).Lookup(name); r != nil {
@@ -345,7 +349,8 @@ func (u *subscription) listed(yield func(string) bool) {
 	}
 }
 
-// waitEnds is the time at which a name of u may stop waiting without an answer; zero: never.
+// waitEnds returns the time at which the first name of u may stop waiting without an answer; zero:
+// never.
 func (s *Session) waitEnds(u *subscription) time.Time {
 	w := u.waiting
 	if w == nil {
@@ -363,7 +368,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 	return ends
 }
 
-// waitsSince is the start of a name's wait; now if it does not wait yet.
+// waitsSince returns the start of a name's wait, or the present time if the name does not wait yet.
 func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	if u.waiting != nil {
 		if w, ok := u.waiting.waits[name]; ok {
@@ -378,7 +383,7 @@ func (s *Session) waitedFor(u *subscription) bool {
 	return slices.ContainsFunc(s.subs, func(v *subscription) bool { return v.waiting.len() > 0 && u.typ.Is(v.typ.After) })
 }
 
-// wait records which of the evaluated names wait, and since when.
+// wait records which of the evaluated names must wait, and since when.
 func (s *Session) wait(u *subscription, d *diff) {
 	w := u.waiting
 	if w == nil && len(d.waiting) == 0 {
@@ -406,7 +411,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		w.waits = make(map[string]wait, len(d.waiting))
 	}
 	for i, n := range d.waiting {
-		if w.rest { // removals come last, so it may be evaluated twice before it rests
+		if w.rest { // removals are sent last, so a name may be evaluated twice before it rests
 			w.drop(n.name)
 		}
 		w.waits[n.name] = fresh[i]
@@ -415,7 +420,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		}
 		w.endsBy(fresh[i])
 	}
-	if w.ends.over() || w.patient.over() { // the earliest is gone: find the next
+	if w.ends.over() || w.patient.over() { // the earliest time has left the set: find the next
 		w.ends, w.patient = earliest{}, earliest{}
 		for _, one := range w.waits {
 			w.endsBy(one)
@@ -423,7 +428,8 @@ func (s *Session) wait(u *subscription, d *diff) {
 	}
 }
 
-// waive reports the names that waited until the client had been silent for too long.
+// waive reports an event for each name whose wait has ended because the client was silent for too
+// long.
 func (s *Session) waive(u *subscription, d *diff) {
 	if u.waiting.len() == 0 {
 		return
@@ -455,7 +461,8 @@ func (w *waiting) endsBy(one wait) {
 	}
 }
 
-// An earliest is the first of several times, and how many are equal to it. Zero times do not count.
+// An earliest is the first of several times, with the number of times equal to it. Zero times do
+// not count.
 type earliest struct {
 	at    time.Time
 	count int
@@ -477,5 +484,6 @@ func (e *earliest) less(t time.Time) {
 	}
 }
 
-// over reports whether none of these is left, so that another time is the first.
+// over reports whether all times equal to the first were removed, so that the next time must be
+// found.
 func (e *earliest) over() bool { return e.count == 0 && !e.at.IsZero() }

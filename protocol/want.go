@@ -11,12 +11,12 @@ import (
 )
 
 // A want is the client's subscription to one type: a wildcard, names, and the resources that names
-// match (see matching).
+// match (see matching). Terms: see doc.go.
 //
 // The client wants a name for one of three reasons, which are counted separately:
-//   - named: it subscribes to the name (entry.named)
+//   - named: the client subscribes to the name (entry.named)
 //   - scoped: a wildcard under another type covers the name (scopes)
-//   - matched: a subscribed name matches it as an alias or a collection (entry.matched)
+//   - matched: the resource has a subscribed alias or is in a subscribed collection (entry.matched)
 //
 // Invariant: a wildcard covers everything or scopes, not both. Each scope and each name in dropped
 // has an entry. dropped is empty without a wildcard.
@@ -24,26 +24,26 @@ type want struct {
 	wildcard bool            // subscribed to "*"
 	implicit bool            // no name was ever subscribed, so "*" may be implied (SUB-2); named is zero
 	moved    bool            // the subscription changed since Interests was called
-	scopes   map[string]bool // collections that the wildcard covers instead of everything; nil: there are none
-	said     spelling        // SotW: the names of the last request
+	scopes   map[string]bool // collections that the wildcard covers instead of everything; nil: no scopes
+	said     spelling        // SotW: identifies the set of names of the last request
 	named    int32           // number of entries with named set
 
-	// Names that the client unsubscribed from under a wildcard, until it is told their state
-	// (DELTA-6).
+	// Names that the client unsubscribed from while it has a wildcard. A name stays here until the
+	// client is told the state of the name (DELTA-6).
 	droppedSize int32 // their total length
 	dropped     map[string]bool
 
-	toggled []string // names subscribed to or dropped since scope was called; empty after each request
-	quit    []string // names that may be unwanted, since dropUnwanted was called
-	gaveUp  uint64   // the newest nonce at the last unsubscription: only responses up to it may have been in flight then
+	toggled []string // names that the client subscribed to or dropped since scope was called; empty after each request
+	quit    []string // names that the client may have stopped wanting since dropUnwanted was called
+	gaveUp  uint64   // the newest nonce at the last unsubscription: only responses up to this nonce may have been in flight then
 
-	shift *shift // which names changed; nil unless moved
+	shift *shift // the names that changed; nil unless moved
 }
 
 // A shift is the change of the subscribed names since Interests was called.
 type shift struct{ added, removed []string }
 
-// shifts returns the shift and creates it if needed.
+// shifts returns the shift. It creates the shift if needed.
 func (w *want) shifts() *shift {
 	if w.shift == nil {
 		w.shift = new(shift)
@@ -51,7 +51,7 @@ func (w *want) shifts() *shift {
 	return w.shift
 }
 
-// imply subscribes to everything, as an empty first request does (SUB-2).
+// imply subscribes to the wildcard, as an empty first request does (SUB-2).
 func (w *want) imply() { w.wildcard, w.moved = true, true }
 
 // takeQuit returns and clears quit.
@@ -60,13 +60,14 @@ func (w *want) takeQuit() (names []string) {
 	return names
 }
 
-// wants reports whether an entry is wanted by its own name, without a wildcard.
+// wants reports whether the client wants the name of an entry for one of the three reasons; the
+// wildcard does not count.
 func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
 
 // idle reports whether the client subscribes to nothing of the type.
 func (u *subscription) idle() bool { return !u.wildcard && u.named == 0 && u.scopes == nil }
 
-// covers reports whether the client wants a name.
+// covers reports whether the client wants a name; the wildcard counts.
 func (u *subscription) covers(name string) bool {
 	if u.wildcard {
 		return true
@@ -85,8 +86,8 @@ func (u *subscription) shows(r *xds.Resource) bool {
 	return e != nil && u.wants(e)
 }
 
-// A spelling identifies a set of names: their number and the sum of their hashes. It does not
-// depend on their order.
+// A spelling identifies a set of names by their number and the sum of their hashes. The order of
+// the names does not matter.
 type spelling struct {
 	count int
 	sum   uint64
@@ -105,7 +106,7 @@ func spell(names []string) spelling {
 // replace makes names the complete subscription (SotW, SUB-3).
 func (u *subscription) replace(names []string, t *xds.Table) {
 	if len(names) == 0 && u.implicit {
-		return // still the implicit "*", or no subscription (SUB-2)
+		return // the subscription is still the implicit "*", or none (SUB-2)
 	}
 	u.implicit = false
 	said := spell(names)
@@ -136,9 +137,10 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	}
 	fresh = append(fresh, names[i:]...)
 	if len(fresh)+len(dropped) > 0 || star != u.wildcard {
-		u.state("") // the stated version is for other names
+		u.state("") // the version that the client stated is for other names
 	}
-	// Subscribe first, then unsubscribe: a resource that another name still covers stays held.
+	// Subscribe first, then unsubscribe, so that the client keeps a resource that another name
+	// still covers.
 	if star && !u.wildcard {
 		u.subscribeAll(t)
 	}
@@ -152,7 +154,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	u.drop(dropped, xds.SotW)
 }
 
-// subscribe adds names. Each is sent again, whatever the client holds: "the client may have
+// subscribe adds names. Each name is sent again, whatever the client holds: "the client may have
 // 'forgotten' those resources despite apparently remaining subscribed" (DELTA-4).
 func (u *subscription) subscribe(names []string, t *xds.Table) {
 	if len(names) > 0 {
@@ -177,7 +179,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		if u.wildcard {
 			told = u.told(n)
 		} else if is := u.coming(n); stands(is) {
-			told = is // unsubscribed in flight: it arrives all the same
+			told = is // the client unsubscribed while the resource was in flight: it arrives all the same
 		}
 		if r := t.Lookup(n); r != nil {
 			n = r.Name // all streams share the string of the table
@@ -198,7 +200,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 	u.add(extra...)
 }
 
-// subscribeAll subscribes to everything, and sends everything again.
+// subscribeAll subscribes to the wildcard. Everything is sent again.
 func (u *subscription) subscribeAll(t *xds.Table) {
 	if !u.wildcard {
 		u.arrives(t)
@@ -212,12 +214,14 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	}
 }
 
-// arrives counts names as told that the client unsubscribed from while they were in flight, now
-// that it subscribes to everything: they arrive all the same.
+// arrives is called when the client subscribes to the wildcard. Earlier the client may have
+// unsubscribed from names in flight. Their resources arrive all the same, so arrives counts these
+// names as told.
 //
-// Most of them are in the table of the newest response that sent everything. others are the single
-// names that differ from that table, so the cost is the number of changes since. A SotW response
-// with the full state is skipped, for the next one sends everything.
+// Most of these names are in the table of the newest response that sent everything. The variable
+// others has the single names that differ from that table, so the cost is the number of changes
+// since then. A SotW response with the full state is skipped, because the next full state sends
+// everything.
 func (u *subscription) arrives(t *xds.Table) {
 	if !u.mayHaveGivenUp() {
 		return
@@ -259,7 +263,7 @@ func (u *subscription) arrives(t *xds.Table) {
 		}
 	}
 	if u.base != nil {
-		for was, is := range t.Versions().Since(u.base) { // a resource may still come to refer to a lost name
+		for was, is := range t.Versions().Since(u.base) { // a new resource may still refer to a name that the view has lost
 			if is == nil && u.entry(was.Name) == nil && others[was.Name] == nil {
 				others[was.Name] = was
 			}
@@ -272,14 +276,15 @@ func (u *subscription) arrives(t *xds.Table) {
 	u.add(extra...)
 }
 
-// mayHaveGivenUp reports whether the client unsubscribed from anything since the oldest listed
+// mayHaveGivenUp reports whether the client has unsubscribed from any name since the oldest listed
 // delivery was sent.
 func (u *subscription) mayHaveGivenUp() bool {
 	return len(u.deliveries) > 0 && u.deliveries[0].parts[0].nonce <= u.gaveUp
 }
 
-// bringer returns the newest delivery with a name that was unsubscribed in flight, and its state
-// there; nil if there is none.
+// bringer returns the newest delivery in flight that has a name, and the state of the name in this
+// delivery; nil if none has the name. Full states are skipped. The name is one that the client
+// unsubscribed from.
 func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 	for d := range u.underWay() {
 		if said := d.carries(name); said != nil && !d.parts[0].world {
@@ -289,8 +294,8 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 	return last, is
 }
 
-// unsubscribeAll ends the wildcard. The client still holds and wants the entries for which left
-// returns true: a collection or an alias also matches them.
+// unsubscribeAll ends the wildcard. The function left returns true for entries that the client
+// still holds and wants, because a collection or an alias also matches them.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.moved = false, false, true
 	u.dropAll()
@@ -298,13 +303,13 @@ func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.rebase(nil)
 	u.gaveUp = u.nonce
 	for e := range u.entries() {
-		if left(e) { // it may be removed, without the client being told yet
+		if left(e) { // the view may have lost the resource, and the client was not told yet
 			u.lapse(e)
 		}
 	}
 	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
 	for name := range u.dropped {
-		if u.entry(name) == nil { // nothing is sent for it any more
+		if u.entry(name) == nil { // nothing is sent for this name any more
 			u.regain(name)
 		}
 	}
@@ -321,8 +326,8 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		names = slices.Compact(slices.Sorted(slices.Values(names)))
 	}
 	var dropped []string
-	// Aliases are resolved by what the client holds, also by way of a wildcard that ends in this
-	// request.
+	// An alias is resolved to the resources that the client holds. That includes resources of a
+	// wildcard that ends in this request.
 	for _, n := range names {
 		// "It can simply ignore these phantom unsubscriptions." (DELTA-5)
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
@@ -336,7 +341,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		}
 		if len(scopes) > 0 {
 			unwanted := map[string]bool{}
-			for n := range u.dropped { // without a wildcard, the client is not told their state
+			for n := range u.dropped { // without a wildcard, the client is not told the state of unsubscribed names
 				u.regain(n)
 				if !u.covers(n) {
 					unwanted[n] = true
@@ -354,9 +359,9 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	s.giveUpLapsed(u)
 }
 
-// enterLost is called before a wildcard ends. Some names that only the wildcard told are lost in
-// the view, and the client also gets them by an alias or a collection. Each gets an entry, because
-// its removal must still be sent.
+// enterLost is called before a wildcard ends. It looks for names that were told only by way of the
+// wildcard, that the view has lost, and that a subscribed alias or collection matches. Each of
+// these names gets an entry, because its removal must still be sent.
 func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	if u.base == t.Versions() {
 		return
@@ -370,8 +375,9 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	u.addMarked(extra)
 }
 
-// outlive handles unsubscribed names whose resource the client also holds by an alias or a
-// collection that no longer matches it in the view. Its removal must still be sent.
+// outlive handles names that the client unsubscribes from. The client may also hold the resource of
+// such a name because of an alias or a collection which no longer matches the resource in the view.
+// Then the removal of the resource must still be sent.
 func (s *Session) outlive(u *subscription, t *xds.Table, dropped []string) {
 	if u.wildcard || u.scopes != nil || len(dropped) == 0 {
 		return
@@ -406,7 +412,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 	for _, n := range dropped {
 		e := u.entry(n)
 		if e == nil || !e.named {
-			continue // already dropped
+			continue // the client has already dropped the name
 		}
 		u.name(e, false)
 		switch {
@@ -417,7 +423,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 				// resources field" (DELTA-6).
 				u.giveUp(e)
 			}
-			u.mark(e) // the wildcard may not cover it
+			u.mark(e) // the wildcard may not cover the name
 		default:
 			unwanted[n] = true
 		}
@@ -428,12 +434,12 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 	u.discard(unwanted)
 }
 
-// discard forgets names that the client has dropped together with every other name that matched
-// them.
+// discard forgets unwanted names: the client has dropped each name, and every other name that
+// matched it.
 func (u *subscription) discard(unwanted map[string]bool) {
 	for n := range unwanted {
 		u.stir(n)
-		u.regain(n) // also if it was dropped under an earlier wildcard
+		u.regain(n) // the client may also have dropped the name under an earlier wildcard
 	}
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
@@ -447,8 +453,8 @@ func (u *subscription) discard(unwanted map[string]bool) {
 	}
 }
 
-// giveUp notes that the client unsubscribed from a name, or from the name that matched it, while a
-// wildcard remains. The client is told its state (DELTA-6).
+// giveUp records that the client unsubscribed from a name, or from a name that matched it, while a
+// wildcard remains. The client is then told the state of the name (DELTA-6).
 func (u *subscription) giveUp(e *entry) {
 	if u.dropped == nil {
 		u.dropped = map[string]bool{}
@@ -461,7 +467,8 @@ func (u *subscription) giveUp(e *entry) {
 	u.ask()
 }
 
-// regain undoes giveUp: the client subscribes again, was told the state, or is not to be told it.
+// regain undoes giveUp. It is called when the client subscribes again, or was told the state of the
+// name, or does not have to be told.
 func (u *subscription) regain(name string) {
 	if u.dropped[name] {
 		delete(u.dropped, name)
@@ -469,9 +476,10 @@ func (u *subscription) regain(name string) {
 	}
 }
 
-// GivenUp returns the number of names, and their bytes, that the client unsubscribed from under a
-// wildcard without being told their state yet. The session must remember them. A client that
-// answers nothing makes them grow, so the server limits them.
+// GivenUp returns the number of names, and their total length in bytes, that the session must
+// remember after an unsubscription under a wildcard. The session remembers each name until it has
+// told the client the state of the name. If a client answers nothing, this number can grow, so the
+// server limits it.
 func (s *Session) GivenUp() (names, bytes int) {
 	for _, u := range s.subs {
 		names, bytes = names+len(u.dropped), bytes+int(u.droppedSize)
@@ -479,8 +487,8 @@ func (s *Session) GivenUp() (names, bytes int) {
 	return names, bytes
 }
 
-// giveUpLapsed forgets unmatched names after the client has unsubscribed from the last name by
-// which it held them: a wildcard, the collection, or an alias.
+// giveUpLapsed forgets lapsed names for which the client now has no subscription at all: no
+// wildcard, not their collection, and none of their aliases.
 func (s *Session) giveUpLapsed(u *subscription) {
 	if u.scopes != nil {
 		return
@@ -492,14 +500,14 @@ func (s *Session) giveUpLapsed(u *subscription) {
 		}
 		u.unlapse(name)
 		u.quit = append(u.quit, name)
-		if !u.covers(name) { // it may still want the name itself
+		if !u.covers(name) { // the client may still want the name itself
 			unwanted[name] = true
 		}
 	}
 	u.discard(unwanted)
 }
 
-// name notes that the client subscribes to a name, or unsubscribes from it.
+// name records that the client subscribes to the name of an entry (named), or unsubscribes from it.
 func (u *subscription) name(e *entry, named bool) {
 	if e.named == named {
 		return
@@ -516,7 +524,8 @@ func (u *subscription) name(e *entry, named bool) {
 	u.notice(e, was)
 }
 
-// notice notes that the interest in a name may have changed; was reports whether it was wanted.
+// notice records that the client may have started or stopped wanting a name. The parameter was is
+// the result of wants before the change.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
 	u.stir(e.name)
@@ -532,8 +541,8 @@ func (u *subscription) notice(e *entry, was bool) {
 	}
 }
 
-// interest returns the change of the subscription since the last call. Names that were added and
-// removed again, or removed and added again, do not count.
+// interest returns the change of the subscription since the last call. A name that was added and
+// removed again does not count, nor does a name that was removed and added again.
 func (u *subscription) interest() Interest {
 	s := cmp.Or(u.shift, new(shift))
 	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: s.added, Removed: s.removed}
@@ -545,7 +554,7 @@ func (u *subscription) interest() Interest {
 		for _, n := range s.removed {
 			moved[n]--
 		}
-		others := func(by int) func(string) bool { // keep all but the first of each name that changed by this much
+		others := func(by int) func(string) bool { // reports the elements to delete: all but one of each name whose count changed by this number
 			return func(n string) bool {
 				if moved[n] != by {
 					return true

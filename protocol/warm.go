@@ -2,16 +2,17 @@ package protocol
 
 import "github.com/chancery-xds/chancery/xds"
 
-// warm marks the assignments of clusters that are being sent to be sent again, changed or not
-// (WARM-2): "Warming of Cluster is completed only when a new ClusterLoadAssignment response is
-// supplied by management server even if there is no change in endpoints." stuck reports that an
-// assignment does not exist.
+// warm is called when clusters are being sent. It marks their assignments to be sent again, changed
+// or not (WARM-2): "Warming of Cluster is completed only when a new ClusterLoadAssignment response
+// is supplied by management server even if there is no change in endpoints." The result stuck
+// reports whether any of these assignments does not exist.
 func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (stuck bool) {
 	if s.only != nil || u.typ.Warms == nil {
 		return false
 	}
 	for _, c := range clusters {
-		// A kept cluster has no ACK to wait for: nothing that is sent now refers to it.
+		// The ACK of a kept cluster does not matter: no resource that is sent now refers to the
+		// cluster.
 		if lacks := s.warmOne(u, c); lacks && u.leaving[c.Name] == nil {
 			stuck = true
 		}
@@ -29,17 +30,19 @@ func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 		}
 		exists := t.Lookup(ref.Name) != nil || t.Aliased(ref.Name).Len() > 0 || eds != nil && eds.lingers(ref.Name) != nil
 		lacks = lacks || !exists
-		if eds != nil && (exists || s.variant == xds.Delta) { // otherwise there is nothing to send
+		if eds != nil && (exists || s.variant == xds.Delta) { // in SotW, nothing can be sent for a missing assignment
 			eds.refresh(t, ref.Name)
 		}
 	}
 	return lacks
 }
 
-// warmWorld calls warmOne for the other clusters that a full state may change for the client.
+// warmWorld calls warmOne for the clusters that a full state repeats and that may be new for the
+// client all the same.
 func (s *Session) warmWorld(u *subscription) (stuck bool) {
 	t := s.table(u.typ)
-	// The client may refuse a response in flight. Its clusters are then new in this one.
+	// The client may refuse a response in flight. The clusters in that response are then new in the
+	// present full state.
 	for d := range u.underWay() {
 		for name, it := range d.each {
 			if c := t.Lookup(name); stands(it.is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
@@ -55,8 +58,8 @@ func (s *Session) warmWorld(u *subscription) (stuck bool) {
 	return stuck
 }
 
-// warming marks assignments to be sent again if the client opens EDS while clusters are in flight,
-// even assignments that it states to hold.
+// warming is called when the client opens a type, u. If that is EDS and clusters are in flight,
+// warming marks their assignments to be sent again, even those that the client states to hold.
 func (s *Session) warming(u *subscription) {
 	if s.only != nil {
 		return
@@ -81,8 +84,8 @@ func (s *Session) warming(u *subscription) {
 }
 
 // refresh marks the resource with a name, or the resources that the name matches, to be sent again.
-// So it also refreshes endpoints of a collection, whether the client subscribes to the collection
-// or to them.
+// For a collection of endpoints it does not matter whether the client subscribes to the collection
+// or to the endpoints.
 func (u *subscription) refresh(t *xds.Table, name string) {
 	found := t.Aliased(name)
 	if t.Lookup(name) != nil || found.Len() == 0 {
@@ -96,7 +99,7 @@ func (u *subscription) refresh(t *xds.Table, name string) {
 	}
 }
 
-// repeat marks a name to be sent again, although the client holds it.
+// repeat marks a name to be sent again, although the client was told its present state.
 func (u *subscription) repeat(name string) {
 	if l := u.lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.body == nil {
 		return

@@ -7,29 +7,30 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A leaver is a resource that the view has lost and that the client still holds, because something
-// on the client may refer to it (ADS-3). "Stale CDS clusters and related EDS endpoints (ones no
-// longer being referenced) can then be removed". A resource that the view is looking for again is
-// kept, too.
+// A leaver is a resource that the view has lost and that the session keeps on the client, because a
+// resource on the client may refer to it (ADS-3): "Stale CDS clusters and related EDS endpoints
+// (ones no longer being referenced) can then be removed". While the view is looking for a lost
+// resource again, the resource is kept, too. Terms: see doc.go.
 type leaver struct {
-	stamp    *xds.Stamp    // what the client holds; absent: nothing, but a resource that it warms needs this one
-	body     *xds.Resource // sent meanwhile; nil: no longer known
-	since    time.Time     // when its removal was first considered; zero: not yet
-	due      time.Time     // when it is removed even without an answer; zero: never
-	referred bool          // something on the client did refer to it
-	waived   []*xds.Type   // types that referred to it and were silent for too long
-	released bool          // nothing refers to it any more: its removal is sent
+	stamp    *xds.Stamp    // the state that the client was told; absent: it does not hold the resource, but needs it to warm another one
+	body     *xds.Resource // the resource that is still sent; nil: no longer known
+	since    time.Time     // when free first looked at this leaver; zero: not yet
+	due      time.Time     // when the resource is removed even if the client does not answer; zero: never
+	referred bool          // a resource on the client has referred to this resource
+	waived   []*xds.Type   // types that referred to the resource and were silent for too long
+	released bool          // nothing refers to the resource any more: its removal is sent
 }
 
-// A withdrawing is the set of kept resources of one type.
+// A withdrawing is the set of kept resources (leavers) of one type.
 //
-// Invariant: each name in leaving has an entry and is the name of its stamp and body. A due time is
-// later than since.
+// Invariant: each name in leaving has an entry. The stamp, unless it is absent, and the body of its
+// leaver have the same name. A due time is later than since.
 type withdrawing struct {
 	leaving map[string]*leaver
 }
 
-// lingers returns the kept resource with a name, or nil if there is none or it is released.
+// lingers returns the kept resource with a name. It returns nil if no such resource is kept, or if
+// the resource is released.
 func (u *subscription) lingers(name string) *leaver {
 	if l := u.leaving[name]; l != nil && !l.released {
 		return l
@@ -37,7 +38,7 @@ func (u *subscription) lingers(name string) *leaver {
 	return nil
 }
 
-// lingering yields the kept resources that are still sent.
+// lingering yields the kept resources that are not released and have a known body.
 func (u *subscription) lingering(yield func(*xds.Resource) bool) {
 	for _, l := range u.leaving {
 		if !l.released && l.body != nil && !yield(l.body) {
@@ -46,7 +47,7 @@ func (u *subscription) lingering(yield func(*xds.Resource) bool) {
 	}
 }
 
-// lingeringStamps is lingering without bodies.
+// lingeringStamps yields the stamps of the resources that lingering yields.
 func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
 	for r := range u.lingering {
 		if !yield(r.Stamp) {
@@ -55,19 +56,19 @@ func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
 	}
 }
 
-// A referrer is a type that may refer to another. It has the references of all resources of the
-// type that the client may hold and the view no longer has.
+// A referrer is a type whose resources may refer to resources of another type. The referrer has the
+// references from all resources that the client may hold and the view no longer has.
 type referrer struct {
 	by    *xds.Type
 	sub   *subscription // nil: the client has not opened it yet
-	firm  refSet        // of refused resources
-	loose refSet        // of resources that wait for an answer, which may never come
-	until time.Time     // until then, unknown resources of it may refer to anything; zero: there are none
+	firm  refSet        // references of refused resources
+	loose refSet        // references of resources without an answer yet; the answer may never come
+	until time.Time     // until then, the client may hold unknown resources that refer to anything; zero: it holds none
 }
 
 // A refSet is a set of references to resources of one type.
 type refSet struct {
-	typ   *xds.Type // the type referred to; nil: the set is empty
+	typ   *xds.Type // the type that the references point to; nil: the set is empty
 	all   bool
 	names map[string]bool
 }
@@ -105,7 +106,7 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 			if !s.mayOpen() {
 				continue
 			}
-			r.loose.all = true // it holds its resources from before, with their references
+			r.loose.all = true // the client may hold resources of this type from an earlier stream, with their references
 			r.until = s.began.Add(s.opts.Grace)
 		} else {
 			if s.vague(r.sub) && s.now.Before(r.sub.vague) {
@@ -127,11 +128,12 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 	return all
 }
 
-// mayOpen reports whether a resuming client may still open a type and hold resources of it (ADS-9).
+// mayOpen reports whether a resuming client may still open a type of which it holds resources
+// (ADS-9).
 func (s *Session) mayOpen() bool { return s.resumes && s.now.Before(s.began.Add(s.opts.Grace)) }
 
-// holds reports whether a referrer keeps a name that was lost at since, and until when at most;
-// zero: until the client answers.
+// holds reports whether a referrer keeps a name that the view lost at the time since. The time
+// until is the latest end of that; zero: until the client answers.
 func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (holds bool, until time.Time) {
 	switch {
 	case r.firm.has(name, body):
@@ -139,17 +141,17 @@ func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (hold
 	case !r.loose.has(name, body):
 		return false, time.Time{}
 	case r.sub == nil || !r.sub.unacked:
-		return true, r.until // zero: until a newer state is sent
+		return true, r.until // zero: until the session sends a newer state
 	}
 	until = r.sub.waitsUntil(since)
 	if !r.until.IsZero() && r.until.Before(until) {
-		until = r.until // its unknown references end then
+		until = r.until // unknown references do not count after that time
 	}
 	return true, until
 }
 
-// waitsUntil returns the end of a wait that began at since: the client has then answered nothing
-// for the duration silence, before and after since.
+// waitsUntil returns the end of a wait that began at the time since. The wait ends when the
+// duration silence has passed since then and since the client's last answer.
 func (u *subscription) waitsUntil(since time.Time) time.Time {
 	if u.silent.After(since) {
 		since = u.silent
@@ -157,7 +159,8 @@ func (u *subscription) waitsUntil(since time.Time) time.Time {
 	return since.Add(silence)
 }
 
-// withdrawsLate reports whether resources of u are kept for a while when the view loses them.
+// withdrawsLate reports whether the session may keep resources of u on the client when the view
+// loses them.
 func (s *Session) withdrawsLate(u *subscription) bool {
 	if len(u.typ.ReferredBy()) == 0 {
 		return false
@@ -166,9 +169,10 @@ func (s *Session) withdrawsLate(u *subscription) bool {
 	return s.only == nil || s.opts.Grace > 0 && (s.variant == xds.Delta || u.typ.FullState)
 }
 
-// retain finds the names that the client holds and the view has lost, and keeps those that
-// something may still refer to. Names without references go with the next response. It looks at
-// dirty names and, of those that only the wildcard covers, at touched; nil: at all.
+// retain finds the names that the client holds and the view has lost. It keeps the names to which a
+// resource on the client may still refer. The other names are removed with the next response.
+// retain looks at dirty names and, of names that only the wildcard covers, at those in touched; nil
+// means all.
 func (s *Session) retain(u *subscription, touched []xds.Names) {
 	if !s.withdrawsLate(u) {
 		return
@@ -176,7 +180,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	t := s.table(u.typ)
 	var refs []referrer
 	asked, blocked := false, s.blocked(u)
-	unheld := false // nothing refers to any of them
+	unheld := false // no resource on the client refers to a lost name
 	var extra []entry
 	look := func(n string, e *entry) {
 		if unheld && !s.undecided(u.typ, n) {
@@ -194,7 +198,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		case e != nil:
 		case kept:
 			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState})
-		case blocked: // until its removal is sent, something may come to refer to it
+		case blocked: // until the removal of the name is sent, a new resource may refer to it
 			gone := entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState}
 			u.mark(&gone)
 			extra = append(extra, gone)
@@ -202,7 +206,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	}
 	covered := func(names []string) {
 		for _, n := range names {
-			if u.entry(n) == nil { // otherwise it is dirty
+			if u.entry(n) == nil { // names with an entry are looked at if they are dirty
 				look(n, nil)
 			}
 		}
@@ -224,8 +228,9 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	u.add(extra...)
 }
 
-// retainFound keeps resources that a name matched and that no subscription of this client would
-// match in the present view. For the client they are as good as lost.
+// retainFound keeps resources that a name matched, if no subscription of this client matches them
+// in the present view. The view has not lost these resources, but the client loses them all the
+// same.
 func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	was := u.matches[name]
 	if was.Len() == 0 {
@@ -240,7 +245,7 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 		}
 		if !asked {
 			asked, refs = true, s.referrers(u.typ)
-			if s.blocked(u) { // until its removal is sent, something may come to refer to it
+			if s.blocked(u) { // until the removal of the resource is sent, a new one may refer to it
 				refs = append(refs, referrer{loose: refSet{all: true}})
 			}
 		}
@@ -248,43 +253,47 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	}
 }
 
-// lost reports whether the view has lost a name, so that the client may need the state it was told.
+// lost reports whether the view has lost a name whose told state the client may still need.
 func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *xds.Stamp) bool {
 	switch {
 	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
 		return false
 	case e != nil && !u.wants(e) && (u.dropped[n] && t.Lookup(n) != nil || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
-		return false // the client has dropped it, and the wildcard does not cover it
+		return false // the client has dropped the name, and the wildcard does not cover it
 	}
 	return stands(told) || e != nil && s.awaits(u, e)
 }
 
-// awaits reports whether a client has subscribed to a name, was not sent it, and may need it for an
-// ACK of another type.
+// awaits reports whether the client has subscribed to a name, has not got a response for it yet,
+// and may need the resource before it can ACK another type.
 func (s *Session) awaits(u *subscription, e *entry) bool {
 	return e.named && e.again && u.matches[e.name] == nil && s.warms(u.typ)
 }
 
-// hopes reports whether the view recently had a name that awaits applies to, and it cannot be sent
-// now. A new reference to it makes it kept, so it stays listed as dirty.
+// hopes reports whether the client awaits a name (see awaits) that the view has lost and had
+// recently. If a new reference to the name comes, the name is kept and sent. So until then it stays
+// in the list of dirty names.
 func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
 	return s.awaits(u, e) && s.lost(u, t, e.name, e, e.told) && s.body(u.typ, e.name, e.told) != nil
 }
 
-// warms reports whether the client ACKs other types only after resources of this type have come:
-// "nothing that an ACK depends on may wait for that ACK" (ADS-7). Then a name is sent even if the
-// client subscribes after the view has lost it, since something it holds may refer to the name.
+// warms reports whether the client ACKs another type only after it has got resources of type t.
+// Nothing that an ACK depends on may wait for that ACK (ADS-7). So a name of such a type is sent
+// even if the client subscribes after the view has lost it: a resource on the client may refer to
+// the name.
 func (s *Session) warms(t *xds.Type) bool {
 	return s.only == nil && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
 }
 
-// keep keeps a lost resource if something may refer to it.
+// keep keeps a lost resource if a resource on the client may refer to it. It reports whether the
+// resource is kept.
 func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
 	body := s.body(u.typ, name, told)
 	if body == nil && (s.variant == xds.SotW || told == absent) {
-		return false // no longer known
+		return false // the lost resource is no longer known
 	}
-	// A name that the view is looking for is lost, too: new references to it count from now.
+	// A name that the view is still looking for is kept even without a reference, so that later
+	// references to it count.
 	untold := stands(told) && s.undecided(u.typ, name)
 	if s.only == nil && !untold && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }) {
 		return false
@@ -297,22 +306,22 @@ func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.
 	return true
 }
 
-// body returns the resource in the state told, or the last resource with the name; nil if both were
-// too long ago.
+// body returns the resource in the state told. If that state is no longer known, body returns the
+// last known resource with this name, or nil.
 func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resource {
 	t := s.table(typ)
 	last := t.Departed(name)
-	if r := t.Lookup(name); r != nil { // on demand: the wildcard has lost it
+	if r := t.Lookup(name); r != nil { // the view has the resource, but the client no longer gets it
 		last = r
 	}
 	if last != nil && (told == absent || same(last.Stamp, told)) {
 		return last
 	}
 	if told != absent && !known(told) {
-		return last // no table has it, and a client may state many of these
+		return last // no table has this state; a client may state many such names, so the search would cost too much
 	}
 	recent := s.recent(typ)
-	if told == absent { // tables after the view do not count
+	if told == absent { // tables that are newer than the view do not count
 		recent = s.past(typ, t)
 	}
 	for _, t := range recent {
@@ -323,8 +332,9 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	return last
 }
 
-// withdraw releases the kept names that nothing refers to any more, and reports whether there were
-// any. A name whose removal is not sent in this step is kept again (holdAgain).
+// withdraw releases the kept names to which nothing refers any more. It reports whether it has
+// released any. If the removal of a released name is not sent in this step, the name is kept again
+// (holdAgain).
 func (s *Session) withdraw() (progress bool) {
 	for _, u := range s.subs {
 		if len(u.leaving) == 0 {
@@ -349,7 +359,7 @@ func (s *Session) withdraw() (progress bool) {
 	return progress
 }
 
-// holdAgain keeps all released names whose removal was not sent, until withdraw looks at them
+// holdAgain keeps all released names whose removal was not sent. Then withdraw decides about them
 // again.
 func (u *subscription) holdAgain(t *xds.Table) {
 	for name, l := range u.leaving {
@@ -357,14 +367,14 @@ func (u *subscription) holdAgain(t *xds.Table) {
 			u.stir(name)
 		}
 		l.released = false
-		u.returned(t, name) // also a name to which the client has subscribed by another name
+		u.returned(t, name) // the client may have subscribed to another name that matches this one
 	}
 }
 
-// leaveNot forgets a kept name because the client has unsubscribed from it.
+// leaveNot forgets a kept name, because the client has unsubscribed from it.
 func (w *withdrawing) leaveNot(name string) { delete(w.leaving, name) }
 
-// departed notes that the removal of a kept name is sent.
+// departed records that the removal of a kept name is sent now, and reports the events.
 func (s *Session) departed(u *subscription, name string) {
 	l := u.leaving[name]
 	if l == nil {
@@ -378,12 +388,12 @@ func (s *Session) departed(u *subscription, name string) {
 	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 }
 
-// free reports whether a kept name may be removed: no type refers to it, or those that do have been
-// silent for too long. A stream of one type sees no other types, so "eventual consistency" must be
-// enough after the grace period.
+// free reports whether a kept name may be removed: no type refers to the name, or the client has
+// not answered the referring types for too long. A stream of one type does not see other types.
+// There only the grace period protects the name.
 func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
 	l.due = time.Time{}
-	if l.since.IsZero() { // not when the view lost it: hints would change that time
+	if l.since.IsZero() { // the time when the view lost the name would depend on the hints of Change
 		l.since = s.now
 	}
 	wait := func(until time.Time) bool {
@@ -417,11 +427,12 @@ func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver)
 	return free
 }
 
-// dropsByItself reports whether the client goes from routes to clusters by name, as gRPC does. It
-// ACKs the routes first, then subscribes to the new cluster, and drops the old one itself.
+// dropsByItself reports whether the client subscribes by name to the clusters of its routes, as
+// gRPC does. Such a client ACKs new routes first, then subscribes to the new cluster, and then
+// unsubscribes from the old cluster.
 func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildcard }
 
-// returned forgets a kept name that the view has again.
+// returned forgets a kept name if the view has the name again.
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
@@ -433,7 +444,7 @@ func (u *subscription) returned(t *xds.Table, name string) {
 	}
 }
 
-// withdrawBy yields the times at which a kept name is removed even without an answer.
+// withdrawBy yields the times at which kept names are removed even if the client does not answer.
 func (u *subscription) withdrawBy(yield func(time.Time)) {
 	for _, l := range u.leaving {
 		yield(l.due)

@@ -11,17 +11,18 @@ import (
 
 // ClientOptions configures a client. The zero value is ready to use.
 type ClientOptions struct {
-	// Node is sent with the first request of each stream: "Only the first request on a stream is
-	// guaranteed to carry the node identifier."
+	// The client sends Node with the first request of each stream: "Only the first request on a
+	// stream is guaranteed to carry the node identifier."
 	Node *xds.Node
 
-	// Legacy sends a first subscription to "*" alone as an empty list, which every server
-	// understands, for types with an implicit wildcard ([xds.Type.Implicit]).
+	// Legacy changes the first request if "*" is the only subscription of a type with an implicit
+	// wildcard ([xds.Type.Implicit]). The client then sends an empty list of names, which every
+	// server understands.
 	Legacy bool
 
-	// Check returns why a resource cannot be used; the error is the text of the NACK. Nil accepts
-	// all. A panic counts as an error. Check is called only for wanted resources that differ from
-	// those held.
+	// Check returns the reason why a resource cannot be used, or nil. The text of the error becomes
+	// the text of the NACK. Without Check, all resources are accepted. A panic counts as an error.
+	// The client calls Check only for wanted resources that differ from the resource held.
 	Check func(*xds.Resource) error
 
 	// Timeout is how long the server may take to send a requested name: "If a client requests a
@@ -29,8 +30,8 @@ type ClientOptions struct {
 	// Zero: 15 s, or 30 s if Transient; negative: for ever. A wildcard has no timeout.
 	Timeout time.Duration
 
-	// Transient treats a name that did not come in time as unavailable, not as missing (gRFC A88,
-	// resource_timer_is_transient_error).
+	// Transient treats a resource that did not arrive in time as unavailable, not as missing (gRFC
+	// A88, resource_timer_is_transient_error).
 	Transient bool
 
 	// Retain keeps a resource that the server removes (gRFC A53, ignore_resource_deletion).
@@ -41,22 +42,23 @@ type ClientOptions struct {
 	DropOnError bool
 }
 
-// A Client is the client side of the protocol across streams. Its subscriptions and resources
-// survive a reconnect, nonces do not. It is pure, like [Session]: subscriptions, responses and time
-// are inputs, requests and events are outputs. It is not safe for concurrent use; one goroutine
+// A Client is the client side of the protocol across streams. Subscriptions and resources survive a
+// reconnect, nonces do not. Like [Session], a Client is pure: subscriptions, responses and time are
+// inputs, requests and events are outputs. A Client is not safe for concurrent use; one goroutine
 // owns it.
 //
 // A subscribed name finds a resource if it is the name of the resource or "*". With delta, an alias
 // and the collection of the resource find it, too.
 //
-// After each call, the owner drains [Client.Events]. It drains [Client.Requests] before the next
-// [Client.Receive], for each response has a verdict there.
+// After each call, the owner drains [Client.Events]. Before the next call of [Client.Receive], the
+// owner also drains [Client.Requests], which has the ACK or NACK of the last response. Terms: see
+// doc.go.
 type Client struct {
 	variant xds.Variant
 	opts    ClientOptions
 	types   []*clientType // in push order, which is the order of requests
 	all     bool          // an aggregated stream is connected
-	greeted bool          // its node was sent
+	greeted bool          // the node was sent on this stream
 	now     time.Time
 	timers  clientTimers
 	events  []ClientEvent
@@ -71,31 +73,31 @@ type clientType struct {
 	all     *clientName                // names["*"]; nil: none
 	asks    int                        // number of names with asked set
 	changed map[string]bool            // names whose asked and told differ
-	found   map[string]map[string]bool // delta: by alias or collection, the held resources that match it
+	found   map[string]map[string]bool // delta: by alias or collection, the names of the held resources that match
 	spoiled map[string]map[string]bool // delta: the same for refused resources; the inverse of fault.by
 	list    []string                   // the asked names, sorted; nil: not computed
-	strays  int                        // number of names that are here only because they were refused
-	round   uint64                     // of the last response; see clientName.round
+	strays  int                        // number of names that are kept only because a resource was refused
+	round   uint64                     // number of the last response; see clientName.round
 
-	// SotW: the names of the last response in its order, nil for unknown names, followed by others.
-	// The next response has mostly the same names in the same places.
+	// SotW: the names of the last response in the order of the response (nil for unknown names),
+	// followed by other names. Most names are in the same place in the next response.
 	rows   []*clientName
-	listed bool // rows has all names that a full state may lack: see clientName.shows
+	listed bool // rows has all names that the next full state may lack: see clientName.shows
 
 	// State of the current stream.
 	streams  bool   // the type has a stream of its own
-	greeted  bool   // its node was sent
+	greeted  bool   // the node was sent on this stream
 	opened   bool   // a request was sent
-	nameless bool   // no request has named anything: "*" is implied
+	nameless bool   // no request has listed a name, so "*" is implied
 	steady   bool   // told is unchanged since the first request
-	nonce    string // of the newest response
+	nonce    string // nonce of the newest response
 	verdicts []verdict
 
-	version string // last accepted; SotW only
-	exact   bool   // the resources held are all that version means for the told names
+	version string // the last accepted version_info; SotW only
+	exact   bool   // the client holds all resources of this version, for the told names
 }
 
-// A verdict is the ACK or NACK of a response that is still to be sent.
+// A verdict is an ACK or NACK that is still to be sent.
 type verdict struct {
 	nonce, version string
 	status         *xds.Status // nil: ACK
@@ -112,8 +114,8 @@ func NewClient(v xds.Variant, opts ClientOptions) *Client {
 	return &Client{variant: v, opts: opts}
 }
 
-// find returns the state of a type, or nil. A response creates none, for a server could name any
-// number of types.
+// find returns the state of a type, or nil. A response does not create a state, because a server
+// could send any number of types.
 func (c *Client) find(t *xds.Type) *clientType {
 	for _, w := range c.types {
 		if w.typ.Is(t) {
@@ -135,8 +137,8 @@ func (c *Client) of(t *xds.Type) *clientType {
 	return w
 }
 
-// Subscribe adds names; [xds.Wildcard] is allowed. If a resource with such a name is refused
-// already, the new name gets a Refused event, too.
+// Subscribe adds names; [xds.Wildcard] is allowed. If the client has already refused the resource
+// with one of these names, the new subscription gets a Refused event, too.
 func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	w := c.of(t)
 	for _, name := range names {
@@ -151,8 +153,8 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	}
 }
 
-// Unsubscribe removes names. The client accepts and holds their resources until [Client.Requests]
-// has told the server.
+// Unsubscribe removes names. The client accepts and holds the resources of these names until
+// [Client.Requests] has yielded the request without them.
 func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 	w := c.find(t)
 	if w == nil {
@@ -173,7 +175,7 @@ func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 	}
 }
 
-// turn notes that asked has changed for a name.
+// turn records that the field asked of a name has changed.
 func (w *clientType) turn(name string, n *clientName) {
 	w.list = nil
 	if n.asked != n.told {
@@ -183,9 +185,9 @@ func (w *clientType) turn(name string, n *clientName) {
 	}
 }
 
-// Connected notes that a new stream has begun: of one type, or of all types if only is nil. "The
-// nonce is valid only in the context of an individual xDS stream; it does not survive stream
-// restarts."
+// Connected tells the client that a new stream has begun: for one type, or for all types if only is
+// nil. "The nonce is valid only in the context of an individual xDS stream; it does not survive
+// stream restarts."
 func (c *Client) Connected(only *xds.Type) {
 	c.Disconnected(only)
 	if only == nil {
@@ -195,8 +197,9 @@ func (c *Client) Connected(only *xds.Type) {
 	}
 }
 
-// Disconnected notes that a stream has ended: of one type, or all streams if only is nil. Resources
-// stay held. Without a stream there is no timeout for missing names, but TTLs continue.
+// Disconnected tells the client that the stream of one type has ended, or that all streams have
+// ended if only is nil. The client keeps its resources. Without a stream, missing names have no
+// timeout, but TTLs continue.
 func (c *Client) Disconnected(only *xds.Type) {
 	if only == nil {
 		c.all, c.greeted = false, false
@@ -217,9 +220,10 @@ func (c *Client) Disconnected(only *xds.Type) {
 	}
 }
 
-// drop forgets a name that is no longer asked, when there is no stream on which to tell the server.
+// drop forgets a name that is no longer asked. It is called if no request about the name is needed,
+// because the server does not know the name or has no stream.
 func (c *Client) drop(w *clientType, name string, n *clientName) {
-	w.exact = w.exact && !n.told // the version means more names
+	w.exact = w.exact && !n.told // the version also covers this name
 	w.tell(name, n)
 	c.shed(w, name)
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Requests yields the requests that are due on the connected streams, in push order of their types.
-// A yielded request counts as sent: the timeouts of new names begin now, at the time of the last
-// [Client.Advance]. Requests must not be changed.
+// A yielded request counts as sent: the timeouts of new names begin now, which is the time of the
+// last [Client.Advance]. The caller must not change a request.
 func (c *Client) Requests() iter.Seq[xds.Request] {
 	return func(yield func(xds.Request) bool) {
 		for _, w := range c.types {
@@ -36,8 +36,8 @@ func (c *Client) Requests() iter.Seq[xds.Request] {
 	}
 }
 
-// due reports whether a request is due. A first request is never empty without a subscription,
-// since that would mean "*".
+// due reports whether a request is due. Without a subscription there is no first request, because
+// an empty first request would mean "*".
 func (w *clientType) due(connected bool) bool {
 	if !connected {
 		return false
@@ -48,10 +48,12 @@ func (w *clientType) due(connected bool) bool {
 	return len(w.verdicts) > 0 || len(w.changed) > 0
 }
 
-// open prepares the first request on a stream. It reports whether an empty list is to imply "*".
+// open prepares the first request on a stream. It reports whether the request must have an empty
+// list of names, which implies "*".
 func (w *clientType) open(legacy bool) bool {
-	// A server does not send what a stated version contains. So a client states none if its
-	// subscription has changed since, or it holds only a part.
+	// A server does not send the resources of a version that the client states. So the client
+	// states no version if its subscription has changed since then, or if it holds only some of the
+	// resources.
 	if !w.exact || len(w.changed) > 0 {
 		w.version, w.exact = "", false
 	}
@@ -66,8 +68,8 @@ func (w *clientType) everything() bool {
 }
 
 // sotw fills in a DiscoveryRequest (CLI-14). "All subsequent requests from the client must set the
-// response_nonce field to the most recent nonce received from the server on that stream". Responses
-// that arrive together are each answered with their own nonce.
+// response_nonce field to the most recent nonce received from the server on that stream". If
+// several responses arrive together, each gets an answer with its own nonce.
 func (c *Client) sotw(w *clientType, req *xds.Request) {
 	first := !w.opened
 	if first {
@@ -80,8 +82,9 @@ func (c *Client) sotw(w *clientType, req *xds.Request) {
 		req.Nonce, req.Version, req.Error = v.nonce, v.version, v.status
 	}
 	if w.nameless && w.asks == 0 {
-		// An empty list still implies "*". This request names "*" to end that. The next one is empty,
-		// which then means no subscription; it is still due, as changed is not cleared.
+		// On this stream an empty list still implies "*". A request that lists "*" ends that. The
+		// next request has an empty list, which then means no subscription. It is still due,
+		// because changed is not cleared here.
 		req.Names, w.nameless = []string{xds.Wildcard}, false
 		return
 	}
@@ -92,8 +95,8 @@ func (c *Client) sotw(w *clientType, req *xds.Request) {
 	c.tellAll(w, first)
 }
 
-// incremental fills in a DeltaDiscoveryRequest (CLI-14). It has a nonce only if it answers a
-// response: "The nonce field is required and used to pair a DeltaDiscoveryResponse to a
+// incremental fills in a DeltaDiscoveryRequest (CLI-14). The request has a nonce only if it answers
+// a response: "The nonce field is required and used to pair a DeltaDiscoveryResponse to a
 // DeltaDiscoveryRequest ACK or NACK."
 func (c *Client) incremental(w *clientType, req *xds.Request) {
 	first := !w.opened
@@ -119,8 +122,9 @@ func (c *Client) incremental(w *clientType, req *xds.Request) {
 	}
 }
 
-// initial returns the versions of the resources held (CLI-4). The version is empty if the server
-// does not know that the client holds the resource. So the server sends its state or its removal.
+// initial returns the names and versions of the resources held (CLI-4). If the server does not know
+// that the client holds a resource, the version is empty. Then the server sends the state or the
+// removal of this resource.
 func (w *clientType) initial() (list []xds.Version) {
 	for _, name := range slices.Sorted(maps.Keys(w.names)) {
 		if n := w.names[name]; n.res != nil {
@@ -134,7 +138,7 @@ func (w *clientType) initial() (list []xds.Version) {
 	return list
 }
 
-// verdict takes the oldest verdict that is due.
+// verdict removes and returns the oldest verdict that is due.
 func (w *clientType) verdict() (v verdict, ok bool) {
 	if len(w.verdicts) == 0 {
 		return v, false
@@ -157,8 +161,9 @@ func (w *clientType) asking() []string {
 	return slices.Clip(w.list)
 }
 
-// tellAll notes that a request with all asked names is sent. It drops resources that these names do
-// not cover, and starts timeouts: on a new stream for all names, as none ran without a stream.
+// tellAll records that the server knows all asked names after the request which is sent now. It
+// drops resources that none of these names finds, and starts the timeouts of new names. On a new
+// stream, it starts the timeouts of all names, because timeouts end with a stream.
 func (c *Client) tellAll(w *clientType, first bool) {
 	var dropped []string
 	names := slices.Sorted(maps.Keys(w.changed))

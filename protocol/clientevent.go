@@ -14,21 +14,24 @@ type ClientEventKind uint8
 const (
 	// Updated: the resource is new, has changed, or is good again.
 	Updated ClientEventKind = iota + 1
-	// Removed: the resource was dropped: the server removed it, or its TTL expired ([ErrExpired]).
+	// Removed: the client dropped the resource. The server removed it, or its TTL expired
+	// ([ErrExpired]).
 	Removed
-	// Absent: the name has no resource and had none. The server reported that, or sent nothing in
-	// time ([ErrSilent]). Or a refused resource is gone, or no longer matches a name that got its
-	// Refused event; then Resource is the first other resource that the name finds.
+	// Absent has two cases. First: the name has no resource and had none before. The server
+	// reported that, or sent nothing in time ([ErrSilent]). Second: a refused resource is removed,
+	// or no longer matches a name that got a Refused event for it. Then Resource is the first other
+	// resource that the name finds.
 	Absent
 	// TimedOut: the server sent nothing in time ([ErrSilent]), which does not mean that the
 	// resource is missing; only with [ClientOptions.Transient].
 	TimedOut
 	// Refused: the client cannot use the resource that the server sent. The resource held stays in
-	// use, except with [ClientOptions.DropOnError]. Each name that finds it gets this once, and
-	// later Updated, Removed or Absent with the same Name, whatever else it finds.
+	// use, except with [ClientOptions.DropOnError]. Each name that finds the refused resource gets
+	// this event once. Later the same name gets Updated, Removed or Absent for this resource, even
+	// if the name also finds other resources.
 	Refused
-	// Errored: the server reports an error of the resource ([ReportedError]), or that it does not
-	// exist though it stays in use ([ErrGone]).
+	// Errored: the server reports an error of the resource ([ReportedError]). Or the server reports
+	// that the resource does not exist, and it stays in use all the same ([ErrGone]).
 	Errored
 )
 
@@ -36,32 +39,33 @@ var clientKinds = [...]string{"", "updated", "removed", "absent", "timed out", "
 
 func (k ClientEventKind) String() string { return clientKinds[k] }
 
-// A ClientEvent is a change of one name: of its resource or, without one, of the reason for that.
-// Each change is reported once, in order, but only for names that are still subscribed.
+// A ClientEvent is a change of one name: of its resource or, if it has no resource, of the reason
+// for that. Each change is reported once, in order, but only for names that are still subscribed.
 type ClientEvent struct {
 	Kind ClientEventKind
 	Type *xds.Type
 
 	// Name is the name of the resource in its canonical form ([xds.CanonicalName]). Without a
-	// resource, it is the subscribed name.
+	// resource, Name is the subscribed name.
 	Name string
 
-	// Asked are the subscribed names that find the resource: its own, "*" and, with delta, its
-	// aliases and its collection. It must not be changed. A name may find several resources; after
-	// a removal others may be left ([Client.Found]).
+	// Asked are the subscribed names that find the resource: its own name, "*" and, with delta, its
+	// aliases and its collection. The caller must not change the slice. A name may find several
+	// resources, so after a removal it may still find others ([Client.Found]).
 	Asked []string
 
-	Resource *xds.Resource // in use after the change; Removed: the one that was dropped
-	Err      error         // the reason; nil if Updated, or Removed by the server
+	Resource *xds.Resource // the resource in use after the change; Removed: the dropped resource
+	Err      error         // the reason; nil for Updated, and for Removed if the server removed the resource
 }
 
 var (
-	// ErrExpired is the reason of a removal by TTL.
+	// ErrExpired is the reason of a removal after the TTL of a resource has expired.
 	ErrExpired = errors.New("its TTL expired")
-	// ErrSilent is wrapped by the error of a name that did not come in time.
+	// ErrSilent is the error inside the reason of an Absent or TimedOut event, if the server did
+	// not send the resource in time: test with [errors.Is].
 	ErrSilent = errors.New("the server did not send it")
-	// ErrGone is the reason why a resource in use may be out of date: the server removed it
-	// ([ClientOptions.Retain], and gRFC A88).
+	// ErrGone is the reason of an Errored event: the server removed the resource, but the client
+	// keeps using it ([ClientOptions.Retain], and gRFC A88).
 	ErrGone = errors.New("the server reports that it does not exist")
 )
 
@@ -89,7 +93,8 @@ func (c *Client) Events() iter.Seq[ClientEvent] {
 	}
 }
 
-// tellOf adds an event. Without a list of asked names, it is for all names that find the resource.
+// tellOf adds an event. If the event has no list of asked names, all names that find the resource
+// get it.
 func (c *Client) tellOf(w *clientType, e ClientEvent) {
 	e.Type = w.typ
 	if e.Asked == nil {

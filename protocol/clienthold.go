@@ -7,10 +7,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// This file changes the state of a name: held, refused, removed, absent, or in error.
+// This file changes the state of a name: held, refused, removed, absent, or in error. Terms: see
+// "The client" in doc.go.
 
-// hold puts a resource in use. An equal one is replaced, too: the old one may keep the memory of
-// its response alive.
+// hold puts a resource in use. It replaces an equal resource, too, because the old one may keep the
+// memory of its response in use.
 func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource, version string) {
 	old, f := n.res, n.fault
 	same := old != nil && !n.foreign && alike(old, r)
@@ -27,7 +28,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 		return
 	}
 	n.since = momentOf(c.now)
-	var asked []string // nil: all
+	var asked []string // nil: all names that find the resource
 	if same {
 		asked = slices.DeleteFunc(slices.Clone(w.askers(name, r)), func(s string) bool { return !f.reached(s) && !slices.Contains(ended, s) })
 	}
@@ -39,16 +40,16 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 }
 
 // alike reports whether two resources are equal for the application. Versions do not count: a
-// restarted server may give the same content another one.
+// restarted server may send the same content with another version.
 func alike(a, b *xds.Resource) bool {
 	return a == b || bytes.Equal(a.Body, b.Body) && slices.Equal(a.Aliases, b.Aliases)
 }
 
-// found ends the timeouts of the other names that find a resource. It returns the names whose error
-// is over by that.
+// found ends the timeouts of the other names that find a resource. It also ends errors that the
+// server reported for these names, and returns the names with such an error.
 func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []string) {
 	if w.all != nil {
-		w.all.fault = nil // the Updated event shows that it is over
+		w.all.fault = nil // the Updated event shows that the fault is over
 	}
 	if !w.delta {
 		return nil
@@ -65,8 +66,9 @@ func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []str
 	return ended
 }
 
-// abandon handles the names that found an old resource. Those that do not find its new state r are
-// told that it is gone. r is nil if it is gone for all; then one event tells all.
+// abandon handles the names that found the old state of a resource. A name that does not find the
+// new state r gets a Removed event. If r is nil, no name finds the resource any more: then the
+// caller adds one event for all names.
 func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 	if !w.delta {
 		return
@@ -90,15 +92,15 @@ func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 	}
 }
 
-// lacking notes that a name does not exist, unless it finds something else.
+// lacking records that a name does not exist, unless the name finds another resource.
 func (w *clientType) lacking(name string, n *clientName) {
 	if n.res == nil && !w.finds(name) && name != xds.Wildcard {
 		n.gone = absence
 	}
 }
 
-// over ends the fault of a name. Names that got its Refused event and find none of the told
-// resources get an Absent event.
+// over ends the fault of a name. Names that got the Refused event of this fault get an Absent event
+// now, unless they find one of the resources told, for which another event was added.
 func (c *Client) over(w *clientType, name string, n *clientName, why error, told ...*xds.Resource) {
 	f := n.fault
 	n.fault = nil
@@ -129,19 +131,19 @@ func (c *Client) over(w *clientType, name string, n *clientName, why error, told
 	c.gone(w, name, asked, why)
 }
 
-// gone adds an event that a refused resource is gone.
+// gone adds an Absent event for a refused resource that is gone.
 func (c *Client) gone(w *clientType, name string, asked []string, why error) {
 	if len(asked) == 0 {
 		return
 	}
-	var stays *xds.Resource // which the name still finds
+	var stays *xds.Resource // a resource that the name still finds
 	if others := w.finding(name); len(others) > 0 {
 		stays = w.names[others[0]].res
 	}
 	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Resource: stays, Asked: asked, Err: why})
 }
 
-// repeat tells names, after a Removed event, that the newest state of the resource is still
+// repeat adds a second event after a Removed event: the newest state of the resource is still
 // refused.
 func (c *Client) repeat(w *clientType, name string, n *clientName, asked []string) {
 	if len(asked) == 0 {
@@ -150,7 +152,7 @@ func (c *Client) repeat(w *clientType, name string, n *clientName, asked []strin
 	c.tellOf(w, ClientEvent{Kind: n.fault.kind(), Name: name, Err: n.fault.err, Asked: asked})
 }
 
-// inform tells a new subscription that the resource it finds is refused.
+// inform adds the event for a new subscription to a name whose resource is refused.
 func (c *Client) inform(w *clientType, name string, n *clientName) {
 	f := n.fault
 	if f == nil || f.of == "" || w.knows(name, f) {
@@ -160,7 +162,7 @@ func (c *Client) inform(w *clientType, name string, n *clientName) {
 	c.tellOf(w, ClientEvent{Kind: f.kind(), Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
 }
 
-// asker returns a list of the name if it is asked.
+// asker returns a list with the name if it is asked, and otherwise an empty list.
 func asker(name string, n *clientName) []string {
 	if !n.asked {
 		return []string{}
@@ -176,8 +178,8 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 	w.tidy(name, n)
 }
 
-// release drops a resource and adds an event with the reason. A refused newer state stays refused;
-// an error of the dropped resource ends.
+// release drops a resource and adds an event with the reason. If a newer state was refused, it
+// stays refused. An error that the server reported for the dropped resource ends.
 func (c *Client) release(w *clientType, name string, n *clientName, why error) {
 	old := n.res
 	c.let(w, name, n)
@@ -197,12 +199,12 @@ func (c *Client) let(w *clientType, name string, n *clientName) {
 	c.abandon(w, name, old, nil)
 }
 
-// remove handles a name that the server reports as not existing. "removed_resources" ends its
-// timeout at once (CLI-3).
+// remove handles a name that the server reports as not existing. A name in removed_resources has no
+// timeout any more (CLI-3).
 func (c *Client) remove(w *clientType, name string, why error) {
 	n := w.names[name]
 	switch {
-	case n == nil || name == xds.Wildcard: // a wildcard has no absence
+	case n == nil || name == xds.Wildcard: // a wildcard cannot be absent
 	case n.res != nil && c.opts.Retain && !c.opts.DropOnError:
 		c.retain(w, name, n)
 	case n.res != nil:
@@ -215,8 +217,9 @@ func (c *Client) remove(w *clientType, name string, why error) {
 	}
 }
 
-// unfind drops the resources that only a name found that does not exist. The server did not mention
-// their own names: a refused state of them stays refused.
+// unfind handles an alias or a collection that does not exist any more. It drops the resources that
+// only this name found. The server did not mention the names of these resources, so their refused
+// states stay refused.
 func (c *Client) unfind(w *clientType, name string, why error) {
 	for _, s := range w.finding(name) {
 		n := w.names[s]
@@ -225,7 +228,7 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 		case c.opts.Retain && !c.opts.DropOnError:
 			c.retain(w, s, n)
 		default:
-			w.part(name, s) // the name gets one event for it
+			w.part(name, s) // the name gets only the Removed event of the resource
 			still := slices.DeleteFunc(slices.Clone(w.askers(s, n.res)), func(x string) bool { return n.fault == nil || !slices.Contains(n.fault.by, x) })
 			c.release(w, s, n, why)
 			c.repeat(w, s, n, still)
@@ -240,7 +243,7 @@ func (c *Client) retain(w *clientType, name string, n *clientName) {
 	c.blame(w, name, n, nil, ErrGone)
 }
 
-// nothing handles a removed name under which no resource is held.
+// nothing handles a removed name if no resource is held under this name.
 func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
 	if n.told {
 		for _, s := range w.spoils(name) {
@@ -258,7 +261,7 @@ func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
 	}
 }
 
-// absent notes that a name finds nothing, and adds an event once.
+// absent records that a name does not find any resource. It adds an event, but only once.
 func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 	if n.gone == absence && n.fault == nil {
 		return
@@ -269,9 +272,9 @@ func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
 	w.tidy(name, n)
 }
 
-// missing handles a name that resource_errors reports as not existing. A resource held stays: "By
-// default, we will ignore the error and continue using the cached version of the resource" (gRFC
-// A88).
+// missing handles a name that resource_errors reports as not existing. A resource held stays in
+// use: "By default, we will ignore the error and continue using the cached version of the resource"
+// (gRFC A88).
 func (c *Client) missing(w *clientType, name string) {
 	n := w.names[name]
 	switch {
@@ -305,9 +308,9 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 	w.tidy(name, n)
 }
 
-// blame records an error that the server reports, and adds an event once. It is for asked, if the
-// resource was dropped because of it. Otherwise it is for all names that find the resource and all
-// that got the Refused event.
+// blame records an error that the server reports, and adds an event, but only once. If the resource
+// was dropped because of the error, the caller passes the names that get the event (asked).
+// Otherwise all names get it that find the resource, and all names that got the Refused event.
 func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
 	f := &fault{err: err, text: err.Error(), last: err.Error(), at: c.now}
 	if old := n.fault; old != nil {
@@ -333,9 +336,9 @@ func (c *Client) blame(w *clientType, name string, n *clientName, asked []string
 	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 
-// refuse records that a resource cannot be used, and adds an event once for each name that finds
-// it. A different error is also reported to names that found the refused state before: the loss of
-// an alias does not end that.
+// refuse records that a resource cannot be used, and adds an event, once for each name that finds
+// the resource. A different error is also reported to names that found an earlier refused state,
+// even if the new state no longer has the alias.
 func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
 	n := w.name(name)
 	n.round = max(n.round, w.round)
@@ -372,12 +375,13 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	}
 }
 
-// Adopt puts known resources in use for subscribed names that hold none: from a disk cache, or from
-// another server. They can be removed like others. Adopt adds no events; the next state from the
-// server is an event even if it is equal.
+// Adopt puts resources in use that come from a disk cache or from another server, for subscribed
+// names without a resource. The server can remove them like other resources. Adopt adds no events.
+// The next state from the server causes an event even if it is equal.
 //
-// own tells that this server has sent them. Then a delta client states their versions, otherwise
-// only their names. A SotW client states no version, for they may not be complete.
+// Set own if the resources come from this server. Then a delta client states their versions;
+// otherwise it states only their names. A SotW client states no version, because the resources may
+// not be complete.
 func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 	w := c.find(t)
 	if w == nil {
@@ -404,9 +408,10 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 }
 
 // Doubt marks held resources as doubted: the application can no longer be sure that it can use
-// them. The server sends them again on the next stream, and Check is called again even for equal
-// ones. They stay in use, also if they are then refused. Each new stream does this until they are
-// accepted. any reports whether one of the names holds a resource.
+// them. On the next stream the server sends these resources again, and the client calls Check again
+// even for equal resources. A doubted resource stays in use, even if it is then refused. That
+// repeats on each new stream until the client accepts the resource. The result any reports whether
+// the client holds a resource with one of the names.
 func (c *Client) Doubt(t *xds.Type, names ...string) (any bool) {
 	w := c.find(t)
 	if w == nil {
@@ -415,7 +420,7 @@ func (c *Client) Doubt(t *xds.Type, names ...string) (any bool) {
 	for _, name := range names {
 		if n := w.names[xds.CanonicalName(name)]; n != nil && n.res != nil {
 			n.foreign, n.doubted, any = true, true, true
-			w.exact = false // in SotW all is sent again
+			w.exact = false // in SotW the server must send all resources again
 		}
 	}
 	return any

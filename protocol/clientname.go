@@ -8,26 +8,27 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientName is the state of one name of a type. There is one for each subscribed name, each name
-// that the server still counts as subscribed, each resource held, and some refused resources.
+// A clientName is the state of one name of a type. Each subscribed name has a clientName, and so
+// has each name that the server still counts as subscribed, each resource held, and some refused
+// resources. Terms: see "The client" in doc.go.
 type clientName struct {
 	asked bool // subscribed
-	told  bool // the server was told so
+	told  bool // the server knows that the name is subscribed
 
 	foreign bool          // the server does not know that the resource is held
 	doubted bool          // the application may not be able to use the resource held: see Client.Doubt
-	stray   bool          // kept for its fault alone
+	stray   bool          // kept only because of the fault
 	gone    goneness      // why the name finds nothing
-	place   int32         // in clientType.rows, if the last response had it
-	timer   int32         // place in Client.timers, from 1; of the TTL if held, else of the timeout; 0: none
-	round   uint64        // last response with the name, and how often: see intake.seen
+	place   int32         // index in clientType.rows, if the last response had the name
+	timer   int32         // index in Client.timers plus 1, of the TTL if a resource is held, else of the timeout; 0: no timer
+	round   uint64        // the last response with the name, and how often it has the name: see intake.seen
 	res     *xds.Resource // held under this name; nil: none
-	version string        // SotW: version_info of its response
-	fault   *fault        // why the newest state from the server cannot be used; nil: it can
-	since   moment        // when the resource changed
+	version string        // SotW: version_info of the response with res
+	fault   *fault        // why the newest state from the server cannot be used; nil: it can be used
+	since   moment        // when res changed
 }
 
-// A moment is a time in ns since 1970; 0: none. It has a third of the size of time.Time.
+// A moment is a time in ns since 1970; 0: no time. Its size is a third of that of time.Time.
 type moment int64
 
 func momentOf(t time.Time) moment {
@@ -48,25 +49,25 @@ func (m moment) time() time.Time {
 type goneness uint8
 
 const (
-	unheard goneness = iota // the server sent nothing about it
-	absence                 // it does not exist
+	unheard goneness = iota // the server sent nothing about the name
+	absence                 // the name does not exist
 	overdue                 // timeout; with ClientOptions.Transient
 )
 
 // A fault is the reason why the newest state of a name cannot be used.
 type fault struct {
-	refused bool     // by the client; otherwise reported by the server
-	of      string   // name of the refused resource, now or before an error; "": none
-	by      []string // the names that find it and get its events
+	refused bool     // the client refused the state; otherwise the server reported an error
+	of      string   // name of the resource that the client refused, perhaps before the server reported an error; "": none
+	by      []string // the names that find the refused resource and get the events of the fault
 	err     error
-	text    string   // of err
+	text    string   // text of err
 	last    string   // text of the last error reported by the server; "": none
-	heard   []string // names that got the event of that error
+	heard   []string // names that got the event for this last error
 	version string   // the refused version
 	at      time.Time
 }
 
-// kind is the kind of its event.
+// kind returns the kind of the event that reports the fault.
 func (f *fault) kind() ClientEventKind {
 	if f.refused {
 		return Refused
@@ -74,8 +75,8 @@ func (f *fault) kind() ClientEventKind {
 	return Errored
 }
 
-// maxStrays limits the refused resources of a type that are remembered without a subscription to
-// their own name. A server could send any number of bad ones.
+// maxStrays limits the refused resources of a type that the client remembers without a subscription
+// to their own names. A server could send any number of bad resources.
 const maxStrays = 1000
 
 // name returns the state of a name, and creates it if needed.
@@ -91,7 +92,7 @@ func (w *clientType) name(name string) *clientName {
 	return n
 }
 
-// tidy forgets a name that has nothing to record.
+// tidy forgets a name if nothing has to be recorded for it any more.
 func (w *clientType) tidy(name string, n *clientName) {
 	nobodys := !n.asked && !n.told && n.res == nil
 	stray := nobodys && n.fault != nil && len(n.fault.by) > 0
@@ -116,13 +117,14 @@ func (w *clientType) tidy(name string, n *clientName) {
 	}
 }
 
-// shows reports whether a full state may lack the name: a resource is held, or was refused.
+// shows reports whether the client holds or has refused a resource with this name. If the next full
+// state lacks the name, the resource is removed.
 func (n *clientName) shows() bool { return n.res != nil || n.fault != nil && n.fault.of != "" }
 
 // lacks reports whether the last full state lacks the name.
 func (n *clientName) lacks(round uint64) bool { return n.round < round && n.shows() }
 
-// called returns the name of a state that shows (SotW).
+// called returns the name of a clientName for which shows is true (SotW).
 func (n *clientName) called() string {
 	if n.res != nil {
 		return xds.CanonicalName(n.res.Name)
@@ -135,7 +137,7 @@ func (n *clientName) holds(r *xds.Resource) bool {
 	return n != nil && n.res != nil && (n.res == r || n.res.Name == r.Name)
 }
 
-// has reports whether a name is known and is returns true for it.
+// has reports whether a name is known and the function is returns true for it.
 func (w *clientType) has(name string, is func(*clientName) bool) bool {
 	n := w.names[name]
 	return n != nil && is(n)
@@ -146,8 +148,8 @@ func isAsked(n *clientName) bool  { return n.asked }
 func isTold(n *clientName) bool   { return n.told }
 func isEither(n *clientName) bool { return n.asked || n.told }
 
-// finders yields the known names that find a resource with this name: "*", its own and, with delta,
-// its aliases and its collection.
+// finders yields the known names that find a resource: "*", the name of the resource and, with
+// delta, its aliases and its collection.
 func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *clientName) bool) {
 	find := func(s string) bool {
 		n := w.names[s]
@@ -163,11 +165,11 @@ func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *c
 	}
 }
 
-// others yields the names other than its own and "*" that find a resource; delta only. "An alias is
-// as good as the name" (CLI-12).
+// others yields the aliases and the collection of a resource, which also find it (CLI-12). Only
+// delta has these.
 func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool) {
 	return func(yield func(string) bool) {
-		var met map[string]bool // nil: there are few
+		var met map[string]bool // nil: a linear search is enough for a few aliases
 		if len(r.Aliases) > 8 {
 			met = make(map[string]bool, len(r.Aliases))
 		}
@@ -188,7 +190,8 @@ func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool
 	}
 }
 
-// covers reports whether a name for which is returns true finds a resource; except does not count.
+// covers reports whether any name finds a resource. Only names for which the function is returns
+// true count, without the name except.
 func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) bool, except string) (covers bool) {
 	w.finders(name, r, func(s string, n *clientName) bool {
 		covers = is(n) && s != except
@@ -212,7 +215,7 @@ func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
 	return list
 }
 
-// everything is shared; its capacity prevents appending in place.
+// everything is shared. Its capacity is 1, so that append copies it.
 var everything = []string{xds.Wildcard}[:1:1]
 
 // index adds a resource to found.
@@ -249,7 +252,7 @@ func (w *clientType) unindex(name string, r *xds.Resource) {
 	}
 }
 
-// spoil notes that the name s finds the refused resource name.
+// spoil records that the name s finds the refused resource with the given name.
 func (w *clientType) spoil(s, name string) {
 	if s != name && s != xds.Wildcard {
 		put(w.spoiled, s, name)
@@ -259,12 +262,13 @@ func (w *clientType) spoil(s, name string) {
 // unspoil undoes spoil.
 func (w *clientType) unspoil(s, name string) { take(w.spoiled, s, name) }
 
-// reached reports whether a name got an event of a fault, now or before; f may be nil.
+// reached reports whether the name s got an event of a fault, for the present or an earlier error;
+// f may be nil.
 func (f *fault) reached(s string) bool {
 	return f != nil && (slices.Contains(f.by, s) || slices.Contains(f.heard, s))
 }
 
-// knows reports whether a name is among those that get the events of a fault.
+// knows reports whether the name s gets the events of a fault.
 func (w *clientType) knows(s string, f *fault) bool {
 	if s == f.of || s == xds.Wildcard {
 		return slices.Contains(f.by, s)
@@ -272,12 +276,12 @@ func (w *clientType) knows(s string, f *fault) bool {
 	return w.spoiled[s][f.of]
 }
 
-// told returns the asked names among those that get the events of a fault.
+// told returns the asked names that get the events of a fault.
 func (w *clientType) told(f *fault) []string {
 	return slices.DeleteFunc(slices.Clone(f.by), func(s string) bool { return !w.has(s, isAsked) })
 }
 
-// part notes that the name s no longer finds the refused resource x.
+// part records that the name s no longer finds the refused resource x.
 func (w *clientType) part(s, x string) {
 	if f := w.names[x].fault; f != nil {
 		f.by, f.heard = without(f.by, s), without(f.heard, s)
@@ -285,12 +289,12 @@ func (w *clientType) part(s, x string) {
 	}
 }
 
-// without returns the list without names.
+// without returns a copy of the list without some names.
 func without(list []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
 }
 
-// finds reports whether a name finds other resources, held or refused.
+// finds reports whether a name finds held or refused resources as an alias or a collection.
 func (w *clientType) finds(name string) bool { return len(w.found[name])+len(w.spoiled[name]) > 0 }
 
 // finding returns the names of held resources that a name finds as an alias or a collection,
@@ -299,18 +303,19 @@ func (w *clientType) finding(name string) []string {
 	return slices.Sorted(maps.Keys(w.found[name]))
 }
 
-// spoils returns the names of refused resources that it finds in this way, sorted.
+// spoils returns the names of refused resources that a name finds as an alias or a collection,
+// sorted.
 func (w *clientType) spoils(name string) []string {
 	return slices.Sorted(maps.Keys(w.spoiled[name]))
 }
 
-// tell notes that the server was sent the current subscription to a name.
+// tell records that a request has told the server whether the client subscribes to a name.
 func (w *clientType) tell(name string, n *clientName) {
 	n.told = n.asked
 	delete(w.changed, name)
 }
 
-// shed drops a name that is no longer asked, and the resources that only it found.
+// shed drops a name that is no longer asked, and the resources that only this name found.
 func (c *Client) shed(w *clientType, name string) {
 	lets := func(s string) {
 		n := w.names[s]

@@ -7,14 +7,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A ClientStatus is the state of a name, as in the client status discovery service.
+// A ClientStatus is the state of a name, as in the client status discovery service (CSDS).
 type ClientStatus uint8
 
 const (
 	Requested     ClientStatus = iota // nothing was received
-	DoesNotExist                      // reported by the server, or nothing was received in time
+	DoesNotExist                      // the server reported that, or sent nothing in time
 	Accepted                          // ACKED: the newest state is in use, or the name finds other resources
-	Rejected                          // NACKED: the newest state is refused, or all resources that the name finds are
+	Rejected                          // NACKED: the newest state is refused, or all resources that the name finds are refused
 	ReceivedError                     // RECEIVED_ERROR: the server reports an error
 	Overdue                           // TIMEOUT: nothing was received in time; with ClientOptions.Transient
 )
@@ -28,8 +28,8 @@ type ClientState struct {
 	Name   string
 	Status ClientStatus
 
-	Resource *xds.Resource // in use; nil: none, or found by an alias or a collection
-	Version  string        // of that resource; SotW: version_info of its response
+	Resource *xds.Resource // the resource in use under this name; nil: none, even if an alias or a collection finds others
+	Version  string        // version of that resource; SotW: version_info of the response with it
 	Updated  time.Time     // when the resource changed
 
 	Err     error     // Rejected, ReceivedError: the reason
@@ -37,8 +37,8 @@ type ClientState struct {
 	Failed  time.Time // time of the error
 }
 
-// wrong returns the fault of a name or, if all resources that it finds are refused, the first of
-// theirs; nil: none.
+// wrong returns the fault of a name. If all resources that the name finds are refused, it returns
+// the fault of the first one. Nil: no fault.
 func (n *clientName) wrong(w *clientType, name string) *fault {
 	if n.fault == nil && n.res == nil && len(w.found[name]) == 0 && len(w.spoiled[name]) > 0 {
 		return w.names[w.spoils(name)[0]].fault
@@ -118,14 +118,15 @@ func (c *Client) Wants(t *xds.Type) []string {
 	return nil
 }
 
-// Held yields the resources held, in no particular order.
+// Held yields all resources of a type that the client holds, in no particular order.
 func (c *Client) Held(t *xds.Type) iter.Seq[*xds.Resource] {
 	return c.Found(t, xds.Wildcard)
 }
 
-// Found yields the resources held that a name finds: the one with that name and, with delta, those
-// that have it as an alias or belong to the collection with that name. "*" finds all. For a name
-// that finds only its own resource, the cost is one lookup.
+// Found yields the held resources that a name finds. These are the resource with that name and,
+// with delta, the resources that have the name as an alias or belong to the collection with that
+// name. "*" finds all resources. For a name that finds only its own resource, the cost is one
+// lookup.
 func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
 		w := c.find(t)
@@ -152,8 +153,8 @@ func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 	}
 }
 
-// Lookup returns the resource held with a name or, without one, the first that the name finds as an
-// alias or a collection; nil: none.
+// Lookup returns the held resource with a name. If no such resource is held, it returns the first
+// resource that the name finds as an alias or a collection; nil: none.
 func (c *Client) Lookup(t *xds.Type, name string) *xds.Resource {
 	for r := range c.Found(t, name) {
 		return r
@@ -161,7 +162,8 @@ func (c *Client) Lookup(t *xds.Type, name string) *xds.Resource {
 	return nil
 }
 
-// Version returns the last accepted version_info that is still valid; SotW only.
+// Version returns the last accepted version_info of a type (SotW only). It is empty if no version
+// is valid any more.
 func (c *Client) Version(t *xds.Type) string {
 	if w := c.find(t); w != nil {
 		return w.version

@@ -8,12 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Receive applies a response, which makes its ACK or NACK due. Good resources are used, also those
-// of a response with bad ones (CLI-2). The returned error is the text of the NACK: it names all bad
-// resources, up to 64 KiB of text.
+// Receive applies a response. Then its ACK or NACK is due. The client uses the good resources of a
+// response even if other resources in it are bad (CLI-2). The returned error has the text of the
+// NACK, which lists all bad resources, up to 64 KiB of text.
 //
-// A response of a type without a request on this stream changes nothing: it has no request to
-// answer.
+// A response changes nothing if the client has sent no request for this type on this stream.
 func (c *Client) Receive(resp *xds.Response) error {
 	w := c.find(resp.Type)
 	if w == nil || !w.opened {
@@ -23,10 +22,11 @@ func (c *Client) Receive(resp *xds.Response) error {
 	v := verdict{nonce: resp.Nonce}
 	if err != nil {
 		v.status = &xds.Status{Code: 3, Message: err.Error()}  // INVALID_ARGUMENT
-		w.exact, w.steady = false, w.steady && w.typ.FullState // the rest may not be sent again on this stream
+		w.exact, w.steady = false, w.steady && w.typ.FullState // the server may not send the other resources again on this stream
 	} else {
-		// A heartbeat has no content. A response with the version of the last one may have only a part:
-		// names that were refused or dropped, or never came, may still be missing.
+		// A heartbeat has no content. A response with the same version as the last one may have
+		// only some resources: others, which were refused or dropped or never arrived, may still be
+		// missing.
 		again := w.version == resp.Version
 		w.exact = w.steady && (again && w.exact || !beats(resp) && (!again || w.typ.FullState))
 		w.version = resp.Version
@@ -51,7 +51,7 @@ type intake struct {
 	w       *clientType
 	version string
 	wrong   complaint
-	fresh   map[string]uint64 // how often the response has names that were unknown before
+	fresh   map[string]uint64 // for names that were unknown before: how often the response has the name
 	rows    []*clientName     // becomes clientType.rows
 	at      int               // the expected place of the next resource in clientType.rows
 }
@@ -74,7 +74,7 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 		for _, name := range names {
 			name = xds.CanonicalName(name)
 			if in.seen(name) == seenNever {
-				in.see(name, seenOnce) // the response may have it many times
+				in.see(name, seenOnce) // the response may have the name many times
 				c.remove(w, name, nil)
 			}
 		}
@@ -88,13 +88,14 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 		in.wrong.add("", err)
 		in.unread(err)
 	}
-	// A heartbeat is not a full state. With malformed resources, a missing name may be one of them.
+	// A heartbeat is not a full state. If the response has malformed resources, a missing name may
+	// be one of these.
 	full := c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp)
 	if full {
 		in.sweep()
 	}
 	if c.variant == xds.SotW && !beats(resp) {
-		// Names that stay held because of heartbeats, removals or errors are in no row.
+		// After heartbeats, removals or errors, some held names are in no row.
 		w.rows, w.listed = in.rows, full && len(changes.Beats)+len(changes.Removed)+len(changes.Absent)+len(resp.Errors) == 0
 	} else if len(resp.Malformed) > 0 {
 		w.listed = false
@@ -113,8 +114,8 @@ const (
 	seenNever = iota
 	seenOnce
 	seenTwice
-	seenClash // it is also removed
-	seenTold  // its error is already in the NACK
+	seenClash // the response also removes the name
+	seenTold  // the error of the name is already in the NACK
 )
 
 // seen returns how often the response has a name.
@@ -128,7 +129,7 @@ func (in *intake) seen(name string) uint64 {
 	return seenNever
 }
 
-// times is seen for a name that was known before.
+// times does the same as seen, for a name that was known before.
 func (in *intake) times(n *clientName) uint64 {
 	if n.round < in.w.round {
 		return seenNever
@@ -142,7 +143,7 @@ func (in *intake) see(name string, times uint64) {
 		if n != nil {
 			n.round = in.w.round + times - seenOnce
 		}
-		if n != nil && times != seenTold { // else n may be forgotten before the name comes again
+		if n != nil && times != seenTold { // with seenTold, n may be forgotten before the response has the name again
 			return
 		}
 		if in.fresh == nil {
@@ -152,8 +153,8 @@ func (in *intake) see(name string, times uint64) {
 	in.fresh[name] = times
 }
 
-// find returns the state of a resource's name, nil if it is unknown. Looking at the expected place
-// is cheaper than looking up the name.
+// find returns the state of a resource's name, or nil if the name is unknown. It looks at the
+// expected place first, which costs less than a lookup of the name.
 func (in *intake) find(r *xds.Resource) (n *clientName) {
 	if rows := in.w.rows; in.at < len(rows) && rows[in.at].holds(r) {
 		in.at++
@@ -161,12 +162,13 @@ func (in *intake) find(r *xds.Resource) (n *clientName) {
 	}
 	n = in.w.names[xds.CanonicalName(r.Name)]
 	if n != nil {
-		in.at = int(n.place) + 1 // names before it were added or removed
+		in.at = int(n.place) + 1 // the response has more or fewer names before this one than the last response
 	}
 	return n
 }
 
-// count counts the names of the response, so that duplicates and contradictions are found.
+// count counts how often the response has each name, in order to find duplicates and
+// contradictions.
 func (in *intake) count(c *xds.Changes) {
 	in.rows = make([]*clientName, len(c.Upserts))
 	for i, r := range c.Upserts {
@@ -193,12 +195,12 @@ var (
 	errNameless = errors.New("missing name")
 	errWildcard = errors.New(`invalid name "*"`)
 	// "Clients should NACK responses that contain multiple instances of the same resource name."
-	// None of them is used, for any could be meant (CLI-5).
+	// The client uses no instance, because it cannot know the right one (CLI-5).
 	errTwice = errors.New("duplicate resource")
 	errClash = errors.New("both present and removed")
 )
 
-// take uses a resource, or records why it cannot.
+// take puts a resource in use, or records the reason why it cannot be used.
 func (in *intake) take(i int, r *xds.Resource) {
 	switch {
 	case r == nil || r.Stamp == nil || r.Name == "":
@@ -226,7 +228,7 @@ func (in *intake) take(i int, r *xds.Resource) {
 		err = errClash
 	case !asked:
 		if n != nil && n.res != nil {
-			in.lose(w, name, n, nil) // no subscription finds it any more
+			in.lose(w, name, n, nil) // no subscription finds the resource any more
 		}
 		return
 	case r.Body == nil:
@@ -251,9 +253,9 @@ func (in *intake) take(i int, r *xds.Resource) {
 	in.hold(w, name, n, r, in.version)
 }
 
-// row returns the state of the name of resource i, and how often the response has it.
+// row returns the state of the name of resource i, and how often the response has this name.
 func (in *intake) row(i int, name string) (*clientName, uint64) {
-	if n := in.rows[i]; n != nil && n.res != nil { // else it may be forgotten, or be new
+	if n := in.rows[i]; n != nil && n.res != nil { // in other cases the state may be forgotten or new
 		in.put(i, n)
 		return n, in.times(n)
 	}
@@ -269,8 +271,8 @@ func (in *intake) put(i int, n *clientName) {
 	}
 }
 
-// check returns why the client cannot use a resource. It skips a resource that is in use already,
-// unless that is doubted.
+// check returns the reason why the client cannot use a resource, or nil. It skips a resource that
+// is already in use, except a doubted one (Client.Doubt).
 func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
 	if in.opts.Check == nil || n != nil && n.res != nil && !n.doubted && alike(n.res, r) {
 		return nil
@@ -296,8 +298,8 @@ func (in *intake) unread(err error) {
 	}
 }
 
-// beat restarts the TTL of a resource held: a resource without a body is a heartbeat (CLI-8). In
-// SotW its version is that of the response.
+// beat restarts the TTL of a held resource: a resource without a body is a heartbeat (CLI-8). In
+// SotW the version of a heartbeat is the version of the response, so only delta compares it.
 func (in *intake) beat(r *xds.Resource) {
 	if r == nil || r.Stamp == nil {
 		return
@@ -316,14 +318,14 @@ func (in *intake) beat(r *xds.Resource) {
 }
 
 // sweep removes the names that a full state lacks: "If a previously seen resource is not present in
-// a new response, that indicates that the resource has been removed" (CLI-3). Names never seen stay
-// unknown.
+// a new response, that indicates that the resource has been removed" (CLI-3). Names that the client
+// has never seen stay unknown.
 func (in *intake) sweep() {
 	w := in.w
 	var gone []string
 	if w.listed {
 		for _, n := range w.rows {
-			if n != nil && n.lacks(w.round) && w.names[n.called()] == n { // else it is forgotten
+			if n != nil && n.lacks(w.round) && w.names[n.called()] == n { // unless the state is forgotten
 				gone = append(gone, n.called())
 			}
 		}
@@ -335,9 +337,9 @@ func (in *intake) sweep() {
 		}
 	}
 	slices.Sort(gone)
-	for _, name := range slices.Compact(gone) { // a duplicate is refused and listed twice
+	for _, name := range slices.Compact(gone) { // a duplicate in the last response is in two rows
 		n := w.names[name]
 		in.remove(w, name, nil)
-		in.rows = append(in.rows, n) // it may stay held
+		in.rows = append(in.rows, n) // the resource may stay held
 	}
 }

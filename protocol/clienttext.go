@@ -7,15 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Limits in bytes of texts from a server, which may have any length. Longer ones are cut before
-// they are kept or sent back.
+// Limits, in bytes, for texts from a server, which may have any length. The client cuts longer
+// texts before it keeps them or sends them back.
 const (
 	maxName      = 256
 	maxCause     = 1 << 10
 	maxComplaint = 64 << 10
 )
 
-// cut returns at most most bytes of a text, and "…" if it is longer.
+// cut returns a text unchanged, or its first bytes (the parameter most is the limit) and "…" if it
+// is longer.
 func cut(s string, most int) string {
 	if len(s) > most {
 		for most > 0 && !utf8.RuneStart(s[most]) {
@@ -26,7 +27,8 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(s, "\uFFFD") // protobuf strings must be valid
 }
 
-// brief returns an error with its text cut, as it is kept while a resource is refused.
+// brief returns the error with its text cut, because the client keeps the text as long as the
+// resource is refused.
 func brief(err error) error {
 	if err == nil || len(err.Error()) <= maxCause {
 		return err
@@ -55,7 +57,7 @@ func (c *complaint) add(name string, err error) {
 	c.text.WriteString(line)
 }
 
-// err returns nil if there is no bad resource.
+// err returns the error with this text, or nil if no resource was bad.
 func (c *complaint) err() error {
 	switch {
 	case c.text.Len() == 0:

@@ -10,15 +10,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientTimer of a name runs until the TTL of its resource or the timeout of its request.
+// A clientTimer is the timer of a name. It ends with the TTL of the resource held, or with the
+// timeout of the request.
 type clientTimer struct {
 	at   time.Time
 	typ  *clientType
 	name string
-	of   *clientName // its timer field is the place in the heap
+	of   *clientName // clientName.timer is the place in the heap
 }
 
-// clientTimers is a heap: the next to end is first; of several, the first in push order.
+// clientTimers is a heap: the timer that ends next is first. Timers that end at the same time are
+// in push order.
 type clientTimers []*clientTimer
 
 func (h clientTimers) Len() int { return len(h) }
@@ -45,7 +47,7 @@ func (h *clientTimers) Pop() any {
 }
 
 // Advance sets the current time and ends all TTLs and timeouts that are over. Later calls start
-// their timers at this time, so call it first.
+// their timers at this time, so call Advance first.
 func (c *Client) Advance(now time.Time) {
 	c.now = now
 	for len(c.timers) > 0 && !c.timers[0].at.After(now) {
@@ -53,7 +55,7 @@ func (c *Client) Advance(now time.Time) {
 		n := t.of
 		c.stop(n)
 		if n.res != nil {
-			t.typ.exact = false // the resources held are no longer all that the version means
+			t.typ.exact = false // the client no longer holds all resources of the version
 			c.lose(t.typ, t.name, n, ErrExpired)
 			continue
 		}
@@ -67,7 +69,7 @@ func (c *Client) Advance(now time.Time) {
 	}
 }
 
-// Deadline returns when [Client.Advance] must be called next; the zero time: never.
+// Deadline returns the time at which [Client.Advance] must be called next; the zero time: never.
 func (c *Client) Deadline() time.Time {
 	if len(c.timers) == 0 {
 		return time.Time{}
@@ -75,8 +77,8 @@ func (c *Client) Deadline() time.Time {
 	return c.timers[0].at
 }
 
-// expire starts the TTL of a resource, again if it runs: "If the TTL expires without the resource
-// having been refreshed, the resource is removed." (CLI-8) Zero stops it.
+// expire starts the TTL of a resource, or restarts a running TTL: "If the TTL expires without the
+// resource having been refreshed, the resource is removed." (CLI-8) A zero ttl stops it.
 func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Duration) {
 	if ttl <= 0 {
 		c.stop(n)
@@ -85,8 +87,9 @@ func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Dura
 	c.start(w, name, n, ttl)
 }
 
-// await starts the timeout of a name when its request is sent (CLI-3, gRFC A57). A name with a
-// known resource or absence has no timeout, for the server does not send either again.
+// await starts the timeout of a name when its request is sent (CLI-3, gRFC A57). If the client
+// already knows the resource, or knows that it does not exist, the name has no timeout: the server
+// need not send that again.
 func (c *Client) await(w *clientType, name string, n *clientName) {
 	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(w, name) == Requested {
 		c.start(w, name, n, c.opts.Timeout)

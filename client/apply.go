@@ -38,9 +38,9 @@ func (t *table) applyUpdate(w nameUpdate) {
 	}
 }
 
-// accepts reports whether an update of resource w.Name is for e, whose name is another one: an alias.
-// It is not if e holds the resource of its own name. A removal is for e only if e holds the removed
-// resource or was informed that it was refused.
+// accepts reports whether an update of resource w.Name concerns e, whose name is an alias of that
+// resource. An entry that holds the resource of its own name does not accept updates of others. A
+// removal concerns e only if e holds the removed resource, or if its fault is about that resource.
 func (e *entry) accepts(w nameUpdate) bool {
 	gone := w.Kind == protocol.Removed || w.Kind == protocol.Absent
 	switch {
@@ -63,8 +63,8 @@ func (e *entry) keepsResource(w nameUpdate) bool {
 	return e.res != nil && !e.holds(w.Name) && (e.name != w.Name || w.Kind == protocol.Absent && w.Resource != nil)
 }
 
-// applyToEntry applies an update to an entry and notifies its watches. viaGlob reports whether a
-// wildcard or a collection asked for the resource.
+// applyToEntry applies an update to an entry and notifies its watches. found reports whether a
+// watched wildcard or collection matches the resource.
 func (t *table) applyToEntry(e *entry, w nameUpdate, found bool) {
 	before := *e
 	t.change(e, func() { e.apply(w) })
@@ -133,8 +133,8 @@ func (e *entry) setFault(w nameUpdate, kind Kind) {
 	e.fault = &fault{of: w.Name, kind: kind, err: w.Err, version: w.version, at: w.now, server: w.server}
 }
 
-// mustNotify reports whether watches of the entry must be notified of the update. before is the entry
-// without the update.
+// mustNotify reports whether watches of the entry must be notified of the update. The parameter
+// before is the entry as it was before the update.
 func (e *entry) mustNotify(before *entry, w nameUpdate) bool {
 	switch {
 	case before.outage != nil || before.unconfirmed:
@@ -159,7 +159,8 @@ func (t *table) fromOtherServers(server string) (list []*xds.Resource) {
 	return list
 }
 
-// unconfirmed returns the resources from disk that a name has or, as a glob, matches.
+// unconfirmed returns the unconfirmed resources from disk for a name: the resource with this name
+// or, for a wildcard or a collection, all matching resources.
 func (t *table) unconfirmed(name string) (list []*xds.Resource) {
 	if t.disk == nil {
 		return nil

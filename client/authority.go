@@ -14,8 +14,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An authority is a name space with its own servers (gRFC A47). It exists while some of its names are
-// watched. The loop owns it.
+// An authority is a name space with its own servers (gRFC A47). An authority exists while some of
+// its names are watched. The client's loop owns it.
 type authority struct {
 	name    string
 	servers []Server // without duplicates
@@ -64,7 +64,7 @@ func (c *Client) authority(name string) (*authority, error) {
 // authority can have this name.
 const oldNames = "#old"
 
-// addWatch starts a watch. It waits for the loop.
+// addWatch starts a watch. It waits until the loop has done so.
 func (c *Client) addWatch(ctx context.Context, w *watch) error {
 	result := make(chan error, 1)
 	select {
@@ -77,7 +77,8 @@ func (c *Client) addWatch(ctx context.Context, w *watch) error {
 	}
 }
 
-// addWatchNow adds a watch to all of these canonical names. After an error it has added none.
+// addWatchNow adds a watch to all of these canonical names. If it returns an error, it has added no
+// watch.
 func (c *Client) addWatchNow(w *watch, names []string) error {
 	of := make([]*authority, len(names))
 	for i, name := range names {
@@ -138,8 +139,8 @@ func (c *Client) release(a *authority) {
 	}
 }
 
-// updateServers lets authorities fall back and reports outages to the watches. It returns whether an
-// authority switched servers, and the time of the next call.
+// updateServers switches authorities to fallback servers if necessary, and reports outages to the
+// watches. It returns whether an authority has switched, and the time of the next call.
 func (c *Client) updateServers() (moved bool, next time.Time) {
 	for _, a := range c.authorities {
 		for a.advance(len(a.servers), func(i int) bool { return c.needsFallback(a, i) }) {
@@ -156,7 +157,8 @@ func (c *Client) updateServers() (moved bool, next time.Time) {
 	return moved, next
 }
 
-// needsFallback reports whether a resource is missing and server i, its source, cannot be reached.
+// needsFallback reports whether server i of the authority cannot be reached and a resource from
+// this server is missing.
 func (c *Client) needsFallback(a *authority, i int) bool {
 	u := c.upstreams[a.servers[i]]
 	for _, t := range a.tables {
@@ -232,8 +234,8 @@ func (c *Client) applyUpdate(u *upstream, w nameUpdate) {
 	}
 }
 
-// askedBy returns w with only the names that authority a asked for. Several authorities may share an
-// upstream, and each asks for its own names.
+// askedBy returns w with only the names that authority a asked for. Several authorities may share
+// an upstream, and each authority asks for its own names.
 func (c *Client) askedBy(a *authority, w nameUpdate) nameUpdate {
 	if len(c.authorities) == 1 {
 		return w
@@ -248,8 +250,9 @@ func (c *Client) askedBy(a *authority, w nameUpdate) nameUpdate {
 	return w
 }
 
-// responseApplied informs the tables of a type after a response was applied. If no name in the response
-// can be read, it does not count as an answer to a wildcard: the list of resources is unknown.
+// responseApplied informs the tables of a type after a response was applied. If no resource in the
+// response has a readable name, the response does not count as an answer to a wildcard: the list of
+// resources is unknown.
 func (c *Client) responseApplied(u *upstream, resp *xds.Response, wild bool) {
 	typ := resp.Type
 	if typ == nil {

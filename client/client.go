@@ -18,8 +18,8 @@ import (
 // ErrClosed ends the watches of a closed client.
 var ErrClosed = errors.New("the client is closed")
 
-// A Client watches resources of management servers. It is connected to a server only while resources of
-// that server are watched. It is safe for concurrent use.
+// A Client watches resources of management servers. A Client is connected to a server only while
+// resources of that server are watched. A Client is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	log    *slog.Logger
@@ -44,8 +44,9 @@ type Client struct {
 	disk        *disk // nil: none
 }
 
-// New returns a client of the servers in cfg. It does not connect yet. The client owns the servers'
-// transports, and [Client.Close] closes them. If New returns an error, the caller still owns them.
+// New returns a client of the servers in cfg, which does not connect yet. The client owns the
+// transports of the servers, and [Client.Close] closes them. If New returns an error, the caller
+// still owns the transports.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -124,9 +125,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Close ends all watches (with [ErrClosed]) and all streams, and closes the transports. It returns
-// after all goroutines of the client have ended. Its error is that of closing the transports. Close may
-// be called from the body of a watch, and more than once.
+// Close ends all watches (with [ErrClosed]) and all streams, and closes the transports. Close
+// returns after all goroutines of the client have ended. It returns the errors of the transports'
+// Close. The body of a watch may call Close, and Close may be called more than once.
 func (c *Client) Close() error {
 	c.closed.Do(func() {
 		c.cancel()
@@ -148,11 +149,11 @@ func (c *Client) Close() error {
 	return c.err
 }
 
-// Node returns the node that the client sends: Config.Node with the defaults filled in. It must not be
-// changed.
+// Node returns the node that the client sends: Config.Node with the defaults filled in. The caller
+// must not change it.
 func (c *Client) Node() *xds.Node { return c.cfg.Node }
 
-// do asks the loop to call f. It does nothing if the client is closed.
+// do asks the loop to call f. If the client is closed, do does nothing.
 func (c *Client) do(f func()) {
 	select {
 	case c.calls <- f:
@@ -183,8 +184,8 @@ func (c *Client) run() {
 	}
 }
 
-// step does all work that is due. It returns the time of the next call; zero means: after the next
-// event.
+// step does all work that is due. It returns the time of the next call; zero means that the next
+// call is after the next event.
 func (c *Client) step() (next time.Time) {
 	_, next = c.updateServers()
 	for key, u := range c.upstreams {

@@ -34,16 +34,17 @@ const (
 	dropLogPause = 10 * time.Minute
 )
 
-// A disk stores the last good resources: those in use and those without a watch. The loop owns it; a
-// goroutine writes. The client does not send the stored versions to a server. It sends the names to a
-// delta server, which then reports the removed ones.
+// A disk stores the last good resources: resources in use, and resources without a watch. The
+// client's loop owns the disk; a separate goroutine writes the files. The client does not send the
+// stored versions to a server. It sends the names to a delta server, which then reports the removed
+// resources.
 type disk struct {
 	c          *Client
 	keeper     *lastgood.Keeper
 	unwatched  unwatched
 	started    bool
 	graceEnds  time.Time // until then, resources of the previous run do not count towards the limit; zero: it has passed
-	dropped    int       // resources dropped since the last log line about it
+	dropped    int       // resources dropped since the last log line about dropped resources
 	quietUntil time.Time // no such log line before this time
 
 	dirty     bool
@@ -108,7 +109,7 @@ func (d *disk) keepUnwatched(t *xds.Type, e *entry) {
 	}
 }
 
-// logDropped logs that resources were dropped by the limit.
+// logDropped logs that resources were dropped because of the limit.
 func (d *disk) logDropped(gone int) {
 	d.dropped += gone
 	if d.dropped > 0 && !d.c.now.Before(d.quietUntil) {
@@ -123,8 +124,9 @@ func toStore(t *xds.Type, e *entry) *xds.Resource {
 	return &xds.Resource{Stamp: r.Stamp, Type: t, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: !e.viaGlob}
 }
 
-// takeUnwatched removes and returns the stored resources of a newly watched name; of a wildcard or a
-// collection, all that it matches. Resources that fail the client's checks are left out.
+// takeUnwatched removes and returns the stored resource of a newly watched name. For a wildcard or
+// a collection, it takes all matching resources. Resources that fail the client's checks are left
+// out.
 func (d *disk) takeUnwatched(t *xds.Type, name string) []*xds.Resource {
 	if d == nil {
 		return nil
@@ -138,7 +140,7 @@ func (d *disk) takeUnwatched(t *xds.Type, name string) []*xds.Resource {
 	})
 }
 
-// changed notes that resources in use have changed.
+// changed records that resources in use have changed.
 func (d *disk) changed() {
 	if d != nil {
 		d.dirty = true
@@ -177,7 +179,7 @@ func (d *disk) step(now time.Time) time.Time {
 	return d.graceEnds
 }
 
-// close gives the last changes to the goroutine and lets it end.
+// close gives the last changes to the writing goroutine, which then ends.
 func (d *disk) close() {
 	if d == nil {
 		return

@@ -17,8 +17,8 @@ type State uint8
 const (
 	Requested     State = iota + 1 // asked for, not answered yet
 	DoesNotExist                   // the server reported this, or removed the resource
-	Acked                          // Resource is the server's newest
-	Nacked                         // the server's newest cannot be used; see Err
+	Acked                          // Resource is the server's newest state
+	Nacked                         // the server's newest state cannot be used; see Err
 	ReceivedError                  // the server reported an error; see Err
 	TimedOut                       // no answer in time
 )
@@ -59,9 +59,9 @@ func (c *Client) Dump() (list []Status) {
 // A ServerStatus is the state of the connection to a server whose resources are watched.
 type ServerStatus struct {
 	Server    string    // Transport.String
-	Connected bool      // the server has answered on an open stream; with a stream per type, on any
-	Since     time.Time // when the newest of these streams began, or the last one ended; zero: none yet
-	Err       error     // why the last failed stream failed; nil: none failed
+	Connected bool      // the server has answered on an open stream; with one stream per type, on any of them
+	Since     time.Time // when the newest answered stream got its first answer, or when the last one ended; zero: no answer yet
+	Err       error     // the error of the last failed stream; nil: no stream has failed
 	ErrAt     time.Time
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An entry is the state of one name in a table. The name is watched, or a watched wildcard or
-// collection matches it.
+// An entry is the state of one name in a table. Either the name is watched, or a watched wildcard
+// or collection (glob) matches the name.
 type entry struct {
 	name    string
-	watches *[]*watch // the watches of this name; shared with other entries, so copied on change; nil: none
+	watches *[]*watch // the watches of this name; nil: none; entries may share the list, so it is copied on change
 	glob    bool      // the name is a wildcard or a collection
 
 	state       State
@@ -65,7 +65,8 @@ func (e *entry) removeWatch(w *watch) {
 	}
 }
 
-// server returns the server that sent the resource in use; without one, the server of the last update.
+// server returns the server that sent the resource in use. If no resource is in use, it returns the
+// server of the last update.
 func (e *entry) server() string {
 	if e.origin == nil {
 		return ""
@@ -75,7 +76,7 @@ func (e *entry) server() string {
 
 // A fault is the reason why the newest update from a server cannot be used.
 type fault struct {
-	of      string // name of the resource; the entry may have an alias of it
+	of      string // name of the resource; the name of the entry may be an alias of it
 	kind    Kind   // Refused, Stale, Unavailable
 	err     error
 	version string
@@ -89,8 +90,9 @@ type outage struct {
 	err    error
 }
 
-// event returns the present state as an event. Its Kind is 0 if no state is known yet. holds reports
-// whether the name, or a name that it matches, has a resource.
+// event returns the present state as an event. The Kind of the event is 0 if no state is known yet.
+// The parameter holds reports whether the entry has a resource, or, for a glob, whether any
+// matching entry has one.
 func (e *entry) event(holds bool) Event {
 	ev := Event{Name: e.name, Resource: e.res, Server: e.server()}
 	switch {
@@ -116,7 +118,8 @@ func (e *entry) missing() bool {
 	return e.watches != nil && e.state == Requested && (e.res == nil || e.unconfirmed)
 }
 
-// idle reports whether the entry can be forgotten: it is not watched, and no glob provides a resource.
+// idle reports whether the entry can be forgotten, because it is not watched and does not have a
+// resource for a watched glob. The parameter found reports whether a watched glob matches the name.
 func (e *entry) idle(found bool) bool {
 	return e.watches == nil && (!found || e.res == nil)
 }

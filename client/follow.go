@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Follower is a watch of names of several types. Names can be added and removed. It is made for
-// programs that pass on the events, such as a relay. Only one goroutine at a time may call its methods,
-// except C.
+// A Follower is a watch of names of several types. Names can be added and removed. A Follower is
+// made for programs that pass on the events, such as a relay. Only one goroutine at a time may call
+// its methods, except C.
 type Follower struct {
 	c       *Client
 	bell    chan struct{}
@@ -29,13 +29,15 @@ func (c *Client) Follow() *Follower {
 	return &Follower{c: c, bell: make(chan struct{}, 1), watches: map[string]*watch{}}
 }
 
-// C receives a value when [Follower.Take] has events. It is a channel with one slot.
+// C returns a channel that receives a value when [Follower.Take] has events. The channel has one
+// slot.
 func (f *Follower) C() <-chan struct{} { return f.bell }
 
-// Done is closed when the client is closed.
+// Done returns a channel that is closed when the client is closed.
 func (f *Follower) Done() <-chan struct{} { return f.c.ctx.Done() }
 
-// Add adds names of a type. It returns the errors of [Client.Watch]; then it has added no name.
+// Add adds names of a type. It returns the same errors as [Client.Watch]. If it returns an error,
+// it has added no name.
 func (f *Follower) Add(t *xds.Type, names ...string) error {
 	w, err := newWatch(t, names)
 	if err != nil {
@@ -63,8 +65,8 @@ func (f *Follower) add(w *watch) error {
 	return nil
 }
 
-// Remove removes names. Take may still return earlier events of these names, and of resources that only
-// they matched.
+// Remove removes names. Take may still return earlier events of these names, and of resources that
+// only these names matched.
 func (f *Follower) Remove(t *xds.Type, names ...string) {
 	f.c.doAndWait(func() {
 		w := f.watches[t.URL]
@@ -104,8 +106,9 @@ func (f *Follower) Recheck(t *xds.Type, names ...string) {
 	})
 }
 
-// Unreachable reports whether a server of this type's names cannot be reached. When it can be reached
-// again, Take does not return all states again: names without a resource are left out.
+// Unreachable reports whether an active server for names of this type cannot be reached. When the
+// server can be reached again, Take does not return all states again: names without a resource are
+// left out.
 func (f *Follower) Unreachable(t *xds.Type) (away bool) {
 	f.c.doAndWait(func() {
 		for _, a := range f.c.authorities {
@@ -145,7 +148,8 @@ func (f *Follower) Close() {
 	})
 }
 
-// doAndWait asks the loop to call f and waits until it has. It does nothing if the client is closed.
+// doAndWait asks the loop to call f and waits until f has returned. If the client is closed,
+// doAndWait does nothing.
 func (c *Client) doAndWait(f func()) {
 	done := make(chan struct{})
 	select {

@@ -23,7 +23,7 @@ type GRPCOptions struct {
 	// insecure.NewCredentials().
 	Credentials credentials.TransportCredentials
 
-	// CallCredentials are sent with each stream, such as a token. Nil: none.
+	// CallCredentials are sent with each stream, for example a token. Nil: none.
 	CallCredentials credentials.PerRPCCredentials
 
 	// Delta selects the delta (incremental) variant. The default is SotW.
@@ -46,9 +46,10 @@ type GRPCOptions struct {
 	// ends. Zero: 20 s.
 	WriteTimeout time.Duration
 
-	// ResourceName returns the name of a resource from its encoded message, or "" if there is none. It
-	// is used for types that are not in the table of types ([xds.Type.Known]). Nil: in SotW such
-	// resources have no name and are refused.
+	// ResourceName returns the name of a resource from its encoded message, or "" if the message
+	// has no name. The client calls it for types that are not in the table of types
+	// ([xds.Type.Known]). Nil: in SotW the client refuses such resources, because it does not know
+	// their names.
 	ResourceName func(t *xds.Type, body []byte) string
 
 	// DialOptions are more options of gRPC. They override the options above.
@@ -61,8 +62,7 @@ const (
 	keepaliveTimeout    = 20 * time.Second
 	defaultWriteTimeout = 20 * time.Second
 
-	// idleTimeout is how long a connection without a stream stays open, so that the next stream can use
-	// it.
+	// idleTimeout is how long a connection without a stream stays open for the next stream.
 	idleTimeout = 10 * time.Second
 
 	// maxConnectBackoff is the longest wait between two attempts to connect. Until the server is
@@ -72,7 +72,7 @@ const (
 
 // GRPC returns a transport that reaches a server over gRPC. The target is "host:port",
 // "xds://host:port", or a target of gRPC such as "dns:///host:port" or "unix:path". GRPC does not
-// resolve the name or connect: the first stream does.
+// resolve the name and does not connect. The first stream does both.
 //
 // The streams return a [*StatusError], unless the stream's context has ended.
 func GRPC(target string, o GRPCOptions) (Transport, error) {
@@ -130,7 +130,7 @@ func (t *grpcTransport) Close() error {
 	if t.closed.Swap(true) {
 		return nil
 	}
-	return t.conn.Close() // ends its streams, too
+	return t.conn.Close() // also ends all streams
 }
 
 var errTransportClosed = errors.New("the transport is closed")

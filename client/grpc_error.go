@@ -30,7 +30,7 @@ func (e *StatusError) GRPCStatus() *status.Status { return e.status }
 // end returns the error of a stream that ended with err, and frees the stream.
 func (s *grpcStream) end(err error) error {
 	t := s.transport
-	// If the stream's context has ended, its cause is the reason.
+	// If the stream's context has ended, the cause of the context is the reason.
 	if cause := context.Cause(s.ctx); cause != nil {
 		return fmt.Errorf("%s: %w", t.uri, cause)
 	}
@@ -66,8 +66,8 @@ var phrases = []struct{ text, meaning string }{
 	{"authentication handshake failed", "the connection cannot be protected"},
 }
 
-// maxStatusText limits a server's message in an error, in bytes. A message may have 700 KB, and it is
-// in each log line.
+// maxStatusText limits a server's message in an error, in bytes. A message may have 700 KB, and
+// each log line about the error has the message.
 const maxStatusText = 500
 
 // explain returns the meaning of a status in plain English, followed by the server's message.

@@ -2,9 +2,10 @@ package client
 
 import "sync"
 
-// A mailbox holds the events that a watch has not taken yet. For each name it has the last event, and
-// an Updated event before it if that resource is still in use. So the mailbox is bounded by the number
-// of names, however slow the watch is. Putting an event never waits.
+// A mailbox holds the events that a watch has not taken yet. For each name it has the last event.
+// Before a Refused or Stale event, it also keeps an Updated event if that resource is still in use.
+// So the number of names bounds the size of the mailbox, however slow the watch is. The method put
+// never waits.
 type mailbox struct {
 	bell chan struct{} // one slot: an event was put
 
@@ -14,8 +15,8 @@ type mailbox struct {
 	unusable    int   // bytes of names in slots marked unusable
 }
 
-// maxUnusable limits the names of resources that cannot be used and that only a wildcard or a
-// collection matches, in bytes. Without it a server could invent any number of such names. The watch
+// maxUnusable limits, in bytes, the names of unusable resources that only a wildcard or a
+// collection matches. Without this limit a server could invent any number of such names. The watch
 // gets no events beyond the limit.
 const maxUnusable = 1 << 20
 
@@ -33,8 +34,9 @@ func newMailbox() *mailbox {
 	return &mailbox{bell: make(chan struct{}, 1)}
 }
 
-// put adds an event. fresh means that the watch has no valid state of the name yet. A fresh name that
-// is removed before the watch takes its event needs no event at all, unless keep is set.
+// put adds an event. The parameter fresh means that the watch has no valid state of the name yet.
+// If a fresh name is removed before the watch takes its event, the watch gets no event at all,
+// unless keep is set.
 func (m *mailbox) put(ev Event, fresh, keep bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

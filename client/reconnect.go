@@ -10,19 +10,20 @@ const (
 	backoffJitter = 0.2
 )
 
-// A reconnect decides when the next stream is opened. It has no clock and no source of randomness: they
-// are arguments. The zero value is for a server without streams so far.
+// A reconnect decides when the next stream is opened. The time and the random numbers are
+// arguments. The zero value is for a server without any stream so far.
 type reconnect struct {
 	tries         int       // streams that ended since the last response
 	lastImmediate time.Time // when a stream last ended and the next was due immediately
 }
 
-// answered notes that a response arrived.
+// answered records that a response arrived.
 func (b *reconnect) answered() { b.tries = 0 }
 
-// ended returns the time for the next stream after one that ended now. If the ended stream had a
-// response, the next one is due immediately, at most once a second: a server that restarts or limits
-// the age of streams has not failed. Otherwise the wait grows with each try. random is in [0, 1).
+// ended returns the time for the next stream after a stream that ended now. If the ended stream had
+// a response, the next stream is due immediately, but at most once a second: a server that restarts
+// or limits the age of streams has not failed. Otherwise the wait grows with each try. The
+// parameter random is in [0, 1).
 func (b *reconnect) ended(now time.Time, hadResponse bool, random float64) time.Time {
 	if hadResponse && now.Sub(b.lastImmediate) >= backoffFirst {
 		b.lastImmediate = now

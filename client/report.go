@@ -104,8 +104,8 @@ const (
 	refusalMax   = 10 * time.Minute
 )
 
-// logRefused logs a refused response. Repeated refusals are logged at growing intervals, until there is
-// none for a minute.
+// logRefused logs a refused response. Repeated refusals are logged at growing intervals. After a
+// minute without a refusal, the intervals start again.
 func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
 	key := l.up.uri + " " + typeURL(resp.Type)
 	r := c.refusals[key]

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// stallTimeout is how long a server may leave a request unread before its stream is ended. It
-	// breaks a deadlock in which client and server both wait for the other to read.
+	// stallTimeout is how long a server may leave a request unread before the client ends the
+	// stream. This limit ends a deadlock: client and server may each wait for the other to read.
 	stallTimeout = 30 * time.Second
 
-	// maxBacklog is how many responses are received while their ACKs and NACKs wait to be sent.
+	// maxBacklog is the maximum number of responses that the client receives while their ACKs and
+	// NACKs wait to be sent.
 	maxBacklog = 64
 )
 
 // errNoResult is the error of a Transport that breaks its contract.
 var errNoResult = errors.New("the transport returned neither a response nor an error")
 
-// A stream is one stream of a link. It has a receiving and a sending goroutine, which end with ctx. The
-// client's loop ([Client.do]) owns the fields from ready on.
+// A stream is one stream of a link. It has a receiving and a sending goroutine, which end with ctx.
+// The client's loop ([Client.do]) owns the field `ready` and all fields after it.
 type stream struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -88,7 +89,7 @@ func (l *link) receive(s *stream) error {
 	}
 }
 
-// sender sends requests. It ends after an error, which the receiver gets, too.
+// sender sends requests until an error. The receiver gets the error, too.
 func (s *stream) sender(st Stream, sent func()) {
 	for {
 		select {
@@ -113,7 +114,8 @@ func (s *stream) stalled(now time.Time) bool {
 	return s.sending && !now.Before(s.sentAt.Add(stallTimeout))
 }
 
-// resume wakes the receiver if it may take a response, and returns when the loop must call resume again.
+// resume wakes the receiver if the receiver may take a response. It returns the time at which the
+// loop must call resume again.
 func (s *stream) resume(now time.Time) (at time.Time) {
 	if s.sending {
 		at = s.sentAt.Add(stallTimeout)

@@ -8,11 +8,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A table holds the names of one type in one authority, with their states and watches. It has no I/O
-// and no clock; the loop owns it. Its events go to mailboxes, which never wait.
+// A table holds the names of one type in one authority, with their states and watches. A table has
+// no I/O and no clock, and the client's loop owns it. The events of a table go to mailboxes, which
+// never wait.
 //
-// A resource stays in use until the active server replaces or removes it, also if it came from another
-// server: "resources that are cached stay until they are replaced" (gRFC A71).
+// A resource stays in use until the active server replaces or removes it, even if the resource came
+// from another server: "resources that are cached stay until they are replaced" (gRFC A71).
 type table struct {
 	typ            *xds.Type
 	entries        map[string]*entry
@@ -21,7 +22,7 @@ type table struct {
 	newlyWatched   []*entry          // entries with a new watch since the last setOutage
 	outage         *outage           // outage of the active server, as reported to watches
 	entryOutages   bool              // some entries have an outage
-	unreadableFrom string            // the server that sent a response with unreadable names; their names are unknown
+	unreadableFrom string            // the server that sent resources without readable names
 	sweepAt        time.Time
 	counts         [gauges]int
 	disk           *disk // nil: none
@@ -83,7 +84,8 @@ func (t *table) matched(name string) (found bool) {
 	return found
 }
 
-// eachMatch yields the entries with a resource that a glob matches, by name.
+// eachMatch yields the entries with a resource that a glob (the parameter finder) matches, sorted
+// by name.
 func (t *table) eachMatch(finder string, yield func(*entry)) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		if e := t.entries[name]; e.res != nil && e.res.Name == name && (finder == xds.Wildcard || t.typ.Collection(name) == finder) {
@@ -101,8 +103,8 @@ func (t *table) event(e *entry) Event {
 	return e.event(holds)
 }
 
-// notify puts an event into the mailboxes of the entry's watches. With viaGlob it also goes to watches
-// of wildcards and collections that match the name.
+// notify puts an event into the mailboxes of the entry's watches. With found set, the event also
+// goes to watches of wildcards and collections that match the name.
 func (t *table) notify(e *entry, ev Event, found bool) {
 	fresh := e.last == 0 || e.last == Removed || e.last == Absent
 	if ev.Kind == Absent { // a refused resource may have no entry, but watches of a glob were notified of it
@@ -123,8 +125,8 @@ func (t *table) notify(e *entry, ev Event, found bool) {
 	}
 }
 
-// addWatch adds a watch to a name and sends it the present state. It reports whether the name was not
-// watched before.
+// addWatch adds a watch to a name and sends the present state to the watch. It reports whether the
+// name was not watched before.
 func (t *table) addWatch(w *watch, name string) (first bool) {
 	e := t.entry(name)
 	first = e.watches == nil
@@ -147,7 +149,8 @@ func (t *table) addWatch(w *watch, name string) (first bool) {
 	return first
 }
 
-// loadFromDisk takes back the stored resources of a name, or of all names that it matches.
+// loadFromDisk takes back the stored resource of a name or, for a wildcard or a collection, all
+// matching stored resources.
 func (t *table) loadFromDisk(name string) {
 	for _, r := range t.disk.takeUnwatched(t.typ, name) {
 		if !isGlob(name) && name != r.Name { // it is an alias
@@ -178,7 +181,7 @@ func (t *table) sendState(w *watch, e *entry) {
 	}
 }
 
-// removeWatch removes a watch from a name. It reports whether it was the last watch of the name.
+// removeWatch removes a watch from a name. It reports whether this was the last watch of the name.
 func (t *table) removeWatch(w *watch, name string) (last bool) {
 	e := t.entries[name]
 	t.change(e, func() { e.removeWatch(w) })
@@ -263,16 +266,17 @@ func (t *table) complete(by *origin, now time.Time) {
 	}
 }
 
-// unreadable notes that a server sent a resource without a readable name. The name may be any, so
-// resources stay in use although the server did not send them.
+// unreadable records that a server sent a resource without a readable name. It may be any resource,
+// so all resources stay in use, even if the server did not send them.
 func (t *table) unreadable(server string) { t.unreadableFrom, t.sweepAt = server, time.Time{} }
 
-// sweepAfter is how long a server may take to send the resources of a wildcard after its first answer,
-// since they may need several responses.
+// sweepAfter is how long a server may take to send the resources of a wildcard after its first
+// answer, because the resources may need several responses.
 const sweepAfter = 15 * time.Second
 
-// sweep drops resources that came from another server and that only a wildcard or a collection matches.
-// A delta server does not know that the client has them, so it never removes them.
+// sweep drops resources that came from another server and that only a wildcard or a collection
+// matches. A delta server does not know that the client has these resources, so it never removes
+// them.
 func (t *table) sweep(server string, now time.Time) {
 	if t.sweepAt.IsZero() || t.sweepAt.After(now) {
 		return
@@ -281,7 +285,7 @@ func (t *table) sweep(server string, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[name]
 		if e.watches != nil || e.res == nil || e.server() == server || e.fault != nil && e.fault.server == server {
-			continue // the active server has sent an update for it, though perhaps an unusable one
+			continue // the name is watched, or the active server has sent an update for it, perhaps an unusable one
 		}
 		t.change(e, func() { e.dropResource(); e.state, e.fault = DoesNotExist, nil })
 		t.notify(e, Event{Kind: Removed, Name: name, Server: server}, true)

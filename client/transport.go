@@ -6,25 +6,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Transport reaches one management server. Its streams can be gRPC, REST polls or files: the client
-// sends requests and receives responses in the same way. A Transport is safe for concurrent use.
-// Without streams it closes its connection after a short time. It must be comparable, as a pointer is,
-// because the client compares servers.
+// A Transport reaches one management server. Its streams can be gRPC, REST polls or files: the
+// client sends requests and receives responses in the same way. A Transport is safe for concurrent
+// use. Without streams, it closes its connection after a short time. The type of a Transport must
+// be comparable, as a pointer is, because the client compares servers.
 //
 // A client closes its transports, so two clients must not share one.
 type Transport interface {
-	// Open starts a stream for one type, or for all types (ADS) if only is nil. It may return before
-	// the server is reached; then Recv returns the error. The stream ends with ctx.
+	// Open starts a stream for one type, or for all types (ADS) if only is nil. Open may return
+	// before the server is reached; then Recv returns the error. The stream ends with ctx.
 	Open(ctx context.Context, only *xds.Type) (Stream, error)
 
-	// Variant is the protocol variant of the streams.
+	// Variant returns the protocol variant of the streams.
 	Variant() xds.Variant
 
-	// Aggregated reports whether one stream carries all types. If not, Open needs a type.
+	// Aggregated reports whether one stream serves all types. If not, Open needs a type.
 	Aggregated() bool
 
-	// String returns the server's URI for logs, metrics and status, such as "xds://127.0.0.1:18000". It
-	// contains no secrets.
+	// String returns the server's URI for logs, metrics and status, such as
+	// "xds://127.0.0.1:18000". The URI contains no secrets.
 	String() string
 
 	// Close ends open streams and frees resources that streams share.
@@ -33,8 +33,8 @@ type Transport interface {
 
 // A Stream is one stream to a server. One goroutine may send while another receives.
 type Stream interface {
-	// Send sends a request. While the server does not read, it may block until the stream's context
-	// ends.
+	// Send sends a request. While the server does not read, Send may block until the stream's
+	// context ends.
 	Send(*xds.Request) error
 
 	// Recv waits for the next response. The caller may keep the response, but must not change it. After

@@ -21,8 +21,8 @@ type TypedEvent[M proto.Message] struct {
 // Watch watches resources as decoded messages. It is like [Client.Watch] for the resource type of
 // message M, which is a pointer to a generated message.
 //
-// The first Watch of M changes the client until Close: from then on it refuses (NACK) resources of this
-// type that are not a valid M. That concerns all watches of the type.
+// The first Watch of M changes the client until Close: from then on the client refuses (NACK)
+// resources of this type that are not a valid M. That concerns all watches of the type.
 func Watch[M proto.Message](ctx context.Context, c *Client, names ...string) iter.Seq2[TypedEvent[M], error] {
 	return func(yield func(TypedEvent[M], error) bool) {
 		of, err := messageType[M]()

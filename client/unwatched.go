@@ -6,14 +6,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An unwatched holds resources without a watch, by name and by alias. A resource's own name has
-// precedence over an alias of another. It is a value without I/O.
+// An unwatched is a cache of resources without a watch, by name and by alias. If a name is also the
+// alias of another resource, the resource with that name has precedence. An unwatched does no I/O.
 //
 // Resources of the previous run do not count towards the limit until limitLastRun is called, so that
 // the watches of this run can find them.
 type unwatched struct {
 	types map[string]*unwatchedType // by type URL
-	order list.List                 // of *xds.Resource, the oldest first; without resources of the previous run
+	order list.List                 // of *xds.Resource, the oldest first; without resources of the previous run until limitLastRun
 	bytes int                       // size of the resources in order
 }
 
@@ -46,8 +46,9 @@ func (s *unwatched) ofType(t *xds.Type) *unwatchedType {
 // addFromLastRun adds a resource of the previous run.
 func (s *unwatched) addFromLastRun(r *xds.Resource) { s.add(r, nil) }
 
-// put adds a resource and replaces one of the same name. It returns how many resources were dropped to
-// make room. A resource larger than the limit is dropped itself.
+// put adds a resource and replaces a resource of the same name. It returns the number of resources
+// that were dropped to make room. If the resource itself is larger than the limit, it is not added,
+// and counts as dropped.
 func (s *unwatched) put(r *xds.Resource) (gone int) {
 	if old, ok := s.ofType(r.Type).names[r.Name]; ok {
 		s.drop(old.Resource)
@@ -68,7 +69,7 @@ func (s *unwatched) add(r *xds.Resource, at *list.Element) {
 	}
 }
 
-// trim drops the oldest resources until the limit is kept.
+// trim drops the oldest resources until the others are within the limit.
 func (s *unwatched) trim() (gone int) {
 	for ; s.bytes > maxUnwatched; gone++ {
 		s.drop(s.order.Front().Value.(*xds.Resource))
@@ -76,7 +77,8 @@ func (s *unwatched) trim() (gone int) {
 	return gone
 }
 
-// limitLastRun starts counting the resources of the previous run towards the limit, as the oldest.
+// limitLastRun counts the resources of the previous run towards the limit from now on. They count
+// as the oldest resources.
 func (s *unwatched) limitLastRun() (gone int) {
 	for _, of := range s.types {
 		for name, p := range of.names {
@@ -107,8 +109,8 @@ func (s *unwatched) drop(r *xds.Resource) {
 	}
 }
 
-// take removes and returns the resources of a name or alias; of a wildcard or a collection, all that it
-// matches.
+// take removes and returns the resource with a name or an alias. For a wildcard or a collection, it
+// takes all matching resources.
 func (s *unwatched) take(t *xds.Type, name string) (list []*xds.Resource) {
 	of := s.types[t.URL]
 	if of == nil {

@@ -18,7 +18,7 @@ type upstream struct {
 	origin  origin           // origin without a version: of delta responses, and of events without a response
 	links   map[string]*link // by type URL; one under "" if the streams are aggregated
 	tried   bool             // a stream was opened
-	healthy bool             // as last reported to Metrics
+	healthy bool             // the last value reported to Metrics
 }
 
 func (c *Client) upstream(s Server) *upstream {
@@ -42,7 +42,8 @@ func (u *upstream) link(t *xds.Type) *link {
 	return u.links[t.URL]
 }
 
-// outage returns why the server does not send resources of a type. Nil means that no failure is known.
+// outage returns the reason why the server does not send resources of a type. Nil means that no
+// failure is known.
 func (u *upstream) outage(t *xds.Type) *outage {
 	if l := u.link(t); l != nil {
 		return l.outage
@@ -54,8 +55,8 @@ func (u *upstream) outage(t *xds.Type) *outage {
 // again.
 const quietTimeout = 15 * time.Second
 
-// A link is the conversation with an upstream about all types or, if streams are per type, about one.
-// It continues over consecutive streams. The loop owns it.
+// A link is the conversation with an upstream about all types or, if streams are per type, about
+// one type. It continues over consecutive streams. The client's loop owns a link.
 type link struct {
 	c     *Client
 	up    *upstream
@@ -68,7 +69,7 @@ type link struct {
 	retry   reconnect
 	retryAt time.Time // when the next stream is due
 
-	changedAt time.Time // when the server first answered on the present stream, or the last stream ended
+	changedAt time.Time // when the server first answered on the present stream, or when the last stream ended
 	failed    error     // error of the last failed stream
 	failedAt  time.Time
 
@@ -110,8 +111,8 @@ func (c *Client) unsubscribe(s Server, t *xds.Type, names ...string) {
 	l.names -= len(names)
 }
 
-// step does the link's due work: it opens a stream and sends a request. It returns the time of the next
-// call; zero means: after the next event.
+// step does the link's due work: it opens a stream and sends a request. It returns the time of the
+// next call; zero means that the next call is after the next event.
 func (l *link) step() time.Time {
 	now := l.c.now
 	l.core.Advance(now)
@@ -147,8 +148,8 @@ func (l *link) step() time.Time {
 	return next
 }
 
-// sendNext gives a due request to the stream, if the previous one was sent. So while the server does
-// not read, only the newest request of each type waits.
+// sendNext gives a due request to the stream, if the previous request was sent. So while the server
+// does not read, only the newest request of each type waits.
 func (l *link) sendNext() {
 	s := l.s
 	if !s.ready || s.sending {
@@ -162,7 +163,7 @@ func (l *link) sendNext() {
 	s.backlog = 0
 }
 
-// opened notes that a stream was opened.
+// opened records that a stream was opened.
 func (l *link) opened(s *stream) {
 	if l.s != s {
 		return
@@ -248,12 +249,12 @@ func (l *link) countResult(resp *xds.Response, err error) {
 	}
 }
 
-// maxEmptyInRow is how many consecutive responses may be without an event before responses are delayed.
-// It prevents a hot loop with a server that repeats its response after each ACK.
+// maxEmptyInRow is how many consecutive responses may cause no event before the client delays
+// responses. This limit prevents a hot loop with a server that repeats its response after each ACK.
 const maxEmptyInRow = 30
 
-// pauseAfter returns the delay of the next response after a number of consecutive refused ones. It
-// prevents a hot loop with a server that repeats its response after each NACK.
+// pauseAfter returns the delay of the next response after a number of consecutive refused
+// responses. The delay prevents a hot loop with a server that repeats its response after each NACK.
 func pauseAfter(bad int) time.Duration {
 	if bad <= 3 {
 		return 0
@@ -261,7 +262,7 @@ func pauseAfter(bad int) time.Duration {
 	return min(10*time.Millisecond<<min(bad-4, 10), time.Second)
 }
 
-// reached notes that the server answers.
+// reached records that the server answers.
 func (l *link) reached() {
 	if l.outage != nil {
 		l.outage = nil
@@ -270,8 +271,8 @@ func (l *link) reached() {
 	l.c.connected(l.up, true)
 }
 
-// ended processes the end of a stream and schedules the next. "If the stream has brought a response,
-// that is no error" (gRFC A57).
+// ended processes the end of a stream and schedules the next stream. "If the stream has brought a
+// response, that is no error" (gRFC A57).
 func (l *link) ended(s *stream, err error) {
 	if l.s != s {
 		return
@@ -297,7 +298,7 @@ func (l *link) ended(s *stream, err error) {
 	l.c.connected(l.up, false)
 }
 
-// replaceStream ends a stream that has answered and schedules the next.
+// replaceStream ends a stream with an answer and schedules the next stream.
 func (l *link) replaceStream(s *stream) {
 	s.cancel()
 	l.s = nil
@@ -306,7 +307,7 @@ func (l *link) replaceStream(s *stream) {
 	l.changedAt, l.retryAt = l.c.now, l.retry.ended(l.c.now, true, l.c.random())
 }
 
-// drainEvents applies the events of the core. It reports whether there were any.
+// drainEvents applies the events of the core. It reports whether the core had any events.
 func (l *link) drainEvents(by *origin) (any bool) {
 	for ev := range l.core.Events() {
 		any = true
@@ -328,7 +329,7 @@ func (l *link) close() {
 	delete(l.up.links, key)
 }
 
-// check is the core's check of a resource.
+// check is ClientOptions.Check of the core: it returns the reason why a resource cannot be used.
 func (c *Client) check(r *xds.Resource) (err error) {
 	if c.cfg.Check != nil {
 		if p := panics.Do(func() { err = c.cfg.Check(r) }); p != nil {

@@ -11,12 +11,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A watch is one loop over an iterator of Watch, or the names of one type of a Follower.
+// A watch belongs to one loop over the iterator that Client.Watch returned, or to one type of a
+// Follower.
 type watch struct {
 	typ   *xds.Type
 	names map[string]string // canonical name → name as the caller gave it
 	box   *mailbox
-	self  []*watch // the list {this watch}: all entries without another watch use it, which saves a slice for each name
+	self  []*watch // a list with only this watch: all entries that only this watch uses share the list, instead of a slice each
 }
 
 func newWatch(t *xds.Type, names []string) (*watch, error) {
@@ -74,8 +75,8 @@ func (w *watch) put(ev Event, fresh, keep bool) {
 // closed ([ErrClosed]), or if a name cannot be watched. In the last case no other name is watched,
 // either.
 //
-// After the first call of the generic function [Watch] for this type, watches of this method also get
-// Refused for resources that its message cannot hold.
+// After the first call of the generic function [Watch] for type t, Client.Watch also sends Refused
+// if a resource cannot be decoded into the Go message of t.
 //
 // A slow watch does not delay other watches or the client: see [Event]. The body of the loop may start
 // and end other watches.

@@ -7,9 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// nameConflict returns an error if a name or alias of r also finds another resource of the table. A subscription
-// matches "names and aliases", so a client that asks for it would get two resources. The name of a
-// collection is not an alias: it may find many resources.
+// nameConflict returns an error if a name or alias of r also finds another resource of the table. A
+// subscription matches "names and aliases", so a client that asks for this name or alias would get
+// two resources. The name of a collection is not an alias: it may match many resources.
 func nameConflict(t *xds.Table, r *xds.Resource) error {
 	for _, a := range r.Aliases {
 		if other := t.Lookup(a); other != nil && other.Name != r.Name {

@@ -9,7 +9,7 @@ import (
 // A Commit describes what a transaction changed.
 type Commit struct {
 	Seq     uint64    // 1 for the first commit of a store, then 2, 3, …
-	Time    time.Time // when it was committed
+	Time    time.Time // time of the commit
 	Changes []Change  // by group, and within a group by type in push order; empty if no table changed
 }
 

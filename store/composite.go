@@ -9,12 +9,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A composite is a group without resources of its own: it merges several groups, its layers. A layer hides
-// resources with the same names in the layers after it. Nodes with the same list of groups share one
-// composite. It exists while a node watches it. Each commit to a layer updates it, at a cost that
-// depends on the touched names.
+// A composite is a group without resources of its own: it merges several groups, its layers. A
+// layer hides resources with the same names in the layers after it. Nodes with the same list of
+// groups share one composite, which exists while a node watches it. Each commit to a layer updates
+// the composite. The cost of an update depends on the number of touched names.
 
-// openGroup returns the group for nodes that see these groups, and counts one more watch of it.
+// openGroup returns the group for nodes that see these groups, and counts one more watch of this
+// group.
 func (st *Store) openGroup(names []string) *group {
 	names = st.withOverlays(names)
 	st.mu.Lock()
@@ -34,7 +35,7 @@ func (st *Store) openGroup(names []string) *group {
 			g.layers = append(g.layers, l)
 		}
 		heads := g.heads()
-		if tries == maxTries { // commits come faster than the merge: now they wait for it
+		if tries == maxTries { // commits come faster than the merge, so they must wait for it now
 			g.head.Store(mergeHeads(heads))
 			st.register(key, g)
 			break
@@ -97,7 +98,7 @@ func (g *group) heads() []*head {
 	return heads
 }
 
-// mergeHeads merges heads. The result is unknown as long as the content of one of them is.
+// mergeHeads merges heads. The result is unknown as long as the content of one head is unknown.
 func mergeHeads(heads []*head) *head {
 	h := &head{unknown: unknownTypes(heads)}
 	for _, l := range heads {
@@ -199,8 +200,8 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// changedNames returns, sorted, the names and aliases that find another resource than before in the table of a
-// composite. The arguments names are the resource names that may have changed.
+// changedNames returns the names and aliases that find another resource than before in the table of
+// a composite, sorted. The argument names has the resource names that may have changed.
 func changedNames(old, table *xds.Table, names []string) (touched []string) {
 	for _, name := range names {
 		was, is := old.Lookup(name), table.Lookup(name)
@@ -301,7 +302,8 @@ func (ls layers) affected(touched []string) []string {
 	return slices.Concat(touched, more)
 }
 
-// edit returns the table with the given names replaced by what the layers have for them.
+// edit returns the table with the given names replaced by the resources that the layers have for
+// these names.
 func (ls layers) edit(t *xds.Table, names []string) *xds.Table {
 	var set []*xds.Resource
 	var remove []string
@@ -319,8 +321,9 @@ func (ls layers) edit(t *xds.Table, names []string) *xds.Table {
 	return table
 }
 
-// find returns the resource for a name: that of the first layer that has the name. It returns nil if a layer
-// before that one uses its name or one of its aliases, because a name must find one resource only.
+// find returns the resource for a name, from the first layer that has the name. It returns nil if
+// an earlier layer uses the name or one of the aliases of this resource, because a name must find
+// only one resource.
 func (ls layers) find(name string) *xds.Resource {
 	for i, t := range ls {
 		r := t.Lookup(name)

@@ -11,7 +11,7 @@ import (
 // A group is a set of resources that the same nodes see, with the watches of these nodes. A composite group
 // has no resources of its own (see composite.go).
 type group struct {
-	name   string               // of a composite: the key of its layers
+	name   string               // for a composite, the key of its layers
 	layers []*group             // non-nil: this is a composite of these groups
 	head   atomic.Pointer[head] // never nil
 	index  index
@@ -21,7 +21,7 @@ type group struct {
 	composites map[*group]bool  // these composites
 	past       map[string]*past // by type URL
 
-	edits map[string]int // of a composite, by type URL: names edited since the last full merge; owned by the transaction
+	edits map[string]int // only for a composite: number of names edited since the last full merge, by type URL; owned by the transaction
 }
 
 // group returns the group with the name. It creates the group if it does not exist. The store is locked.
@@ -42,9 +42,9 @@ func (st *Store) group(name string) *group {
 	return g
 }
 
-// dropIfUnused deletes a group without content and watches, because clients may choose the names of groups. It keeps
-// a group that was marked as known to be empty, or has types that were marked as unknown. The store
-// is locked.
+// dropIfUnused deletes a group without content and watches, because clients may choose the names of
+// groups. It keeps a group that was marked as known to be empty, and a group with types that were
+// marked as unknown. The store is locked.
 func (st *Store) dropIfUnused(g *group) {
 	if g.layers != nil {
 		if g.watches == 0 {
@@ -77,10 +77,11 @@ func hasNoResources(t *xds.Table) bool {
 	return true
 }
 
-// A head is the state of a group after a commit, with a log of recent commits. It is immutable. Readers load
-// one pointer to it, so they cannot see the names of a commit without its resources, or the reverse.
+// A head is the state of a group after a commit, with a log of recent commits. A head is immutable.
+// Readers load one pointer to a head. So they cannot see the names of a commit without its
+// resources, or the reverse.
 type head struct {
-	seq      uint64          // of the newest commit that changed the group; 0: none
+	seq      uint64          // number of the newest commit that changed the group; 0: no commit
 	view     xds.Tables      // nil: the content is not known, because nothing was ever written
 	unknown  map[string]bool // URLs of types whose resources are not all known
 	known    bool            // the group is empty and was marked as known
@@ -96,12 +97,12 @@ type entry struct {
 	before int // number of names touched by all earlier commits
 }
 
-// maxNames is how many touched names the log of a group remembers. A stream that missed more compares
-// tables, which then costs no more.
+// maxNames is how many touched names the log of a group remembers. A stream that missed more names
+// compares tables, which then does not cost more.
 const maxNames = 16384
 
-// next returns the head after a commit that touched the names of r. Keep is how many commits to remember. It
-// may be called only once, because both heads share the memory of the log.
+// next returns the head after a commit that touched the names of r. The log remembers at most keep
+// commits. Call next only once for a head, because both heads share the memory of the log.
 func (h *head) next(seq uint64, r revision, keep int) *head {
 	names, count := r.touched, r.count
 	if h.view == nil && r.view != nil || len(r.unknown) < len(h.unknown) { // the names that become known cannot be listed
@@ -138,7 +139,8 @@ func (h *head) visible() xds.View {
 	return h.view
 }
 
-// A partial is a view in which some types are unknown: names that the tables lack may exist.
+// A partial is a view in which some types are unknown: names that are missing in the tables may
+// exist.
 type partial struct {
 	xds.Tables
 	unknown map[string]bool // by type URL

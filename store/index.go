@@ -10,11 +10,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An index finds the watches of a group that are interested in a name. It is safe for concurrent use. It
-// holds its lock for one batch of names at a time.
+// An index finds the watches of a group that are interested in a name. An index is safe for
+// concurrent use, and holds its lock for one batch of names at a time.
 //
-// It stores names as 64-bit hashes. They need little memory and keep no request alive. If two hashes are
-// equal, a watch is signalled without need.
+// An index stores names as 64-bit hashes, which need little memory and do not keep the memory of a
+// request in use. If two names have the same hash, a watch may get a signal without need.
 type index struct {
 	mu      sync.Mutex
 	wanted  map[uint64]*set
@@ -27,8 +27,8 @@ const batch = 256
 
 var seed = maphash.MakeSeed()
 
-// A key is the hash of a name of a type. The wildcard is a name too: it is touched whenever a name of the
-// type is.
+// A key is the hash of a name of a type. The wildcard is a name, too: each change of any name of
+// the type touches the wildcard.
 func key(typ uint64, name string) uint64 { return typ ^ maphash.String(seed, name) }
 
 func typeKey(url string) uint64 { return bits.RotateLeft64(maphash.String(seed, url), 32) }

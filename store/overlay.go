@@ -8,7 +8,7 @@ const overlayPrefix = "\x00"
 // OverlayOf returns the name of the overlay of a group in a store with [WithOverlays].
 func OverlayOf(group string) string { return overlayPrefix + group }
 
-// IsOverlay reports whether a group name is that of an overlay.
+// IsOverlay reports whether a group name is the name of an overlay.
 func IsOverlay(name string) bool { return strings.HasPrefix(name, overlayPrefix) }
 
 // WithOverlays gives each group an overlay: a second group, named by [OverlayOf], whose resources hide those of

@@ -52,16 +52,17 @@ func WithClock(now func() time.Time) Option {
 	}
 }
 
-// WithLog sets how many commits each group and [Store.Log] remember. The default is 1,024 and the minimum is
-// 1. A watch that missed more commits of its group is told that any name may have changed.
+// WithLog sets how many commits each group and [Store.Log] remember. The default is 1,024 and the
+// minimum is 1. If a watch has missed more commits of its group, Next reports that any name may
+// have changed.
 func WithLog(commits int) Option {
 	return func(st *Store) { st.keep = max(commits, 1) }
 }
 
-// WithEmptyGroups makes groups empty before something was written to them. By default their content is
-// unknown: their nodes get nothing and keep what they have, until a transaction writes to the group or marks
-// it as empty ([Tx.Clear]). So a server that starts before its configuration is loaded does not tell
-// clients that all resources are gone.
+// WithEmptyGroups makes groups count as empty before the first write to them. By default the
+// content of such a group is unknown: its nodes get no response and keep their resources, until a
+// transaction writes to the group or marks it as empty ([Tx.Clear]). So a server that starts before
+// its configuration is loaded does not remove all resources of its clients.
 func WithEmptyGroups() Option {
 	return func(st *Store) { st.emptyGroups = true }
 }
@@ -120,15 +121,15 @@ func (st *Store) Snapshot() *Snapshot {
 	return st.snapshot
 }
 
-// A Snapshot is the content of a store after a commit. It is immutable and safe for concurrent use. It keeps
-// all of its resources in memory.
+// A Snapshot is the content of a store after a commit. A Snapshot is immutable and safe for
+// concurrent use. It keeps all its resources in memory.
 type Snapshot struct {
 	seq          uint64
 	views        map[string]xds.Tables
 	overlayGroup func(string) string
 }
 
-// Seq is the number of the commit, or 0 before the first commit.
+// Seq returns the number of the commit, or 0 before the first commit.
 func (s *Snapshot) Seq() uint64 { return s.seq }
 
 // Groups returns the names of the groups that have content, sorted.
@@ -137,8 +138,8 @@ func (s *Snapshot) Groups() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return IsOverlay(name) || hasNoContent(s.views[name]) })
 }
 
-// View returns the resources for nodes that see these groups, the first group first. It is nil if the content
-// of one of them is unknown. It must not be changed.
+// View returns the resources for nodes that see these groups, the first group first. The result is
+// nil if the content of one of the groups is unknown. The caller must not change it.
 func (s *Snapshot) View(groups ...string) xds.Tables {
 	heads := make([]*head, len(groups))
 	for i, name := range groups {
@@ -150,7 +151,7 @@ func (s *Snapshot) View(groups ...string) xds.Tables {
 	return mergeHeads(heads).view
 }
 
-// Effective is [Snapshot.View] including the overlays of the groups ([WithOverlays]).
+// Effective returns the same as [Snapshot.View], with the overlays of the groups ([WithOverlays]).
 func (s *Snapshot) Effective(groups ...string) xds.Tables {
 	all := make([]string, 0, 2*len(groups))
 	for _, name := range groups {

@@ -8,12 +8,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tx is a transaction: its changes become visible together or not at all. Its methods apply to one group;
-// the Tx that Update passes applies to the default group. The last write of a name in a transaction wins.
-// The order of names and types does not matter.
+// A Tx is a transaction: its changes become visible together or not at all. The methods of a Tx
+// apply to one group; the Tx that Update passes applies to the default group. The last write of a
+// name in a transaction wins. The order of names and types does not matter.
 //
-// An invalid change makes [Store.Update] return an error and change nothing. A Tx is valid until the function
-// that received it returns. Methods called later panic. It is not safe for concurrent use.
+// An invalid change makes [Store.Update] return an error and change nothing. A Tx is valid until
+// the function that received it returns. Methods called later panic. A Tx is not safe for
+// concurrent use.
 type Tx struct {
 	*txn
 	group string
@@ -53,10 +54,10 @@ func (tx *Tx) Group(name string) *Tx {
 // Set adds resources, or replaces those with the same type and name. One call may set several types. A
 // resource that is equal to the current one does not replace it.
 //
-// The resources must be sealed ([xds.Resource.Seal]) after their fields were set, and must not change any
-// more. Names and aliases must be canonical ([xds.CanonicalName]). An alias must not be the name or an
-// alias of another resource of the type. The transaction fails for a resource that is nil, was changed
-// after Seal, or is refused by [xds.Resource.Check].
+// The resources must be sealed ([xds.Resource.Seal]) after their fields were set. After that
+// nothing may change them. Names and aliases must be canonical ([xds.CanonicalName]). An alias must
+// not be the name or an alias of another resource of the type. The transaction fails for a resource
+// that is nil, was changed after Seal, or is refused by [xds.Resource.Check].
 func (tx *Tx) Set(resources ...*xds.Resource) {
 	tx.use()
 	var d *draft
@@ -81,7 +82,8 @@ func changed(r *xds.Resource) error {
 	return nil
 }
 
-// typePrefix is the type of a resource in an error, or "" if it has none.
+// typePrefix returns the type of a resource for the text of an error, or "" if the resource has no
+// type.
 func typePrefix(r *xds.Resource) string {
 	if r == nil || r.Type == nil {
 		return ""
@@ -100,8 +102,9 @@ func (tx *Tx) Delete(t *xds.Type, names ...string) {
 	}
 }
 
-// Replace makes the resources the only ones of a type and removes all others. Without resources it removes
-// all. Equal resources are not replaced. A resource of another type makes the transaction fail.
+// Replace makes these resources the only resources of a type and removes all others. Without
+// resources it removes all resources of the type. Equal resources are not replaced. A resource of
+// another type makes the transaction fail.
 func (tx *Tx) Replace(t *xds.Type, resources ...*xds.Resource) {
 	d := tx.draft(t)
 	d.all, d.writes = true, make(map[string]*xds.Resource, len(resources))

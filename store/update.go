@@ -10,9 +10,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Update runs f and commits its writes, if f returns nil and all writes are valid. It returns what changed. A
-// transaction that changes nothing makes no commit and signals no stream; it returns the number of the
-// newest commit.
+// Update runs f and commits its writes, if f returns nil and all writes are valid. It returns the
+// changes of the commit. A transaction that changes nothing makes no commit and signals no stream.
+// Then Update returns the number of the newest commit.
 //
 // Transactions take turns: f must not call Update, and other transactions wait while f runs. Readers do not
 // wait. A nil store or function is an error.
@@ -50,14 +50,14 @@ func (st *Store) Update(f func(*Tx) error) (Commit, error) {
 
 // A revision is the state of a group after a commit.
 type revision struct {
-	group   string // its name; empty for a composite
+	group   string // name of the group; empty for a composite
 	at      *group // set by commit
 	view    xds.Tables
 	unknown map[string]bool
 	known   bool // empty, and marked as known
 	touched xds.Names
 	count   int         // number of touched names
-	past    []pastTable // the tables that it replaces; until is set later
+	past    []pastTable // the tables that this revision replaces; the field until is set later
 	changes []Change
 }
 
@@ -163,7 +163,7 @@ func (d *draft) table() (*xds.Table, []string, Change, error) {
 			continue
 		}
 		if err := nameConflict(table, r); err != nil && (clash == nil || err.Error() < clash.Error()) {
-			clash = err // always report the same one of several
+			clash = err // of several errors, always report the same one
 		}
 		touched = append(touched, namesOf(r)...)
 		if old != nil {
@@ -215,7 +215,7 @@ func (st *Store) commit(c Commit, all []revision, sel *selection) Commit {
 		st.selection.Store(sel) // before heads: see Watch.Next
 		st.ringAll()
 	}
-	st.latest.Store(&c) // before the content: a stream that sends the content also finds the commit's time
+	st.latest.Store(&c) // set before the content, so that a stream which sends the content also finds the time of the commit
 	for _, r := range all {
 		st.publish(r, c)
 	}
@@ -242,11 +242,12 @@ func (st *Store) publish(r revision, c Commit) {
 	st.dropIfUnused(g)
 }
 
-// remembered returns how many commits are remembered.
+// remembered returns the number of commits that are remembered.
 func (st *Store) remembered() int { return cmp.Or(st.keep, defaultLog) }
 
-// reviseComposites adds the revisions of composites to those of their layers. The store is locked, except while composites
-// are revised. Composites that are registered meanwhile are revised in the next round.
+// reviseComposites adds the revisions of composites to the revisions of their layers. The store is
+// locked, except while composites are revised. Composites that are registered meanwhile are revised
+// in the next round.
 func (st *Store) reviseComposites(all []revision) []revision {
 	revised := map[*group]*revision{}
 	for i := range all {
@@ -266,7 +267,7 @@ func (st *Store) reviseComposites(all []revision) []revision {
 		g.watches-- // publish calls dropIfUnused
 	}
 	for o, r := range made {
-		if r != nil && st.composites[o.name] == o { // it is still watched
+		if r != nil && st.composites[o.name] == o { // the composite is still watched
 			all = append(all, *r)
 		}
 	}

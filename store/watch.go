@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Watch follows the changes of a store for one stream. Only the goroutine of the stream may use it, except
-// for the channel of C and for Ring. It keeps no resource in memory.
+// A Watch follows the changes of a store for one stream. Only the goroutine of the stream may use
+// it, except for the channel of C and for Ring. A Watch keeps no resource in memory.
 type Watch struct {
 	st   *Store
 	ctx  context.Context // of the stream; passed to selectors
@@ -48,8 +48,8 @@ func (w *Watch) Group() string {
 	return strings.TrimPrefix(g.name, overlayPrefix)
 }
 
-// Groups returns the groups that the watch follows. If several have a resource with the same name, the watch sees
-// that of the first. Next updates the list after [Tx.Select].
+// Groups returns the groups that the watch follows. If several groups have a resource with the same
+// name, the watch sees the resource of the first group. Next updates the list after [Tx.Select].
 func (w *Watch) Groups() []string {
 	if w.group.layers == nil {
 		return []string{w.group.name}
@@ -76,16 +76,16 @@ func (w *Watch) C() <-chan struct{} { return w.bell }
 //
 // An error means that the node may see nothing any more ([Tx.Select]). Then close the watch.
 //
-// Next clears the signal of C. It does not block, except during a commit with [Tx.Select]. It may be called
-// without a signal.
-// called when nothing rang.
+// Next clears the signal of C. It does not block, except during a commit with [Tx.Select]. Next may
+// also be called without a signal.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	select {
 	case <-w.bell:
 	default:
 	}
 	h := w.group.head.Load()
-	// A commit stores its selection before its heads. If the selection changed, this may be an old head.
+	// A commit stores its selection before its heads. If the selection has changed, the head that
+	// was loaded may be old.
 	for w.st.selection.Load() != w.selection {
 		if err := w.decide(); err != nil {
 			return nil, none, err
@@ -103,12 +103,12 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 // View returns the newest view like Next, but does not change what Next returns.
 func (w *Watch) View() xds.View { return w.group.head.Load().visible() }
 
-// Interested changes the interest of the stream in a type: in all names, if wildcard is true, and in the added
-// names. Names may be resource names or aliases, and need not exist. A name that is both removed and added is
-// added. The strings are not kept. A nil type is ignored.
+// Interested changes the interest of the stream in a type: in all names, if wildcard is true, and
+// in the added names. Names may be resource names or aliases, and need not exist. A name that is in
+// both lists counts as added. The watch does not keep the strings. A nil type is ignored.
 //
-// If a name is new and the group has commits that Next did not return yet, C signals at once, because they may
-// have touched the name.
+// If a name is new and the group has commits that Next did not return yet, C signals at once,
+// because these commits may have touched the name.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	if w.closed || t == nil {
 		return

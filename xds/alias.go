@@ -2,9 +2,9 @@ package xds
 
 import "iter"
 
-// Members are the resources that an alias or the name of a collection finds ([Table.Aliased]).
-// A resource is a member if it has the name as an alias, or belongs to the collection of that
-// name. Members is immutable. The nil *Members is empty.
+// Members are the resources that match an alias or the name of a collection ([Table.Aliased]). A
+// resource is a member if it has the name as an alias, or belongs to the collection with that name.
+// Members is immutable. The nil *Members is empty.
 type Members struct {
 	bodies tree[*Resource]
 	len    int
@@ -51,8 +51,9 @@ func (m *Members) Where(keep func(*Resource) bool) *Members {
 	return is
 }
 
-// Since yields the name of each member that only one of m and old has. The bool is true if m has
-// it. If one was made from the other, the cost depends on the difference, not on the size.
+// Since yields the name of each member that only m or only old has. The bool is true if m has the
+// member. If m was made from old, or old from m, the cost depends on the difference, not on the
+// size.
 func (m *Members) Since(old *Members) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) { m.since(old, yield) }
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Heartbeat has the resources of a table with the same TTL. A server sends it before the TTL ends,
-// so that clients keep these resources.
+// A Heartbeat has the resources of a table with the same TTL. A server sends the heartbeat before
+// the TTL ends, so that clients keep these resources.
 type Heartbeat struct {
 	TTL     time.Duration
-	Changes *Changes // sends all of them without their bodies, those on demand included
+	Changes *Changes // sends all these resources without their bodies, including resources on demand
 }
 
 // expire updates the tree of resources with a TTL.

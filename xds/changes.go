@@ -7,18 +7,19 @@ import (
 	"weak"
 )
 
-// Changes is the content of a response: the difference between two sets of resources. It is immutable
-// and may be shared by many streams.
+// Changes is the content of a response: the difference between two sets of resources. Changes is
+// immutable, and many streams may share it.
 type Changes struct {
 	Upserts []*Resource // new or changed, sorted by name
 	Removed []string    // sorted; delta only
 
-	// Beats are heartbeats: resources sent without their bodies, which restarts their TTL. If there are
-	// any, all other lists are empty.
+	// Beats are heartbeats: resources sent without their bodies, which restarts their TTL. If Beats
+	// is not empty, all other lists are empty.
 	Beats []*Resource
 
-	// Absent are names that do not exist. Each is sent as a Resource without a body that has the name as an
-	// alias, to clients that read this as "does not exist". They are not in Removed. Delta only.
+	// Absent are names that do not exist, for clients that read a Resource without a body as "does
+	// not exist". Each name is sent as such a Resource, which also has the name as an alias. The
+	// names in Absent are not in Removed. Delta only.
 	Absent []string
 
 	// Missing are names that resource_errors reports as not existing.
@@ -35,8 +36,8 @@ type Changes struct {
 	bytes int
 }
 
-// Bytes estimates the encoded size of the changes, with the sizes that [Changes.Split] uses. It is
-// computed once for all streams.
+// Bytes estimates the encoded size of the changes, with the sizes that [Changes.Split] uses. The
+// estimate is computed once for all streams.
 func (c *Changes) Bytes() int {
 	c.sized.Do(func() {
 		end := c.end()
@@ -54,7 +55,7 @@ func (c *Changes) end() place {
 }
 
 // Encoded returns the encoding of the changes for a variant, with or without TTLs. The first call
-// makes it with encode and stores it in the changes.
+// makes the encoding with encode and stores it in the changes.
 func (c *Changes) Encoded(v Variant, ttl bool, encode func(*Changes) any) any {
 	f := &c.frames[v]
 	if ttl {
@@ -64,8 +65,9 @@ func (c *Changes) Encoded(v Variant, ttl bool, encode func(*Changes) any) any {
 	return f.body
 }
 
-// Since returns the difference from old to the table. Streams that ask for the same difference share
-// one Changes, as long as one of them keeps it. The first stream computes it and the others wait.
+// Since returns the difference from old to the table. Streams that ask for the same difference
+// share one Changes, as long as one of the streams keeps it in memory. The first stream computes
+// the Changes and the others wait.
 func (t *Table) Since(old *Versions) *Changes {
 	t.mu.Lock()
 	c := t.since[old].Value()
@@ -94,9 +96,10 @@ func (c *Changes) fill(t *Table, old *Versions) {
 	slices.SortFunc(c.Upserts, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Split cuts the changes into parts of about limit bytes. A part has at least one item, even if that
-// item is larger. Upserts come before removals, and each list stays sorted, so the parts cover separate
-// ranges of names. The parts of shared changes are shared too: all callers must use the same limit.
+// Split cuts the changes into parts of about limit bytes. A part has at least one item, even if
+// that item is larger than the limit. Upserts come before removals, and each list stays sorted, so
+// the parts cover separate ranges of names. The parts of shared changes are shared too: all callers
+// must use the same limit.
 func (c *Changes) Split(limit int) []*Changes {
 	if parts := c.several(limit); parts != nil {
 		return parts
@@ -104,13 +107,13 @@ func (c *Changes) Split(limit int) []*Changes {
 	return []*Changes{c} // one part: this slice stays on the caller's stack
 }
 
-// several returns the parts, or nil if there is only one.
+// several returns the parts, or nil if one part is enough.
 func (c *Changes) several(limit int) []*Changes {
 	c.split.Do(func() { c.parts = c.cut(limit) })
 	return c.parts
 }
 
-// cut makes the parts. It returns nil if there is only one.
+// cut makes the parts. It returns nil if one part is enough.
 func (c *Changes) cut(limit int) (parts []*Changes) {
 	var from, at place
 	end := c.end()
@@ -128,7 +131,7 @@ func (c *Changes) cut(limit int) (parts []*Changes) {
 	return append(parts, c.between(from, end))
 }
 
-// A place is a position in changes: how many items of each list come before it.
+// A place is a position in changes: the number of items before it in each list.
 type place struct{ upserts, beats, removed, absent, missing int }
 
 // between returns the part between two positions.
@@ -142,7 +145,7 @@ func (c *Changes) between(from, to place) *Changes {
 	}
 }
 
-// next returns the position after the next item, and about how many bytes the item takes in a message.
+// next returns the position after the next item, and the approximate size of the item in a message.
 // All entries about one name that does not exist are one item, so that a client gets the absence
 // and its reason together.
 func (c *Changes) next(p place) (place, int) {
@@ -186,7 +189,7 @@ func first(lists ...[]string) (name string) {
 
 func begins(list []string, name string) bool { return len(list) > 0 && list[0] == name }
 
-// header is about how many bytes a resource takes in a message in addition to its body.
+// header returns the approximate size of a resource in a message, without its body.
 func (r *Resource) header() int {
 	n := len(r.Name) + len(r.Version) + overhead
 	for _, a := range r.Aliases {

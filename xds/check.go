@@ -47,8 +47,8 @@ func (r *Resource) Check() error {
 	return nil
 }
 
-// CheckType is [Resource.Check], and also returns an error if the resource is not of type t. That error
-// names both types.
+// CheckType does the same as [Resource.Check], and also returns an error if the resource is not of
+// type t. That error names both types.
 func (r *Resource) CheckType(t *Type) error {
 	if err := r.Check(); err != nil {
 		return err

@@ -1,7 +1,7 @@
 package xds
 
-// A Limit is the name of a limit for clients. Errors, logs and metrics carry this name, so that a program
-// can tell limits apart without reading the text of the error.
+// A Limit is the name of a limit for clients. Errors, logs and metrics have this name, so that a
+// program can distinguish limits without the text of the error.
 type Limit string
 
 // Limits of a request.

@@ -49,8 +49,9 @@ func (t *Type) Collection(name string) string {
 	return path[:i] + "/*" + context
 }
 
-// IsCollection reports whether a name is that of an xdstp collection, such as "xdstp://a/t/x/*?k=v". A
-// client can subscribe to it, but a resource cannot have it.
+// IsCollection reports whether a name is the name of an xdstp collection, such as
+// "xdstp://a/t/x/*?k=v". A client can subscribe to a collection, but a resource cannot have its
+// name.
 func IsCollection(name string) bool {
 	path, _, _ := splitURN(name)
 	return strings.HasPrefix(name, scheme) && strings.HasSuffix(path, "/*")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Sum is a 128-bit hash of content. The sum of a table is the total of the sums of its resources, so
-// their order does not matter.
+// A Sum is a 128-bit hash of content. The sum of a table is the total of the sums of its resources,
+// so the order of the resources does not matter.
 type Sum struct{ hi, lo uint64 }
 
 func (s Sum) plus(o Sum) Sum {
@@ -33,8 +33,9 @@ func (s Sum) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// A Stamp is a resource without its body: the name, version, content hash and references. A server keeps
-// a Stamp of each resource that a client may hold, so that it need not keep old bodies. It is immutable.
+// A Stamp is a resource without its body: the name, version, content hash and references. A server
+// keeps a Stamp of each resource that a client may hold, so that it need not keep old bodies. A
+// Stamp is immutable.
 type Stamp struct {
 	Name    string
 	Version string // sent to delta clients; by default the hash of the content
@@ -71,16 +72,18 @@ func (s *Stamp) MayRefer(t *Type, name string, aliases ...string) bool {
 // wire.NewResource from a message. The zero value has no name and no type, so stores and tables refuse
 // it with the error of [Resource.Check].
 //
-// The caller that makes a resource may set its other fields, and must call [Resource.Seal] after that.
-// After it was passed to a store, a table or a view, nothing may change it, and any goroutine may read it.
+// The caller that makes a resource may set its other fields, and must call [Resource.Seal] after
+// that. After the resource was passed to a store, a table or a view, nothing may change it, and any
+// goroutine may read it.
 type Resource struct {
 	*Stamp
 	Type    *Type         // its resource type; a table takes only resources of its own type
 	Body    []byte        // the encoded message, sent as stored
 	Aliases []string      // other names under which delta clients can subscribe to it
-	TTL     time.Duration // time after which a client removes it without a heartbeat; zero: never
+	TTL     time.Duration // time after which a client removes the resource if no heartbeat arrives; zero: never
 
-	// OnDemand marks a resource that is found by its name only: a wildcard does not include it.
+	// OnDemand marks a resource that a client gets only if it subscribes to the name: a wildcard
+	// does not include the resource.
 	OnDemand bool
 
 	sealed uint32 // the value of mark when Seal was called; 0: not sealed
@@ -88,10 +91,10 @@ type Resource struct {
 	frames [2]atomic.Pointer[[]byte]
 }
 
-// NewResource returns a resource whose version is the hash of its content. Body is the encoded message; it
-// is not decoded or checked. wire.NewResource makes a resource from a message and checks its type. The
-// caller must not change body afterwards. To set other fields, see [Resource.Seal]. A nil type or an empty
-// name is an error later, when the resource is stored.
+// NewResource returns a resource whose version is the hash of its content. Body is the encoded
+// message, which is neither decoded nor checked. wire.NewResource makes a resource from a message
+// and checks its type. The caller must not change body afterwards. To set other fields, see
+// [Resource.Seal]. A nil type or an empty name is an error later, when the resource is stored.
 func NewResource(t *Type, name string, body []byte) *Resource {
 	r := &Resource{Stamp: &Stamp{Name: name}, Type: t, Body: body}
 	r.Seal("")
@@ -104,9 +107,9 @@ func (r *Resource) Copy() *Resource {
 	return &Resource{Stamp: &stamp, Type: r.Type, Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, OnDemand: r.OnDemand, sealed: r.sealed}
 }
 
-// Seal computes the sum from Name, Body, Aliases and TTL, and sets the version. An empty version means the
-// hash of the content. Call it after these fields were set and before the resource is shared. The type is
-// not part of the sum, since all resources of a table have the same type.
+// Seal computes the sum from Name, Body, Aliases and TTL, and sets the version. An empty version
+// means the hash of the content. Call Seal after these fields were set and before the resource is
+// shared. The type is not part of the sum, since all resources of a table have the same type.
 func (r *Resource) Seal(version string) {
 	if r.Stamp == nil {
 		r.Stamp = &Stamp{}
@@ -137,9 +140,9 @@ func (r *Resource) Seal(version string) {
 	r.sealed = r.mark()
 }
 
-// Changed reports whether Aliases, TTL or the length of Body changed after [Resource.Seal]. The sum of
-// such a resource is wrong: a table could take it for equal to the resource that it already has. Changed
-// is false for a resource that was not sealed.
+// Changed reports whether Aliases, TTL or the length of Body changed after [Resource.Seal]. The sum
+// of such a resource is wrong: a table that already has the resource could take the new one as
+// equal. Changed is false for a resource that was not sealed.
 func (r *Resource) Changed() bool { return r != nil && r.sealed != 0 && r.sealed != r.mark() }
 
 // mark is a checksum of the fields that the sum covers, without the bytes of the body. It is never 0.
@@ -158,8 +161,8 @@ func (r *Resource) mark() uint32 {
 	return h | 1
 }
 
-// Frame returns the encoding of the resource in a response of the variant. The first call makes it with
-// encode and stores it in the resource.
+// Frame returns the encoding of the resource in a response of the variant. The first call makes the
+// encoding with encode and stores it in the resource.
 func (r *Resource) Frame(v Variant, encode func(*Resource) []byte) []byte {
 	if p := r.frames[v].Load(); p != nil {
 		return *p

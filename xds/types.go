@@ -15,8 +15,8 @@ type Type struct {
 	URL   string // "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	Short string // "CDS", "CDSv2"; for types that the table does not list, the name of the message
 
-	// The service that serves this type only. Fields are empty if the type has no such service or method;
-	// then clients get it over ADS.
+	// The service that serves this type only. Fields are empty if the type has no such service or
+	// method; then clients get the type over ADS.
 	Service string // "envoy.service.cluster.v3.ClusterDiscoveryService"
 	Stream  string // "StreamClusters"
 	Delta   string // "DeltaClusters"
@@ -24,8 +24,8 @@ type Type struct {
 	REST    string // "/v3/discovery:clusters"
 	Proto   string // the file that declares Service: "envoy/service/cluster/v3/cds.proto"
 
-	// Name is the field of the message that holds the resource's name. It is empty if the message has no
-	// such field; then the protocol's Resource message carries the name.
+	// Name is the field of the message that holds the resource's name. It is empty if the message
+	// has no such field; then the protocol's Resource message has the name.
 	Name string
 
 	// FullState is true if each SotW response has all subscribed resources: "for LDS and CDS resources, the
@@ -37,18 +37,19 @@ type Type struct {
 	// an explicit "*": after a reconnect, Envoy reopens them with an empty list and must not get all.
 	Implicit bool
 
-	// After is a type that the client must acknowledge first: while a response of it is in flight, resources
-	// that refer to it wait. Nil if resources of this type do not wait. ADS only.
+	// After is a type that the client must acknowledge first: while a response of that type is in
+	// flight, resources of this type that refer to it wait. Nil if resources of this type do not
+	// wait. ADS only.
 	After *Type
 
-	// Warms is the type that a client needs before it uses resources of this type. Each time one of them is
-	// sent on an aggregated stream, the resources of Warms to which it refers are sent again after it.
-	// Nil for most types.
+	// Warms is the type that a client needs before it uses resources of this type. Each time a
+	// resource of this type is sent on an aggregated stream, the resources of type Warms to which
+	// it refers are sent again afterwards. Nil for most types.
 	Warms *Type
 
-	// AbsenceDelay is, by user agent, how long the server does not tell a delta client that a name does not
-	// exist, if the client never got a resource with that name. Envoy would otherwise never finish its
-	// initialization.
+	// AbsenceDelay delays, by user agent, the report to delta clients that a name does not exist.
+	// It applies to names of which the client never got a resource. Without the delay, Envoy would
+	// never finish its initialization.
 	AbsenceDelay map[string]time.Duration
 
 	// Parent is the type whose names are the first part of the names of this type, as in "route/host". On an
@@ -109,7 +110,7 @@ var (
 		URL: apis + "envoy.config.route.v3.ScopedRouteConfiguration", Short: "SRDS", Name: "name",
 		Service: "envoy.service.route.v3.ScopedRoutesDiscoveryService", Proto: "envoy/service/route/v3/srds.proto",
 		Stream: "StreamScopedRoutes", Delta: "DeltaScopedRoutes", Fetch: "FetchScopedRoutes", REST: "/v3/discovery:scoped-routes",
-		// The document requires full state of listeners and clusters only. Seen with Envoy 1.40: it drops
+		// The document requires full state of listeners and clusters only. But Envoy 1.40 drops
 		// scopes that a response does not have.
 		FullState: true, Implicit: true, After: Cluster,
 	}
@@ -123,8 +124,9 @@ var (
 		URL: apis + "envoy.config.route.v3.VirtualHost", Short: "VHDS",
 		Service: "envoy.service.route.v3.VirtualHostDiscoveryService", Proto: "envoy/service/route/v3/rds.proto",
 		Delta: "DeltaVirtualHosts", Implicit: true, After: Cluster, Parent: Route,
-		// Seen with Envoy 1.40: after removed_resources, an HTTP request that waits for the virtual host
-		// hangs. After a Resource without a body, Envoy answers it with 404 at once.
+		// With Envoy 1.40, an HTTP request that waits for the virtual host hangs after
+		// removed_resources. After a Resource without a body, Envoy answers the HTTP request with
+		// 404 at once.
 		BodylessAbsence: []string{"envoy"},
 	}
 	Runtime = &Type{
@@ -136,9 +138,9 @@ var (
 	types = []*Type{Cluster, Endpoint, LbEndpoint, Secret, ExtensionConfig, Listener, ScopedRoute, Route, VirtualHost, Runtime}
 )
 
-// envoyStarts is longer than 15 s, Envoy's own timeout for a missing resource. Seen with Envoy 1.40: if it
-// gets the answer at start-up that a route or extension configuration does not exist, its
-// initialization never ends.
+// envoyStarts is longer than 15 s, Envoy's own timeout for a missing resource. If Envoy 1.40 learns
+// at start-up that a route or extension configuration does not exist, its initialization never
+// ends.
 var envoyStarts = map[string]time.Duration{"envoy": 20 * time.Second}
 
 func init() {
@@ -146,7 +148,7 @@ func init() {
 		t.rank = i
 	}
 	Cluster.Warms = Endpoint
-	Endpoint.Warms = LbEndpoint // seen with Envoy 1.40: it waits 15 s for the LbEndpoints of a locality
+	Endpoint.Warms = LbEndpoint // Envoy 1.40 waits 15 s for the LbEndpoints of a locality
 	// referredBy decides the order of removals: a resource is removed after the client has acknowledged
 	// the changes of every type that may refer to it.
 	//
@@ -187,7 +189,7 @@ func TypeOf(url string) *Type {
 // Is reports whether t and u are the same type.
 func (t *Type) Is(u *Type) bool { return t == u || t != nil && u != nil && t.URL == u.URL }
 
-// Known reports whether the table lists the type. It is false for nil.
+// Known reports whether the table lists the type. For nil it returns false.
 func (t *Type) Known() bool { return t.Rank() < len(types) }
 
 // Rank is the position of the type in push order: lower ranks are sent first. Types that the table does not
@@ -199,8 +201,9 @@ func (t *Type) Rank() int {
 	return t.rank
 }
 
-// ReferredBy returns the types whose resources may refer to resources of t. A resource of t is removed after
-// the changes of these types. The result must not be changed. It is empty for a nil type.
+// ReferredBy returns the types whose resources may refer to resources of t. A resource of t is
+// removed after the changes of these types. The caller must not change the result. For a nil type
+// the result is empty.
 func (t *Type) ReferredBy() []*Type {
 	if t == nil {
 		return nil

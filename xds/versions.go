@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Versions is an immutable set of stamps: a table without its bodies. A stream keeps it as the state of its
-// client, so old bodies can be freed. The nil *Versions is empty.
+// Versions is an immutable set of stamps: a table without its bodies. A stream keeps Versions as
+// the state of its client, so old bodies can be freed. The nil *Versions is empty.
 type Versions struct {
 	stamps tree[*Stamp]
 	sum    Sum
@@ -39,8 +39,8 @@ func (v *Versions) Sum() Sum {
 	return v.sum
 }
 
-// MatchExtra finds stamps that, added to v, give the content hash that version states. It tries at most 16
-// of the candidates, and at most three at a time. It returns false if no combination matches.
+// MatchExtra finds stamps that together with v have the content hash in version. It tries at most
+// 16 of the candidates, and at most three at a time. It returns false if no combination matches.
 func (v *Versions) MatchExtra(version string, some []*Stamp) (which []*Stamp, ok bool) {
 	want, err := strconv.ParseUint(version, 16, 64)
 	if err != nil || len(version) != len(Sum{}.String()) {
@@ -69,8 +69,8 @@ func (v *Versions) All() iter.Seq[*Stamp] {
 	return func(yield func(*Stamp) bool) { v.all(yield) }
 }
 
-// all is not inlined. Only inside this package the compiler knows that walk does not keep yield; in other
-// packages each loop would allocate its body.
+// all is not inlined. Only inside this package the compiler knows that walk does not keep yield. In
+// other packages, each loop would allocate memory for its body.
 //
 //go:noinline
 func (v *Versions) all(yield func(*Stamp) bool) {
@@ -79,8 +79,9 @@ func (v *Versions) all(yield func(*Stamp) bool) {
 	}
 }
 
-// Since yields the stamps in which v differs from old, as (old, new), in no particular order. Nil means
-// absent. If one was made from the other, the cost depends on the difference, not on the size.
+// Since yields the stamps in which v differs from old, as (old, new), in no particular order. Nil
+// means absent. If v was made from old, or old from v, the cost depends on the difference, not on
+// the size.
 func (v *Versions) Since(old *Versions) iter.Seq2[*Stamp, *Stamp] {
 	return func(yield func(*Stamp, *Stamp) bool) { v.since(old, yield) }
 }

@@ -9,10 +9,10 @@
 //
 // # To show each client its own resources
 //
-// [View], [Table] and [Tables] are the immutable data that a server sends. A program needs them if it
-// implements its own source of views instead of package store. [Undecided] is for a source that looks
-// up resources when a client asks for them. [Table.Part], [Table.PartOf], [Table.Substitute] and
-// [Table.WithLayers] make tables from other tables.
+// [View], [Table] and [Tables] are the immutable data that a server sends. A program needs these
+// types if it implements its own source of views instead of package store. [Undecided] is for a
+// source that looks up resources when a client asks for them. [Table.Part], [Table.PartOf],
+// [Table.Substitute] and [Table.WithLayers] make tables from other tables.
 //
 // # To write a transport
 //
@@ -49,7 +49,7 @@ func (v Variant) String() string {
 // Wildcard is the resource name that subscribes to all resources of a type that the node may see.
 const Wildcard = "*"
 
-// A Node identifies a client. Only the first request of a stream must carry it.
+// A Node identifies a client. Only the first request of a stream must have it.
 type Node struct {
 	ID               string
 	Cluster          string
@@ -79,7 +79,7 @@ type Version struct {
 type Request struct {
 	Type  *Type   // nil: the type of the stream, if it serves one type only
 	Node  *Node   // nil if absent
-	Nonce string  // of the response that this request answers; empty if it answers none
+	Nonce string  // nonce of the response that this request answers; empty: it does not answer a response
 	Error *Status // non-nil: the client rejected the response with this nonce (NACK)
 
 	// SotW only.
@@ -99,7 +99,7 @@ type Response struct {
 	Type    *Type
 	Version string // version_info or system_version_info
 	Nonce   string
-	TTL     bool // send TTLs; SotW then wraps each resource that has one in the protocol's Resource message
+	TTL     bool // send TTLs; SotW then wraps each resource with a TTL in the protocol's Resource message
 	*Changes
 
 	// Set only in a response that a client received, never in one that a server sends.
@@ -110,7 +110,7 @@ type Response struct {
 // A MalformedError is the error of a resource in a response that cannot be decoded.
 type MalformedError struct {
 	Name string // "" if unknown
-	Err  error  // its text includes the name, if that is known
+	Err  error  // the text of the error includes the name, if known
 }
 
 // Error implements error.
@@ -140,9 +140,9 @@ type View interface {
 	Table(t *Type) *Table
 }
 
-// An Undecided is a View that does not know yet whether some names exist, because it looks up resources when
-// a client asks for them. The server sends nothing about such a name. When the view has decided, it must
-// report the name as changed, so that the server looks again.
+// An Undecided is a View that does not know yet whether some names exist, because it looks up
+// resources when a client asks for them. The server sends no response about such a name. When the
+// view has decided, it must report the name as changed, so that the server checks the name again.
 type Undecided interface {
 	View
 
@@ -152,8 +152,8 @@ type Undecided interface {
 	Undecided(t *Type, name string) bool
 }
 
-// Names lists resources that may differ between two views: names by type URL. It is a hint that saves
-// work. Without it the server compares the views.
+// Names lists resources that may differ between two views: names by type URL. Names is a hint that
+// saves work. Without the hint, the server compares the views.
 type Names map[string][]string
 
 // Tables is the simplest View: tables by type URL. A missing or nil table is empty. The nil map has no

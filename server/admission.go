@@ -13,10 +13,11 @@ import (
 // most clients are then served early, and little memory holds encoded responses that are not sent yet. Without
 // the limit, every client would wait for the last one.
 //
-// A free place goes to the address with the fewest places, within it to the connection with the fewest, and within
-// that to the node with the fewest. If these are equal, it goes to the one that waits longest. Streams of a
-// node are served in the order of their requests. So a client with a thousand streams or invented nodes
-// cannot delay the others. The lock is held for memory operations only.
+// A free place goes to the address with the fewest places. Within this address it goes to the
+// connection with the fewest places, and within this connection to the node with the fewest places.
+// If the numbers are equal, the longest wait wins. Streams of a node are served in the order of
+// their requests. So a client with a thousand streams or invented nodes cannot delay the others.
+// The lock is held for memory operations only.
 type admission struct {
 	mu   sync.Mutex
 	free int  // free places; zero while a stream waits
@@ -25,20 +26,21 @@ type admission struct {
 	now  int  // counts all changes, as a clock
 }
 
-// A line has the streams of an address, a connection or a node that wait or have places. The line of an address
-// consists of lines of connections, and those consist of lines of nodes.
+// A line has the streams of an address, a connection or a node that wait or have places. The line
+// of an address consists of lines of connections, and a line of a connection consists of lines of
+// nodes.
 //
 // Invariant: each line has a place or a waiting stream. Empty lines are deleted.
 type line struct {
 	fair.Rank // in up.waiting, while a stream of the line waits
 
-	up      *line // nil: it is the root
+	up      *line // nil: this line is the root
 	key     any   // its key in up.lines
 	lines   map[any]*line
 	waiting fair.Ranking[*line] // lines with a waiting stream; the next turn comes first
 	tickets list.List           // of a node: waiting tickets, oldest first
 	places  int                 // places that its streams have
-	since   int                 // when it last got a place, or began to wait
+	since   int                 // when the line last got a place, or began to wait
 }
 
 // Before implements [fair.Ranked].
@@ -52,9 +54,9 @@ func (l *line) Before(o *line) bool {
 // A ticket is a stream's place, or its position in the queue.
 type ticket struct {
 	of   *line
-	at   *list.Element // in of.tickets; nil: it does not wait
-	turn chan struct{} // closed when it gets a place; nil: it got one at once
-	left bool          // it was given back
+	at   *list.Element // in of.tickets; nil: the ticket does not wait
+	turn chan struct{} // closed when the ticket gets a place; nil: it got a place immediately
+	left bool          // the ticket was given back
 }
 
 // newAdmission returns an admission with a number of places. A negative number means no limit.
@@ -85,7 +87,7 @@ func (a *admission) enter(conn net.Addr, node any) *ticket {
 	return t
 }
 
-// leave gives back a ticket, and the place if it has one. A second call does nothing.
+// leave gives back a ticket, and the ticket's place, if any. A second call does nothing.
 func (a *admission) leave(t *ticket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +121,7 @@ func (a *admission) call() {
 	close(t.turn)
 }
 
-// take removes a ticket from the waiting ones.
+// take removes a ticket from the queue.
 func (a *admission) take(t *ticket) {
 	t.of.tickets.Remove(t.at)
 	t.at = nil

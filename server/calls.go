@@ -18,7 +18,7 @@ func (s *Server) awaitRequest(ctx context.Context, read func() error) error {
 	}
 	defer s.silent.leave(seat)
 	done := make(chan error, 1)
-	go func() { done <- read() }() // it ends when gRPC ends the call
+	go func() { done <- read() }() // the goroutine ends when gRPC ends the call
 	err := readError(s.awaitArrival(ctx, done, lost))
 	s.logRejection(ctx, &Stream{}, err)
 	return err

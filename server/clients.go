@@ -54,7 +54,8 @@ func (c *clients) come(st *Stream) (first bool) {
 	return !known
 }
 
-// leave removes a stream. If it was the last of its client, it returns when the client connected.
+// leave removes a stream. If it was the last stream of its client, leave returns the time when the
+// client connected.
 func (c *clients) leave(st *Stream) (since time.Time, last bool) {
 	k := clientOf(st)
 	c.mu.Lock()
@@ -92,7 +93,7 @@ func (s *Server) logLeft(st *Stream, why error) {
 	}
 	code, text := status.Convert(why), "the client ended its stream"
 	switch {
-	case code.Message() == context.Canceled.Error(): // gRPC reports a cancellation by the client so
+	case code.Message() == context.Canceled.Error(): // gRPC reports a cancellation by the client with this text
 		text = "the client canceled its stream, or its connection ended"
 	case code.Message() != "":
 		text = clip(code.Message())

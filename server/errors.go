@@ -15,11 +15,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// errNotKnown ends a poll or a stream whose node has no known content. A poll cannot wait as long as a stream. A
-// stream gets it if its content becomes unknown after it began.
+// errNotKnown ends a poll or a stream if the content for its node is not known. A poll cannot wait
+// as long as a stream. A stream ends with this error only if the content becomes unknown after the
+// stream has begun.
 var errNotKnown = status.Error(codes.Unavailable, "nothing is configured for this node yet: try again later")
 
-// errBehind ends a stream whose client may have newer content than the source, if that cannot be checked now.
+// errBehind ends a stream whose client may have newer content than the source, if the server cannot
+// check that now.
 var errBehind = status.Error(codes.Unavailable, "this server may be older than the version that the client has: try another server, or again later")
 
 var errDraining = status.Error(codes.Unavailable, "the server is shutting down")
@@ -41,7 +43,7 @@ const (
 	tooManyUnfinished
 	tooFastAddress // requests from an address
 	tooManyEnds    // streams of a connection open and end too fast
-	mustWait       // the first responses had to wait
+	mustWait       // the first responses of a stream had to wait
 	denied         // the node may see nothing
 	faults         // the number of faults
 )
@@ -155,7 +157,7 @@ func (s *Server) logRejection(ctx context.Context, st *Stream, err error) {
 	s.logRejectionAs(ctx, st, err, "stream closed: client exceeded a limit or sent a malformed request")
 }
 
-// logPollRejection is rejects for a poll.
+// logPollRejection does the same as logRejection, for a poll.
 func (s *Server) logPollRejection(ctx context.Context, st *Stream, err error) {
 	s.logRejectionAs(ctx, st, err, "poll ended: client exceeded a limit or sent a malformed request")
 }

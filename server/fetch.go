@@ -15,8 +15,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fetch answers a unary request for type t, or for type also if the request asks for that. It must always send an
-// answer, so a client that has the current version gets it again after the hold time.
+// fetch answers a unary request for type t, or for the other type (also) if the request asks for
+// that type. fetch must always send an answer. So a client with the current version gets the same
+// version again after the hold time.
 func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
 	err = s.guarded(&Stream{Type: t}, func() error { out, err = s.answer(ctx, m, t, also); return err })
 	return out, err
@@ -65,7 +66,8 @@ func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out
 	return out, err
 }
 
-// errHasty refuses a request that would have to wait, and is too large to be kept meanwhile.
+// errHasty refuses a request that would have to wait, and is too large to be kept in memory during
+// the wait.
 var errHasty = status.Error(codes.Unavailable, "limit exceeded: this address sends requests too fast: try again later")
 
 // wait delays a request that exceeds the rate of its address. GRPC has already received it, so a large request is
@@ -103,11 +105,12 @@ func (s *Server) Identifier() string { return s.identifier() }
 // ExpectedTimeout is the header in which Envoy sends the timeout of its request.
 const ExpectedTimeout = "x-envoy-expected-rq-timeout-ms"
 
-// margin is how long before that timeout the answer is sent.
+// margin is how long before the client's timeout the server sends the answer.
 const margin = 100 * time.Millisecond
 
-// HoldTime returns how long a poll may be held. The values are those of the header [ExpectedTimeout]: the poll ends
-// a little before the timeout of its client. It is at most [MaxHold].
+// HoldTime returns how long a poll may be held. The arguments are the values of the header
+// [ExpectedTimeout]: the poll ends a little before the timeout of its client. The result is at most
+// [MaxHold].
 func HoldTime(expected ...string) (time.Duration, error) {
 	hold := MaxHold
 	for _, s := range expected {

@@ -17,8 +17,8 @@ import (
 // A client that refuses an answer need not send a NACK: Envoy polls again with its previous version. The server
 // remembers unacknowledged answers, so that it does not send the same answer in a loop.
 
-// A poller identifies a client that polls for a type and names, in a fixed size. It is zero for a client without a
-// node id.
+// A poller identifies a client that polls for a type and names, in a fixed size. The poller of a
+// client without a node id is zero.
 type poller [16]byte
 
 // pollerOf includes the IP address, so that nodes with the same id on different machines differ.
@@ -59,8 +59,8 @@ type lastAnswer struct {
 	conn    netip.AddrPort
 	at      time.Time
 	tries   int  // how often the same answer was sent before
-	refused bool // it was recorded that the client did not apply it
-	said    bool // the client itself has refused it with a NACK
+	refused bool // the server has recorded that the client did not apply the answer
+	said    bool // the client itself has refused the answer with a NACK
 }
 
 // connPolls has the ids of the first and the last poll on a connection.
@@ -79,7 +79,8 @@ func (p *Poll) rememberAnswer(what lastAnswer) {
 	}
 }
 
-// checkLastAnswer decides which version the client must not get again, and records whether it applied the last answer.
+// checkLastAnswer decides which version the client must not get again, and records whether the
+// client has applied the last answer.
 func (p *Poll) checkLastAnswer(req xds.Request, version string) {
 	p.recordConnection()
 	now := time.Now()
@@ -95,7 +96,7 @@ func (p *Poll) checkLastAnswer(req xds.Request, version string) {
 		p.server.polls.answers.remove(p.poller)
 		known = false
 	}
-	as := known && last.to == digest(p.stated) // it states the same version as in that poll
+	as := known && last.to == digest(p.stated) // the client states the same version as in that poll
 	p.standing.known, p.standing.partly = acked || as || p.stated == version, as || req.Error != nil
 	e.InUse = p.stated
 	switch {
@@ -107,8 +108,8 @@ func (p *Poll) checkLastAnswer(req xds.Request, version string) {
 		p.rememberAnswer(lastAnswer{version: e.Version, to: digest(p.stated), poll: p.info.ID, conn: p.conn(), at: now, refused: true, said: true})
 
 	case p.stated == version && as && last.version != version:
-		// The client has not applied the last answer, or only a part of it. Now the state is the old one
-		// again. So this version is news for it.
+		// The client has not applied the last answer, or only a part of it. Now the view has the
+		// old state again, so this version is new for the client.
 
 	case p.stated == version:
 		p.skipVersion = version
@@ -130,10 +131,11 @@ func (p *Poll) checkLastAnswer(req xds.Request, version string) {
 
 // received reports whether the client is assumed to have received an answer.
 //
-// It certainly has if another poll came later on the connection of the answer, and the connection is sequential. Envoy
-// takes any of its connections for the next poll. Otherwise the answer may be lost. It is repeated, but not in
-// a loop. A client without a version may be a process that has just started, and must not wait, unless its
-// connection is older than the answer.
+// If the connection is sequential and has brought another poll after the answer, the client has
+// certainly received the answer. Envoy uses any of its connections for the next poll. In other
+// cases the answer may be lost, so the server repeats it, but not in a loop. A client without a
+// version may be a process that has just started, and must not wait, unless its connection is older
+// than the answer.
 func (p *Poll) received(last lastAnswer, now time.Time) bool {
 	conns := p.server.polls.conns
 	if own, known := conns.get(p.conn()); p.stated == "" && (!known || own.first > last.poll) {

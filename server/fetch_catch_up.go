@@ -10,9 +10,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A statedVersion describes the version that a poll's client states. Another server may have sent it. Before the client
-// gets another version, the server makes sure that its source is up to date ([WithCatchUp]), as for streams. It
-// does so at most once in a poll, and only if there is something to send.
+// A statedVersion describes the version that a poll's client states. Another server may have sent
+// this version. Before the client gets another version, the server makes sure that its source is up
+// to date ([WithCatchUp]), as for streams. The server does so at most once in a poll, and only if
+// it has something to send.
 type statedVersion struct {
 	known  bool // the source has this version, or this server has sent it
 	partly bool // the client may have applied a part of a later answer, so even the stated version may be news
@@ -20,7 +21,7 @@ type statedVersion struct {
 	due    bool // another version is to be sent after the source is up to date
 }
 
-// mayBeOlder reports whether version may be older than the one that the client states.
+// mayBeOlder reports whether version may be older than the version that the client states.
 func (p *Poll) mayBeOlder(version string) bool {
 	return p.server.newest != nil && p.stated != "" && p.stated != version && !p.standing.asked
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// maxFetch is the largest request of a Fetch method in bytes, the same as for a poll over REST. A stream may send a
-// larger one, because it states all resources that its client has.
+// maxFetch is the largest request of a Fetch method in bytes, the same as for a poll over REST. A
+// stream may send a larger request, which states all resources that its client has.
 const maxFetch = 4 << 20
 
-// pollsPart is the divisor of [Limits.HeldInAll] for polls. They have a quarter of the limit, in addition to that of
-// streams, so that neither can use up the memory of the other.
+// pollsPart is the divisor of [Limits.HeldInAll] for polls. Polls may use a quarter of that limit,
+// in addition to the memory of streams. So polls cannot use up the memory of streams, or the
+// reverse.
 const pollsPart = 4
 
-// A pollMemory limits the memory of names and nodes of held polls. When it is full, a new poll displaces the newest poll
-// of the address that uses most.
+// A pollMemory limits the memory of names and nodes of held polls. When the memory is full, a new
+// poll displaces the newest poll of the address that uses most.
 type pollMemory struct {
 	max int // bytes; 0: any number
 
@@ -46,8 +47,8 @@ func newPollMemory(max int) *pollMemory {
 	return &pollMemory{max: max, owners: map[string]*memoryOwner{}}
 }
 
-// enter reserves memory for a poll from an address. It returns nil if there is none: an address cannot displace
-// another one that would then use less than it.
+// enter reserves memory for a poll from an address. It returns nil if no memory is free for the
+// poll: an address cannot displace another address that would then use less memory.
 func (c *pollMemory) enter(peer net.Addr, bytes int, lost notices) *reservation {
 	s := &reservation{owner: fair.Owner(peer), bytes: bytes, lost: lost}
 	c.mu.Lock()

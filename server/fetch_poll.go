@@ -30,9 +30,10 @@ const MaxHold = 30 * time.Second
 // of long polling, then there is also a requirement to avoid sending a DiscoveryResponse unless a change
 // to the underlying resources has occurred via a resource update."
 //
-// The version of an answer is a hash of the requested names and their content. So a change of other names is not an
-// answer, and a new name is. For "*" alone it is the version of the type, as on streams. The nonce equals the
-// version. A client waits if it has the current version or has refused it.
+// The version of an answer is a hash of the requested names and their content. So a change of other
+// names causes no answer, but a new requested name does. For "*" alone, the version is the version
+// of the type, as on streams. The nonce equals the version. A client waits if it has the current
+// version or has refused it.
 //
 // For an [Observer], a poll is a stream with one request. Only one goroutine at a time may use a Poll.
 type Poll struct {
@@ -46,11 +47,11 @@ type Poll struct {
 	caller Caller
 
 	retried     lastAnswer    // the earlier answer to be repeated
-	skipVersion string        // the version that the client must not get; "": any may be sent
+	skipVersion string        // the version that the client must not get; "": any version may be sent
 	standing    statedVersion // of the stated version
 	answer      *xds.Response // nil: not known yet
 	seat        *seat         // nil: the poll is not held
-	stored      *reservation  // its memory while it is held; nil: not held
+	stored      *reservation  // the memory of the poll while it is held; nil: not held
 	lost        notices       // signals the loss of seat or memory
 }
 
@@ -71,15 +72,16 @@ func newPolls(n, heldInAll int) *polls {
 type Caller struct {
 	Addr net.Addr // nil: not known
 
-	// Sequential means that a connection carries one poll after the other, as in HTTP/1.1. Then the next poll
-	// on it proves that the last answer was received.
+	// Sequential means that a connection carries one poll after the other, as in HTTP/1.1. Then the
+	// next poll on this connection proves that the client has received the last answer.
 	Sequential bool
 }
 
-// Poll starts a poll of a type. It does not keep the memory of the request. An error has a gRPC status: UNAVAILABLE if
-// the client should try again later, INVALID_ARGUMENT or RESOURCE_EXHAUSTED if the request is wrong. Without an
-// error, call Close. The context is passed to the [Source] and kept until Close; its end does not cancel the
-// poll. The type must not be nil. The Caller may be the zero value.
+// Poll starts a poll of a type. The poll does not keep the memory of the request. An error has a
+// gRPC status: UNAVAILABLE if the client should try again later, INVALID_ARGUMENT or
+// RESOURCE_EXHAUSTED if the request is wrong. Without an error, call Close. The [Source] gets the
+// context, and the poll keeps it until Close; the end of the context does not cancel the poll. The
+// type must not be nil. The Caller may be the zero value.
 func (s *Server) Poll(ctx context.Context, t *xds.Type, req xds.Request, from Caller) (*Poll, error) {
 	if err := s.check(); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
@@ -180,7 +182,7 @@ func (p *Poll) session(view xds.View) *protocol.Session {
 	limits := p.server.limits
 	s := protocol.NewSession(xds.SotW, p.info.Type, view, protocol.Options{
 		MaxNames: limits.MaxNames, MaxNameLen: limits.MaxNameLen,
-		MaxResponse: math.MaxInt, // there is but one answer
+		MaxResponse: math.MaxInt, // a poll has only one answer
 		Grace:       -1,
 	})
 	s.Advance(time.Now())
@@ -221,7 +223,7 @@ func hashNames(h io.Writer, names []string) {
 	var b []byte
 	for _, n := range names {
 		b = append(binary.BigEndian.AppendUint64(b[:0], uint64(len(n))), n...)
-		_, _ = h.Write(b) // a hash takes all
+		_, _ = h.Write(b) // a hash never returns an error
 	}
 }
 
@@ -277,10 +279,10 @@ func (p *Poll) makeAnswer(view xds.View, version string) {
 // Ready reports whether Wait would return at once.
 func (p *Poll) Ready() bool { return p.answer != nil }
 
-// Wait returns the answer. It returns nil if there is nothing new within the hold time. An error has a gRPC status:
-// UNAVAILABLE if the server is drained or may be older than the client ([WithCatchUp]), CANCELED or
-// DEADLINE_EXCEEDED if ctx is done. In these cases there is nothing new. With any other error there is no
-// answer.
+// Wait returns the answer. It returns nil if the client gets nothing new within the hold time. An
+// error has a gRPC status: UNAVAILABLE if the server is drained or may be older than the client
+// ([WithCatchUp]), CANCELED or DEADLINE_EXCEEDED if ctx is done. In these cases a transport may
+// answer that nothing is new. After any other error there is no answer.
 func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, error) {
 	if p.answer != nil {
 		return p.answer, nil
@@ -291,7 +293,7 @@ func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, err
 	return p.answer, nil
 }
 
-// wait returns when there is an answer, or when there will be none.
+// wait returns when the poll has an answer, or when it will not get one.
 func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 	over := time.NewTimer(hold)
 	defer over.Stop()
@@ -334,7 +336,7 @@ func (p *Poll) Unchanged() (*xds.Response, error) {
 		return nil, errNotKnown
 	}
 	v := p.version(view)
-	if v != p.skipVersion && p.mayBeOlder(v) { // a change in the last moment
+	if v != p.skipVersion && p.mayBeOlder(v) { // the view has changed in the last moment
 		return nil, errBehind
 	}
 	p.makeAnswer(view, v)

@@ -6,16 +6,16 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that codec falls back to
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that the type codec falls back to
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 )
 
 // The limits that GRPCOptions sets.
 const (
-	// MaxRequest is the largest request in bytes. After a reconnect a client sends all its names and
-	// versions in one message: 100,000 of them with 100 bytes each need 22 MiB. The default of gRPC is
-	// 4 MiB. A larger request ends its stream with RESOURCE_EXHAUSTED.
+	// MaxRequest is the largest request in bytes. After a reconnect a client sends all its names
+	// and versions in one message: 100,000 names and versions of 100 bytes each need 22 MiB. The
+	// default of gRPC is 4 MiB. A larger request ends its stream with RESOURCE_EXHAUSTED.
 	MaxRequest = 32 << 20
 
 	// MaxStreams is how many streams a connection may have open. "If ADS is not used, Envoy opens a stream
@@ -43,9 +43,9 @@ func Keepalive() keepalive.ServerParameters {
 // The options set: requests up to [MaxRequest], [MaxStreams] streams for each connection, 64 KiB of headers, 10 s to
 // set up a connection, and [Keepalive]. A panic in a handler of any service ends its call with INTERNAL.
 //
-// Compressed requests are refused, unless the program links a compressor such as grpc/encoding/gzip: 30 KB of them
-// could expand to 31 MiB before the server counts the bytes. Responses are not compressed, because all streams
-// share one encoding.
+// Compressed requests are refused, unless the program links a compressor such as
+// grpc/encoding/gzip: 30 KB of compressed data could expand to 31 MiB before the server counts the
+// bytes. Responses are not compressed, because all streams share one encoding.
 //
 // Servers that untrusted clients can reach also need [Server.Credentials] and [Server.Tap]. Their absence is not
 // reported. Without Credentials, unfinished requests and the rate of new streams are not limited. Without Tap,
@@ -81,8 +81,8 @@ const (
 	window       = 1 << 20
 )
 
-// plain switches off compression of the response, even if the client compresses: the encoding is shared by all
-// streams, and would be compressed for each of them.
+// plain switches off compression of the response, even if the client compresses. All streams share
+// the encoding of a response, but each stream would compress it again.
 func plain(ctx context.Context) {
 	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // an error means that this is not a call of gRPC
 }
@@ -92,11 +92,11 @@ type message struct {
 	data mem.BufferSlice
 	late bool // a request above the rate: the next one waits
 
-	coded bool // it was received by our codec
+	coded bool // our codec has received the message
 }
 
-// codec passes encoded messages through. It leaves other messages, such as those of the health service, to the usual
-// codec.
+// codec passes encoded messages through unchanged. Other messages, such as those of the health
+// service, go to the usual codec.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

@@ -16,8 +16,8 @@ type heldBytes struct {
 	loads fair.Loads[notices]
 }
 
-// set sets how much a stream uses. Load is the result of the last call for the stream, or nil. An error means that
-// this stream must end.
+// set sets how many bytes a stream uses. The argument load is the result of the last call for the
+// stream, or nil. An error means that this stream must end.
 func (h *heldBytes) set(load *fair.Load[notices], peer net.Addr, lost notices, bytes int) (*fair.Load[notices], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

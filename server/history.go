@@ -23,11 +23,11 @@ const historyPerStream = 4
 // have. Above the limit, the oldest responses of the address that uses most are forgotten.
 const historyBytes = 64 << 20
 
-// sentHistory remembers which resources SotW clients got, by the version that they state when they reconnect: "what a client was
-// told and has not been told otherwise counts as held on its next stream". For an open stream it remembers the last
-// accepted response and all later ones. It keeps them for some time after the stream has ended.
+// sentHistory remembers which resources SotW clients got, by the version that they state when they
+// reconnect (ADS-9). For an open stream it remembers the last accepted response and all later
+// responses. It keeps them for some time after the stream has ended.
 //
-// It keeps stamps in memory, and no bodies.
+// sentHistory keeps stamps in memory, and no bodies.
 type sentHistory struct {
 	mu    sync.Mutex
 	max   int                         // number of ended
@@ -52,8 +52,9 @@ func stateKeyOf(node, url, version string) (k stateKey) {
 	return k
 }
 
-// A content is a [protocol.World] in a small form: the stamps of a client by name, and the set of the wildcard if the client
-// subscribed to it. If the client has only some names of a table, the table is not kept in memory.
+// A content is a [protocol.World] in a small form: the stamps of a client by name, and the stamps
+// of the whole table if the client subscribed to the wildcard. If the client has only some names of
+// a table, the table is not kept in memory.
 type content struct {
 	all   *xds.Versions
 	lacks []string // names in all that the client did not get yet, sorted
@@ -79,7 +80,7 @@ func (c content) has(name string) *xds.Stamp {
 type statedContent struct {
 	content
 	of         stateKey
-	nonce      string // of the response; empty: the client stated the version at its start
+	nonce      string // nonce of the response; empty: the client stated the version at the start of its stream
 	prev, next *statedContent
 	ended      *list.Element // nil while its stream is open
 
@@ -116,7 +117,8 @@ type endedContent struct {
 	at   *list.Element // of from.endings
 }
 
-// hold remembers the content of an open stream after its next response. After is the one before it, or nil.
+// hold remembers content h of an open stream, after its next response. The argument after is the
+// content of the response before, or nil.
 func (t *sentHistory) hold(now time.Time, h, after *statedContent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +165,8 @@ func (t *sentHistory) unlink(h *statedContent) {
 	h.prev, h.next = nil, nil
 }
 
-// release forgets contents. Before is the one that precedes them, or nil if they are the first of their stream.
+// release forgets contents. The argument before is the content that precedes them, or nil if they
+// are the first contents of their stream.
 func (t *sentHistory) release(hs []*statedContent, before *statedContent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +178,8 @@ func (t *sentHistory) release(hs []*statedContent, before *statedContent) {
 	}
 }
 
-// maxCompared is how many contents with the same key are compared with the one of an ended stream.
+// maxCompared is how many contents with the same key are compared with the content of an ended
+// stream.
 const maxCompared = 64
 
 // end remembers the contents of an ended stream from an address ([fair.Owner]). An equal content of another stream is
@@ -228,7 +232,8 @@ func (t *sentHistory) expire(now time.Time) {
 	}
 }
 
-// recall returns the content of a client that states a version: the union over all streams of its node that match.
+// recall returns the content of a client that states a version: the union of the contents of all
+// streams of its node with this version.
 func (t *sentHistory) recall(now time.Time, of stateKey) (c content, ok bool) {
 	some := t.find(now, of)
 	if len(some) == 0 {
@@ -247,7 +252,8 @@ var anyContent = content{each: stampList{{{}}}}
 
 func (c content) isAnything() bool { return len(c.each) > 0 && c.each[0][0].Name == "" }
 
-// find returns the different contents with a key. Each has only the pieces that the earlier ones do not have.
+// find returns the different contents with a key. Each has only the pieces that the earlier
+// contents do not have.
 func (t *sentHistory) find(now time.Time, of stateKey) (some []content) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// addressUsage counts the remembered content of ended streams by address. When it is too much, the address with the most content
-// loses its oldest. So a stranger that connects again and again displaces only its own content.
+// addressUsage counts the remembered content of ended streams by address. If the content of all
+// addresses exceeds the limits, the address with the most content loses its oldest content. So a
+// stranger that connects again and again displaces only its own content.
 type addressUsage struct {
 	names map[string]*addressContent
 	most  fair.Ranking[*addressContent]
@@ -58,7 +59,8 @@ func (l *addressUsage) remove(e *endedContent) {
 	delete(l.names, of.name)
 }
 
-// next returns the oldest content of the address that uses most. There must be one.
+// next returns the oldest content of the address that uses most. At least one address must have
+// content.
 func (l *addressUsage) next() *endedContent {
 	return l.most.First().endings.Back().Value.(*endedContent)
 }

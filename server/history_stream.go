@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxStatements is how many versions of a type are remembered for an open stream: the last accepted one, and the newest of
-// those sent since.
+// maxStatements is how many versions of a type are remembered for an open stream: the last accepted
+// version, and the newest versions sent since.
 const maxStatements = 8
 
 // A streamHistory remembers which resources the client of one stream got. The goroutine of the stream owns it.
@@ -26,11 +26,12 @@ type typeHistory struct {
 	broad bool // the client subscribed to the wildcard at some time
 	named bool // the client subscribes to names now
 
-	// The content with which the client came, until its subscription is known. Mine is a part of it.
+	// The content that the client had when the stream began, until its subscription is known. The
+	// field mine has a part of it.
 	came *statedContent
 
-	// The content by name, for types whose responses have only a part of the content. It shares memory with
-	// the contents in may.
+	// The content by name, for types whose responses have only a part of the content. This list
+	// shares memory with the contents in may.
 	mine stampList
 
 	may []*statedContent // versions that the client may state, oldest first
@@ -149,8 +150,9 @@ func (a *streamHistory) acked(e protocol.Event) {
 	}
 }
 
-// recall returns the content of a client that states a version, or nil if it is unknown. It is what this client got, or what
-// the table of that version has. Until the client gets another response, it may state the same version again.
+// recall returns the content of a client that states a version, or nil if it is unknown. That is
+// the content that this client got, or the content of the table with that version. Until the client
+// gets another response, it may state the same version again.
 func (a *streamHistory) recall(now time.Time, typ *xds.Type, version string, table *protocol.World) *protocol.World {
 	of := stateKeyOf(a.node, typ.URL, version)
 	c, ok := a.history.recall(now, of)

@@ -17,10 +17,11 @@ var (
 	ErrEnded = errors.New("the stream has ended")
 )
 
-// Inspect calls f with the up-to-date session of the stream, and returns when f has returned. With it, an observer
-// that keeps streams can find out which resources their clients hold ([protocol.Session.NameStates]). F runs
-// in the goroutine of the stream, which does nothing else meanwhile. So f must be quick, must only read, must not
-// keep the session and must not inspect the same stream.
+// Inspect calls f with the up-to-date session of the stream, and returns when f has returned. So an
+// observer that keeps streams can find out which resources their clients hold
+// ([protocol.Session.NameStates]). The function f runs in the goroutine of the stream, which does
+// nothing else meanwhile. So f must be quick, must only read, must not keep the session and must
+// not inspect the same stream.
 //
 // If ctx is done first, f is not called, and the error is the cause of ctx. Before the session has begun the error is
 // [ErrNotBegun], and after the end of the stream [ErrEnded]. A panic in f is logged; the stream continues.
@@ -36,12 +37,12 @@ func (s *Stream) Inspect(ctx context.Context, f func(*protocol.Session)) error {
 	return s.inspections.add(ctx, f)
 }
 
-// inspections are the pending calls of Inspect for a stream. Any goroutine adds one, and the stream's goroutine takes all of
-// them at each step. Wake must be set before use.
+// inspections are the pending calls of Inspect for a stream. Any goroutine may add a call, and the
+// stream's goroutine takes all pending calls at each step. The field wake must be set before use.
 type inspections struct {
 	wake   notices                    // of the stream
 	newest atomic.Pointer[inspection] // a list, newest first; &streamEnded after the end of the stream
-	waking atomic.Bool                // a notice is in wake: one is enough
+	waking atomic.Bool                // wake already has a notice: one notice is enough
 	left   atomic.Bool                // Leave was called
 }
 

@@ -14,10 +14,10 @@ var errOld = status.Error(codes.Unavailable, "the stream has reached its maximum
 // errSurplus ends a stream after [Stream.Leave].
 var errSurplus = status.Error(codes.Unavailable, "other servers have fewer streams: reconnect")
 
-// Leave asks the stream to end with UNAVAILABLE, so that its client connects to another server. The stream ends in an
-// orderly way, like one that has reached its age ([WithAge]). It reports whether the stream is still open. A
-// second call does nothing. The client may open another stream on the same connection, so close the
-// connection afterwards. Any goroutine may call it.
+// Leave asks the stream to end with UNAVAILABLE, so that its client connects to another server. The
+// stream ends in an orderly way, like a stream that has reached its age ([WithAge]). Leave reports
+// whether the stream is still open. A second call does nothing. The client may open another stream
+// on the same connection, so close the connection afterwards. Any goroutine may call Leave.
 func (s *Stream) Leave() bool {
 	if s == nil || s.inspections == nil || s.inspections.newest.Load() == &streamEnded {
 		return false
@@ -36,8 +36,8 @@ type Age struct {
 	// that streams do not age.
 	Max time.Duration
 
-	// Grace is how long an old stream waits for the answers of its client to responses in flight. It sends
-	// nothing new in this time.
+	// Grace is how long an old stream waits for the answers of its client to responses in flight.
+	// The stream sends nothing new in this time.
 	Grace time.Duration
 }
 
@@ -45,9 +45,10 @@ type Age struct {
 // age.
 func WithAge(a Age) Option { return func(o *options) { o.age = a } }
 
-// GRPCOption returns the option of a grpc.Server that fits the age of streams. Pass it after [GRPCOptions]. It asks
-// clients to use a new connection before the first stream on a connection is old. Otherwise they would open
-// their new streams on the same connection. It closes only connections that should have no streams any more.
+// GRPCOption returns the option of a grpc.Server that fits the age of streams. Pass it after
+// [GRPCOptions]. With this option, gRPC asks clients to use a new connection before the first
+// stream on a connection is old. Otherwise clients would open their new streams on the same
+// connection. gRPC closes only connections that should have no streams any more.
 func (a Age) GRPCOption() grpc.ServerOption {
 	k := Keepalive()
 	if a.Max > 0 {
@@ -85,11 +86,12 @@ func (l *departure) advance(now time.Time) {
 	}
 }
 
-// lastWrite is the extra time for a write that is in progress when the grace time ends. A client that reads needs
-// less.
+// lastWrite is the extra time for a write that is in progress when the grace time ends. For a
+// client that reads, it is long enough.
 const lastWrite = time.Second
 
-// done reports whether the stream can end: all is answered and written, or the time is over.
+// done reports whether the stream can end: all responses are written and answered, or the grace
+// time is over.
 func (l *departure) done(now time.Time, answered, writing bool) bool {
 	switch {
 	case !l.begun:

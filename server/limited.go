@@ -7,10 +7,11 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Limited returns a registrar for other services on the same grpc.Server, such as reflection. Their streams count
-// against [Limits.Others], because they cost memory too and any client may open them. Their unary calls count
-// against [Limits.Silent] until the request has arrived. When a limit is reached, the context of a handler may
-// end early. G must not be nil. [Server.Register] registers the health service in this way.
+// Limited returns a registrar for other services on the same grpc.Server, such as reflection.
+// Streams of these services count against [Limits.Others], because streams cost memory and any
+// client may open them. Unary calls count against [Limits.Silent] until the request has arrived.
+// When a limit is reached, the context of a handler may end early. The registrar g must not be nil.
+// [Server.Register] registers the health service in this way.
 func (s *Server) Limited(g grpc.ServiceRegistrar) grpc.ServiceRegistrar {
 	return limitedRegistrar{s, g}
 }

@@ -11,13 +11,13 @@ type Limits struct {
 	// address. When three quarters are open, a node at one address may not have more than half of the limit.
 	// For the limit of a connection see [MaxStreams].
 	//
-	// The server also remembers answers of ended streams for an hour, to recognize clients that reconnect:
-	// four times this number, in 64 MiB plus 1 KiB for each. Above that it forgets answers of the address
-	// that left most.
+	// The server also remembers answers of ended streams for an hour, to recognize clients that
+	// reconnect. It remembers at most four times this number of answers, in 64 MiB plus 1 KiB for
+	// each answer. Above that, it forgets answers of the address with the most remembered content.
 	Streams int
 
-	// Silent is how many streams and unary calls may be open without a request, in addition to one on each
-	// connection; 2,000 by default. Above it, the same rule as for Streams applies.
+	// Silent is how many streams and unary calls may be open without a request, in addition to one
+	// stream on each connection; 2,000 by default. Above it, the same rule as for Streams applies.
 	Silent int
 
 	// Polls is how many polls of REST and Fetch together may be held; 10,000 by default. Above it, a new poll
@@ -57,16 +57,17 @@ type Limits struct {
 	// negative value means no limit.
 	Rate int
 
-	// AddressRate is the same for all streams and polls of an address together; 100,000 by default, so that many
-	// clients may share an address. For IPv6, an address means a /64 network. A stream that has ended counts
-	// as ten requests. Above the rate, requests wait unread for up to 30 s, on the connections that send more
-	// than an equal share. The first request of a stream never waits. A negative value means no limit.
+	// AddressRate is the limit of Rate for all streams and polls of an address together; 100,000 by
+	// default, so that many clients may share an address. For IPv6, an address means a /64 network.
+	// A stream that has ended counts as ten requests. Above the rate, requests wait unread for up
+	// to 30 s, on the connections that send more than an equal share. The first request of a stream
+	// never waits. A negative value means no limit.
 	AddressRate int
 
-	// StreamRate is how many streams of a connection may end in a second on average; 300 by default. Ten times as
-	// many may end at once. A connection that opens and resets more (rapid reset, CVE-2023-44487) is read
-	// later. Streams that stay open do not count. A negative value means no limit. It needs
-	// [Server.Credentials].
+	// StreamRate is how many streams of a connection may end in a second on average; 300 by
+	// default. Ten times as many may end at once. A connection that opens and resets more (rapid
+	// reset, CVE-2023-44487) is read later. Streams that stay open do not count. A negative value
+	// means no limit. This limit needs [Server.Credentials].
 	StreamRate int
 
 	// FirstAnswers is how many streams at a time get the answer to the first request of a type; 50 by default.
@@ -75,10 +76,11 @@ type Limits struct {
 	// answer, or after 100 ms. It waits for a place for at most 10 s. A negative value means no limit.
 	FirstAnswers int
 
-	// Unfinished is how many bytes of requests the server keeps on all connections together, if they are not
-	// complete yet or wait to be handled; 48 MiB by default. It counts connections with more than 64 KiB of
-	// them. Above a quarter of the limit, connections are read in turn, and the one in turn may use the whole
-	// limit. So the limit must not be less than the largest request. It needs [Server.Credentials].
+	// Unfinished is how many bytes of requests the server keeps on all connections together, if
+	// they are not complete yet or wait to be handled; 48 MiB by default. Only connections with
+	// more than 64 KiB of such requests count. Above a quarter of the limit, connections are read
+	// in turn, and the connection whose turn it is may use the whole limit. So the limit must not
+	// be less than the largest request. This limit needs [Server.Credentials].
 	Unfinished int
 
 	// Response is the size in bytes above which a response is split; 3 MiB by default. SotW responses of types
@@ -122,7 +124,7 @@ const (
 	queueTime = 10 * time.Second
 )
 
-// weight is how much names count against Limits.Held.
+// weight returns the number of bytes that names count against Limits.Held.
 func weight(names []string) (n int) {
 	for _, name := range names {
 		n += len(name) + 64

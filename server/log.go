@@ -20,7 +20,8 @@ const (
 	// maxLogged is how many bytes of a client's text are in a line of the log.
 	maxLogged = 512
 
-	// maxReason is the same for the text of a NACK. Its start has the place of the mistake, its end the cause.
+	// maxReason is the same limit for the text of a NACK. The start of this text has the place of
+	// the mistake, and the end has the cause.
 	maxReason = 1024
 
 	// maxFew is how many equal lines of level INFO are logged within 10 s before they are counted: the clients of
@@ -55,7 +56,7 @@ func (s *Server) warn(st *Stream, why, line string, attrs []slog.Attr) {
 	s.warnOf(st, why, line, func() []slog.Attr { return attrs })
 }
 
-// warnOf is warn with attributes that are computed when they are needed.
+// warnOf does the same as warn, but computes the attributes only when they are needed.
 func (s *Server) warnOf(st *Stream, why, line string, attrs func() []slog.Attr) {
 	if s.addressLog.full(s, st) {
 		s.logLine(slog.LevelDebug, line, attrs)
@@ -78,7 +79,7 @@ func (s *Server) logInfo(line string, attrs ...slog.Attr) {
 	s.logSome(slog.LevelInfo, maxFew, line, line, attrs)
 }
 
-// logSome is inform for any level and number of lines.
+// logSome does the same as logInfo, for any level and any number of lines.
 func (s *Server) logSome(level slog.Level, most int, why, line string, all []slog.Attr) {
 	attrs := func() []slog.Attr { return all }
 	now := slog.LevelDebug
@@ -94,8 +95,9 @@ func (s *Server) logLine(level slog.Level, line string, attrs func() []slog.Attr
 	}
 }
 
-// repeated returns the attributes of a line that reports left-out lines: their number, and their nodes if there were
-// several. The other attributes of the line are those of the last one.
+// repeated returns the attributes of a line that reports left-out lines: the number of lines, and
+// the number of nodes if there are several. The other attributes are those of the last left-out
+// line.
 func repeated(n int, by []string) []slog.Attr {
 	attrs := []slog.Attr{slog.Int("repeated", n)}
 	var nodes []string
@@ -110,8 +112,9 @@ func repeated(n int, by []string) []slog.Attr {
 	return attrs
 }
 
-// logOwner identifies the client of a line, so that a client cannot hide the warnings about another. It is a node at an
-// address, because node ids may be invented, or a stream, or only an address before the first request.
+// logOwner identifies the client of a line, so that a client cannot hide the warnings about
+// another. The owner is a node at an address, because clients may invent node ids. Without a node
+// id it is the stream, and before the first request only the address.
 func logOwner(st *Stream) string {
 	var host string
 	if st.Peer != nil {
@@ -126,8 +129,8 @@ func logOwner(st *Stream) string {
 	return "\x00" + strconv.FormatUint(st.ID, 10)
 }
 
-// logWaived logs that the server went on without an answer for which it had waited. The line names the silent client
-// and the unanswered type. Many names are one line with a count.
+// logWaived logs that the server went on without an answer for which it had waited. The line names
+// the silent client and the unanswered type. Many names make one line with a count.
 func (s *Server) logWaived(st *Stream, e protocol.Event) {
 	s.warn(st, e.By.URL+" silent: "+st.Node.ID, "client did not answer: changes that waited for it are sent now", []slog.Attr{
 		slog.String("node", clip(st.Node.ID)), slog.String("unanswered", e.By.Short), slog.String("type", e.Type.Short),
@@ -135,8 +138,8 @@ func (s *Server) logWaived(st *Stream, e protocol.Event) {
 	})
 }
 
-// logWaits logs that a client gets nothing because the content for its node is not known. Many clients are one line
-// with a count.
+// logWaits logs that a client gets nothing because the content for its node is not known. Many
+// clients make one line with a count.
 func (s *Server) logWaits(st *Stream) {
 	s.logSome(slog.LevelWarn, 1, "waits", "client waits: nothing is configured for its node yet",
 		[]slog.Attr{slog.String("node", clip(st.Node.ID)), slog.Uint64("stream", st.ID)})
@@ -166,8 +169,8 @@ func (s *Server) logAck(st *Stream, e protocol.Event) {
 		slog.String("took", e.Took.Round(time.Microsecond).String()), slog.Uint64("stream", st.ID))
 }
 
-// nodeChange logs that a client sent another node id than in its first request. It is ignored: the first request
-// decides what a stream may see.
+// nodeChange logs that a client sent another node id than in its first request. The server ignores
+// the new id: the first request decides which resources a stream may see.
 func (s *stream) nodeChange(node *xds.Node) {
 	if s.nodeChanged {
 		return
@@ -202,9 +205,8 @@ func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 
 // presentable returns the text of a NACK for logs and pages, without secrets.
 //
-// The texts of Envoy contain dumps of the refused message, which may have keys and passwords. A dump begins with a
-// marker, which differs between builds, and ends before the cause:
-// end before the cause:
+// The texts of Envoy contain dumps of the refused message, which may have keys and passwords. A
+// dump begins with a marker, which differs between builds, and ends before the cause:
 //
 //	goo.gle/debugonly   \nname: "a"\n…}\n: Proto constraint validation failed (…)
 func presentable(t *xds.Type, text string) string {

@@ -10,19 +10,19 @@ import (
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
 )
 
-// Limits of warnings about clients in the log within 10 s: maxWarned for an address, and maxWarnedInAll for all
-// addresses. One more line for each address counts its other warnings. Clients that are connected for longer
-// than longConnected have limits of their own, with the same numbers. So new clients cannot suppress the
-// warnings about old ones.
+// Limits of warnings about clients in the log within 10 s: maxWarned for an address, and
+// maxWarnedTotal for all addresses. One more line for each address counts its other warnings.
+// Clients that have been connected for longer than longConnected have separate limits with the same
+// numbers. So new clients cannot suppress the warnings about old ones.
 const (
 	maxWarned      = 100
 	maxWarnedTotal = 1000
 	longConnected  = time.Minute
 )
 
-// addressLog limits warnings by the address that causes them, whatever their text. [Server.repeats] limits equal
-// warnings before. The counters by address may be displaced by others. The counter of all has only two
-// keys, so it is never displaced.
+// addressLog limits the warnings that an address causes, whatever their text. Before that,
+// [Server.repeats] limits equal warnings. A new address may displace the counter of another
+// address. The counter of all addresses has only two keys, so it is never displaced.
 type addressLog struct {
 	of  dedup.Counter // by address
 	all dedup.Counter
@@ -42,8 +42,9 @@ func logKeysOf(st *Stream) logKeys {
 	return logKeys{host, ""}
 }
 
-// most is how many lines an address may have. After half of the lines for all addresses are used, an address may
-// have only one, so that a few noisy addresses do not hide the first warning of another.
+// most returns how many lines an address may have. After half of the lines for all addresses are
+// used, an address may have only one, so that a few noisy addresses do not hide the first warning
+// of another.
 func (c *addressLog) most(who logKeys) int {
 	if c.all.Full(who.all, maxWarnedTotal/2) {
 		return 1
@@ -51,8 +52,8 @@ func (c *addressLog) most(who logKeys) int {
 	return maxWarned
 }
 
-// full reports whether the lines of a client's address are used up. Then it counts the line; a later line reports
-// the count.
+// full reports whether the lines of a client's address are used up. Then it counts the suppressed
+// line, and a later line reports the count.
 func (c *addressLog) full(s *Server, st *Stream) bool {
 	who := logKeysOf(st)
 	return (c.all.Full(who.all, maxWarnedTotal) || c.of.Full(who.of, c.most(who))) && !c.count(s, st, who)
@@ -71,7 +72,7 @@ func (c *addressLog) count(s *Server, st *Stream, who logKeys) bool {
 			s.log.LogAttrs(context.Background(), slog.LevelWarn, more, attrs...) //nolint:sloglint // a literal
 		})
 	}
-	if !c.all.Full(who.all, maxWarnedTotal) && // otherwise addresses are not counted: there are too many
+	if !c.all.Full(who.all, maxWarnedTotal) && // if the limit of all addresses is used up, single addresses are not counted
 		!say(&c.of, who.of, c.most(who), "not all errors of the clients of an address are logged") {
 		return false
 	}

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// An lru is a map that keeps the keys that were put last. It is safe for concurrent use.
+// An lru is a map with a limited number of keys, which keeps the keys that were put last. It is
+// safe for concurrent use.
 type lru[K comparable, V any] struct {
 	mu    sync.Mutex
 	max   int

@@ -23,7 +23,7 @@ func requestUnits(bytes int) int { return 1 + bytes>>16 }
 // pointer, as [admission.enter] does. There is no rate for each node, because clients may invent node ids.
 func (s *Server) rate(peer net.Addr) *rate.Shared { return s.rates.Of(fair.Owner(peer), peer) }
 
-// rateOf is rate for a connection that is identified by its port.
+// rateOf does the same as rate, for a connection that is identified by its port.
 func (s *Server) rateOf(peer net.Addr) *rate.Shared {
 	return s.rates.Of(fair.Owner(peer), connOf(peer))
 }
@@ -62,8 +62,9 @@ func pause(d time.Duration, gone, other <-chan struct{}) {
 	}
 }
 
-// A queuedBody is the body of a poll that waits for its rate. Its first bytes are read before: they need little memory, and
-// in HTTP/1.1 the server cannot notice a lost client before it has read the body to its end.
+// A queuedBody is the body of a poll that waits for its rate. The first bytes of the body are read
+// before the wait, because they need little memory. In HTTP/1.1 the server cannot notice a lost
+// client before it has read the whole body.
 type queuedBody struct {
 	io.ReadCloser
 	server *Server
@@ -94,7 +95,7 @@ func (q *queuedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait waits for the rate. It returns an error if the client has gone.
+// wait waits until the rate permits the poll. It returns an error if the client has gone.
 func (q *queuedBody) wait() error {
 	q.due = true
 	if wait := q.server.delayOf(q.server.rateOf(q.peer), 1, q.peer); wait > 0 {

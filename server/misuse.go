@@ -41,7 +41,7 @@ func (s *Server) check() error {
 	return nil
 }
 
-// unwrapRegistrar returns the registrar inside of those that [Server.Limited] returned.
+// unwrapRegistrar returns the original registrar inside registrars that [Server.Limited] returned.
 func unwrapRegistrar(g grpc.ServiceRegistrar) grpc.ServiceRegistrar {
 	for b, ok := g.(limitedRegistrar); ok; b, ok = g.(limitedRegistrar) {
 		g = b.ServiceRegistrar
@@ -49,7 +49,8 @@ func unwrapRegistrar(g grpc.ServiceRegistrar) grpc.ServiceRegistrar {
 	return g
 }
 
-// hasService reports whether a registrar has a service, if it can tell.
+// hasService reports whether a registrar has a service. If the registrar cannot list its services,
+// it returns false.
 func hasService(g grpc.ServiceRegistrar, service string) bool {
 	i, ok := unwrapRegistrar(g).(interface {
 		GetServiceInfo() map[string]grpc.ServiceInfo
@@ -87,8 +88,8 @@ func lacksOptions(g grpc.ServiceRegistrar) bool {
 	return c.Kind() == reflect.Interface && (c.IsNil() || c.Elem().Type() != reflect.TypeFor[codec]())
 }
 
-// refusingService returns a copy of a service in which each call returns an error. It reads no request, because without the
-// codec gRPC would send an error of its own.
+// refusingService returns a copy of a service in which each call returns an error. The calls read
+// no request, because without the codec gRPC would send its own error.
 func (s *Server) refusingService(d *grpc.ServiceDesc, why error) *grpc.ServiceDesc {
 	own := *d
 	own.Streams, own.Methods = slices.Clone(d.Streams), slices.Clone(d.Methods)
@@ -103,7 +104,8 @@ func (s *Server) refusingService(d *grpc.ServiceDesc, why error) *grpc.ServiceDe
 	return &own
 }
 
-// cannotServe returns the error for the clients of a server that cannot serve. It logs the first one.
+// cannotServe returns the error for the clients of a server that cannot serve. It logs the first
+// such error.
 func (s *Server) cannotServe(why error) error {
 	if s.misused.CompareAndSwap(false, true) {
 		s.log.Error("no client can be served", "error", why)
@@ -111,8 +113,8 @@ func (s *Server) cannotServe(why error) error {
 	return status.Error(codes.FailedPrecondition, why.Error())
 }
 
-// readable returns the error of a call that received m or failed to. If another codec decoded the request, the options
-// are missing.
+// readable returns the error of a call that received m, or failed with err. If another codec has
+// decoded the request, the options are missing.
 func (s *Server) readable(m *message, err error) error {
 	if m.coded || err != nil && (status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "unmarshal")) {
 		return err

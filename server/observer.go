@@ -12,9 +12,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Stream describes the stream of an event for an [Observer]. It does not change, and all events of a stream have the
-// same pointer. [Stream.Inspect] returns the state of its client. Do not keep it after Closed, because it keeps
-// the memory of the stream.
+// A Stream describes the stream of an event for an [Observer]. A Stream does not change, and all
+// events of a stream have the same pointer. [Stream.Inspect] gives access to the state of the
+// client. Do not keep a Stream after Closed, because it keeps the memory of the stream in use.
 type Stream struct {
 	ID      uint64    // unique in the server; 1 for the first stream
 	Node    *xds.Node // never nil; empty if the client sent none. Do not change it
@@ -36,7 +36,7 @@ func (s *Stream) open(ctx context.Context, node *xds.Node) {
 	}
 }
 
-// of sets the identity, if the watch knows it.
+// of sets the identity of the client, if the watch knows it.
 func (s *Stream) of(w Watch) {
 	if i, ok := w.(IdentityWatch); ok {
 		s.Identity = i.Identity()
@@ -46,20 +46,21 @@ func (s *Stream) of(w Watch) {
 // noNode is the node of a client that sent none.
 var noNode xds.Node
 
-// An Observer gets the events of all streams, for example to count them or to list refusals. Its methods are called by
-// the goroutines of the streams, in order for each stream. They must be safe for concurrent use. A slow method
-// delays its stream.
+// An Observer gets the events of all streams, for example to count them or to list refusals. The
+// goroutines of the streams call its methods, in order for each stream. The methods must be safe
+// for concurrent use. A slow method delays its stream.
 type Observer interface {
 	// Opened is called after the first request of a stream has arrived.
 	Opened(*Stream)
 
-	// Event is called for each event. The text of a NACK is safe to show: it has no dumps of resources, and for
-	// secrets it is withheld. An observer that needs no texts implements [CodesOnly]. Making texts safe takes
-	// at most a tenth of one core. Above that, a placeholder replaces the text.
+	// Event is called for each event. The text of a NACK is safe to show: it has no dumps of
+	// resources, and the text about a secret is withheld. An observer that needs no texts
+	// implements [CodesOnly]. Making texts safe takes at most a tenth of one core. Above that, a
+	// placeholder replaces the text.
 	Event(*Stream, protocol.Event)
 
-	// Closed is called after a stream has ended. Err is the status for the client, or nil if the client ended
-	// the stream.
+	// Closed is called after a stream has ended. The error is the status for the client, or nil if
+	// the client ended the stream.
 	Closed(s *Stream, err error)
 }
 
@@ -72,7 +73,8 @@ type CodesOnly interface {
 	CodesOnly()
 }
 
-// observed returns the text of a NACK for the observer. Again means that the node has refused the type before.
+// observed returns the text of a NACK for the observer. The argument again is true if the node has
+// refused the type before.
 func (s *Server) observed(again bool, shown func() string) string {
 	if _, without := s.observer.(CodesOnly); without || s.observer == nil {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"github.com/chancery-xds/chancery/protocol"
 )
 
-// Observers combines several observers into one, such as metrics.Metrics and your own. They are called in order. The
-// result is [CodesOnly] if all of them are.
+// Observers combines several observers into one, such as metrics.Metrics and your own. The
+// observers are called in order. The result is [CodesOnly] if all observers are CodesOnly.
 func Observers(all ...Observer) Observer {
 	all = slices.Clone(all)
 	for _, o := range all {

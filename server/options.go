@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An Option sets a property of a server that [New] makes. A nil Option changes nothing. An option with a nil function,
-// logger or observer changes nothing either.
+// An Option sets a property of a server that [New] makes. A nil Option changes nothing. An option
+// with a nil function, logger or observer does not change anything, either.
 type Option func(*options)
 
 type options struct {
@@ -46,8 +46,9 @@ func defaults() options {
 	return o
 }
 
-// WithIdentifier sets the control_plane.identifier of responses, for example the name and revision of a replica. It is
-// called for each response by many goroutines. By default responses have none.
+// WithIdentifier sets the control_plane.identifier of responses, for example the name and revision
+// of a replica. Many goroutines call the function, once for each response. By default responses
+// have no identifier.
 func WithIdentifier(f func() string) Option {
 	return func(o *options) {
 		if f != nil {
@@ -65,9 +66,10 @@ func WithIdentifier(f func() string) Option {
 // and one line counts the others. An ACK is a line of level DEBUG.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = cmp.Or(l, o.log) } }
 
-// WithPlaces sets a function for the origin of a resource in the log, such as "clusters.yaml:12:3". It gets the node
-// that refused a resource, and the resource's type and name. It returns "" if the origin is not known. It is called
-// by many goroutines, for at most 5 resources of each NACK. By default the log has no origins.
+// WithPlaces sets a function for the origin of a resource in the log, such as "clusters.yaml:12:3".
+// The function gets the node that refused a resource, and the resource's type and name. It returns
+// "" if the origin is not known. Many goroutines call the function, for at most 5 resources of each
+// NACK. By default the log has no origins.
 func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option {
 	return func(o *options) {
 		if f != nil {
@@ -76,43 +78,47 @@ func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option 
 	}
 }
 
-// WithRedactor sets a function that removes secrets from the text of a NACK, before the log and the observer get it. It
-// gets the node that sent the NACK, the type and at most 16 KiB of text, and returns the text without secrets. If
-// ok is false, nothing of the text is shown.
+// WithRedactor sets a function that removes secrets from the text of a NACK, before the log and the
+// observer get it. The function gets the node that sent the NACK, the type and at most 16 KiB of
+// text. It returns the text without secrets. If ok is false, no part of the text is shown.
 //
-// It is called by many goroutines, but only for a text that is logged or goes to an observer that is not [CodesOnly].
-// It is not called for secrets (SDS), whose texts are always withheld. Dumps of resources are always
-// removed, if they can be recognized. By default nothing else is removed.
+// Many goroutines call the function, but only for a text that is logged or goes to an observer that
+// is not [CodesOnly]. The function is not called for secrets (SDS), whose texts are always
+// withheld. Dumps of resources are always removed, if they can be recognized. By default nothing
+// else is removed.
 func WithRedactor(f func(node *xds.Node, t *xds.Type, text string) (shown string, ok bool)) Option {
 	return func(o *options) { o.redactor = f }
 }
 
-// WithObserver sets an observer for the events of all streams. See [Observers] for several. By default there is none.
+// WithObserver sets an observer for the events of all streams. For several observers see
+// [Observers]. By default the server has no observer.
 func WithObserver(obs Observer) Option { return func(o *options) { o.observer = obs } }
 
 // WithCatchUp is for several servers with the same content. A client that reconnects may have newer content from another
 // server. Before this server sends it anything else, it calls f, which returns when the source is at least as new
 // as any server was when f was called. So a client never gets older content than it has.
 //
-// Known is true if the source has, or recently had, the version that the client states; then the call is less
-// important. An error ends the stream with UNAVAILABLE: the client keeps its content and tries again. F is
-// called by many goroutines, with the context of the stream or poll that waits for it. The context of a poll
-// ends with its hold time, and a poll that gets an error has nothing new. By default f is not called.
+// The argument known is true if the source has, or recently had, the version that the client
+// states; then the call is less important. An error ends the stream with UNAVAILABLE: the client
+// keeps its content and tries again. Many goroutines call f, with the context of the stream or poll
+// that waits for it. The context of a poll ends with its hold time, and a poll that gets an error
+// has nothing new. By default no function is called.
 func WithCatchUp(f func(ctx context.Context, known bool) error) Option {
 	return func(o *options) { o.newest = f }
 }
 
-// Refusals stores which nodes have refused a type and have not accepted it since, shared by several servers. Its methods
-// are called by many goroutines, and must not block.
+// Refusals stores which nodes have refused a type and have not accepted it since. Several servers
+// share it. Many goroutines call its methods, which must not block.
 type Refusals interface {
 	Has(node, typeURL string) bool
 	Refused(node, typeURL string)
 	Accepted(node, typeURL string)
 }
 
-// WithRefusals shares refusals between servers. A client that has refused a response states the version before it, but
-// may have applied a part of the response. So an equal version does not prove that it has all content. Each
-// server also remembers the refusals that it received. By default there is no other memory.
+// WithRefusals shares refusals between servers. A client that has refused a response states the
+// version before it, but may have applied a part of the response. So an equal version does not
+// prove that it has all content. Each server also remembers the refusals that it received itself.
+// By default it knows only these.
 func WithRefusals(r Refusals) Option {
 	return func(o *options) { o.shared = r }
 }
@@ -126,10 +132,10 @@ func WithWriteTimeout(d time.Duration) Option { return func(o *options) { o.writ
 // for memory ([Limits.Unfinished]), a connection must send at least 1 MiB in a second. The default is 20 s.
 func WithReadTimeout(d time.Duration) Option { return func(o *options) { o.readTimeout = d } }
 
-// WithFirstRequestTimeout sets how long a stream may be open before its first request has arrived completely. An open
-// stream costs memory, and its client is not known before. After this time the stream ends with
-// DEADLINE_EXCEEDED, unless a large first request is still arriving: that may take 20 times as long. The default
-// is 15 s.
+// WithFirstRequestTimeout sets how long a stream may be open before its first request has arrived
+// completely. An open stream costs memory, and the server does not know the client before the first
+// request. After this time the stream ends with DEADLINE_EXCEEDED, unless a large first request is
+// still arriving: that may take 20 times as long. The default is 15 s.
 func WithFirstRequestTimeout(d time.Duration) Option {
 	return func(o *options) { o.firstTimeout = d }
 }
@@ -138,10 +144,10 @@ func WithFirstRequestTimeout(d time.Duration) Option {
 // The default is 5 s. Zero ends all streams at once.
 func WithDrainTime(d time.Duration) Option { return func(o *options) { o.drainTime = d } }
 
-// WithRemovalGrace sets how long a stream of a single type delays the removal of resources to which other types may
-// refer. Such a stream does not know the resources of other types, so it waits for a fixed time. It is also how
-// long a stream that resumes waits for types that are not open yet, before it removes resources to which they may
-// refer. The default is 5 s. Zero means no delay.
+// WithRemovalGrace sets how long a stream of a single type delays the removal of resources to which
+// other types may refer. Such a stream does not know the resources of other types, so it waits for
+// a fixed time. A stream that resumes also waits this time for types that are not open yet, before
+// it removes resources to which these types may refer. The default is 5 s. Zero means no delay.
 func WithRemovalGrace(d time.Duration) Option {
 	return func(o *options) {
 		o.limits.Grace = d
@@ -151,15 +157,15 @@ func WithRemovalGrace(d time.Duration) Option {
 	}
 }
 
-// WithForcedTTL sends TTLs to delta clients that do not announce support for them. Envoy supports them for listeners and
-// clusters without announcing it.
+// WithForcedTTL sends TTLs to delta clients that do not announce support for TTLs. Envoy supports
+// TTLs for listeners and clusters without an announcement.
 func WithForcedTTL() Option { return func(o *options) { o.limits.ForceTTL = true } }
 
 // WithResourceErrors also reports names that do not exist in resource_errors (gRFC A88).
 func WithResourceErrors() Option { return func(o *options) { o.limits.ResourceErrors = true } }
 
-// WithV2 also serves the methods of API v2. The encoding of messages is the same. A v2 type, such as
-// type.googleapis.com/envoy.api.v2.Cluster, is a type of its own: clients get the resources that are stored under
-// its URL, and nothing is translated. A v2 service of a single type also serves the v3 type, if the first request
-// of a stream asks for that. By default only v3 is served.
+// WithV2 also serves the methods of API v2. The encoding of messages is the same. A v2 type, such
+// as type.googleapis.com/envoy.api.v2.Cluster, is a type of its own: clients get the resources that
+// are stored under its URL, and nothing is translated. A v2 service of a single type also serves
+// the v3 type, if the first request of a stream asks for the v3 type. By default only v3 is served.
 func WithV2() Option { return func(o *options) { o.v2 = true } }

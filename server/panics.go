@@ -17,8 +17,8 @@ import (
 // errInternal is the error for the client of a stream that panicked. The panic itself is in the log.
 var errInternal = status.Error(codes.Internal, "internal error")
 
-// guarded calls f for a stream. A panic in f ends only this stream. It may come from the server, or from the program's
-// source, observer, identifier or logger.
+// guarded calls f for a stream. A panic in f ends only this stream. The panic may come from the
+// server, or from the program's source, observer, identifier or logger.
 func (s *Server) guarded(st *Stream, f func() error) (err error) {
 	if p := panics.Do(func() { err = f() }); p != nil {
 		s.panicked(st, p)
@@ -27,8 +27,8 @@ func (s *Server) guarded(st *Stream, f func() error) (err error) {
 	return err
 }
 
-// panicked logs a panic. A client that reconnects may cause it again and again, so equal panics within 10 s are one
-// more line with a count.
+// panicked logs a panic. A client that reconnects may cause the same panic again and again, so
+// equal panics within 10 s make only one more line with a count.
 func (s *Server) panicked(st *Stream, p *panics.Panic) {
 	attrs := []slog.Attr{slog.Uint64("stream", st.ID)}
 	if st.Node != nil {

@@ -17,7 +17,7 @@ func (p *progress) done() bool { return p.left.Load() == p.put.Load() }
 // Put implements [mem.BufferPool].
 func (p *progress) Put(*[]byte) { p.left.Add(1) }
 
-// Get implements [mem.BufferPool]. It is not used for marks.
+// Get implements [mem.BufferPool]. Get is not used for marks.
 func (p *progress) Get(n int) *[]byte {
 	b := make([]byte, n)
 	return &b
@@ -29,7 +29,8 @@ const step = 16 << 10
 // mark is the buffer of all marks. It has a capacity, because gRPC does not pool smaller buffers.
 var mark = make([]byte, 0, 4<<10)
 
-// marked returns the message with marks in it. They must be freed after the message was sent.
+// marked returns the message with marks in it. The caller must free the marks after the message was
+// sent.
 func (p *progress) marked(m *message) *message {
 	n := m.data.Len()
 	if n <= step {

@@ -17,7 +17,7 @@ const withheld = "(withheld, because it may show a secret: see the client's own 
 func (s *Server) shown(node *xds.Node, t *xds.Type, text string) string {
 	text = textutil.Head(text, maxFailure)
 	if text != "" && !isSecret(t) && s.redactor != nil {
-		text = withoutKeys(withoutDump(text)) // first: the redactor may remove the lines by which these are found
+		text = withoutKeys(withoutDump(text)) // done before the redactor, which may remove the lines by which keys and dumps are found
 		var ok bool
 		text, ok = s.redactor(node, t, text)
 		if !ok {

@@ -5,9 +5,9 @@ import "time"
 // maxRefusals is how many refusals are remembered after their streams have ended.
 const maxRefusals = 10_000
 
-// A refusal means that a node has refused a type and has not accepted it since. It outlives the streams: "the next
-// differing state is always sent", even if the client reconnects and states the version that it kept. The oldest
-// refusals are forgotten.
+// A refusal means that a node has refused a type and has not accepted it since. A refusal outlives
+// the stream. So the next different state is sent even if the client reconnects and states the
+// version that it kept. The oldest refusals are forgotten.
 type refusal struct{ node, url string }
 
 // refusals remembers when each refusal began.

@@ -13,13 +13,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// seats limits how many streams or polls may be open. When all seats are taken, a new stream displaces the newest stream
-// of the address that has most, unless that is its own address.
+// seats limits how many streams or polls may be open. When all seats are taken, a new stream
+// displaces the newest stream of the address that has most streams, unless that is its own address.
 type seats struct {
 	max  int
 	full error             // for a stream that gets no seat
 	lost error             // for a stream that loses its seat
-	many func(n int) error // for a stream of a node that has n streams, too many
+	many func(n int) error // for a stream of a node that already has too many streams (n)
 
 	mu     sync.Mutex // held for memory only
 	shares fair.Shares[notices]
@@ -34,7 +34,7 @@ type nodeAtAddress struct{ owner, node string }
 type seat struct {
 	place *fair.Place[notices]
 	node  string
-	named bool // node is counted
+	named bool // the node is counted in seats.nodes
 
 	free net.Addr // non-nil: the free seat of this connection ([silentStreams])
 }
@@ -75,7 +75,8 @@ func newSeats(max int, full, lost error) *seats {
 	return &seats{max: max, full: full, lost: lost, shares: fair.Shares[notices]{Max: max}, nodes: map[nodeAtAddress]int{}}
 }
 
-// enter takes a seat for a stream or poll from an address. It returns nil if there is none.
+// enter takes a seat for a stream or poll from an address. It returns nil if no seat is free for
+// it.
 func (s *seats) enter(peer net.Addr, lost notices) *seat {
 	owner := fair.Owner(peer)
 	s.mu.Lock()
@@ -90,8 +91,9 @@ func (s *seats) enter(peer net.Addr, lost notices) *seat {
 	return &seat{place: place}
 }
 
-// name sets the node of a seat. It returns an error if the node has too many: when three quarters of all seats are taken,
-// a node at one address may not have more than half of all seats. Streams without a node id are not counted.
+// name sets the node of a seat. It returns an error if the node has too many seats: when three
+// quarters of all seats are taken, a node at one address may not have more than half of all seats.
+// Streams without a node id are not counted.
 func (s *seats) name(of *seat, id string) error {
 	if id == "" {
 		return nil
@@ -138,8 +140,8 @@ func (s *seats) taken() int {
 	return s.shares.Len()
 }
 
-// admit takes the seats of a new stream: among all streams, and among the silent ones. A refusal is cheap, because a
-// flood of streams may be refused.
+// admit takes two seats for a new stream: one among all streams, and one among the silent streams.
+// A refusal must be cheap, because a flood of streams may be refused.
 func (s *Server) admit(ctx context.Context, lost notices) (seat, silence *seat, err error) {
 	from := peerOf(ctx)
 	silence = s.silent.enter(from, lost)
@@ -173,7 +175,7 @@ func (s *Server) dismiss(seat *seat) {
 	s.drain.leave()
 }
 
-// logNoSeat counts and logs that there was no seat for a stream.
+// logNoSeat counts and logs a stream that got no seat.
 func (s *Server) logNoSeat(ctx context.Context, err error) {
 	r, ok := errors.AsType[*rejection](err)
 	if !ok {
@@ -190,17 +192,17 @@ func (s *Server) logNoSeat(ctx context.Context, err error) {
 	})
 }
 
-// manyOfNode is the error of a stream whose node has too many.
+// manyOfNode returns the error of a stream whose node has too many streams.
 func manyOfNode(n int) error {
 	return reject(tooManyStreams, codes.ResourceExhausted, "limit exceeded: the node has %d streams, more than half of the maximum of this server, and few are free", n)
 }
 
-// manyPollsOfNode is the error of a poll whose node has too many.
+// manyPollsOfNode returns the error of a poll whose node has too many polls.
 func manyPollsOfNode(n int) error {
 	return reject(tooManyPolls, codes.Unavailable, "limit exceeded: the node has %d polls that are held, more than half of the maximum of this server, and few are free; try again later", n)
 }
 
-// errLostSilent ends a stream without a request that lost its seat.
+// errLostSilent ends a stream that lost its seat before its first request.
 var errLostSilent = reject(tooSilent, codes.ResourceExhausted, "limit exceeded: too many streams are open on which no request has come, and most of them are of this address")
 
 // errLost ends a stream that lost its seat.

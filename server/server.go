@@ -56,9 +56,10 @@ type Source[W Watch] interface {
 	// Watch is called with the node of the first request of a stream, which is nil if the client sent none. The
 	// server closes the watch when the stream ends.
 	//
-	// An error means that the node may see nothing. It ends the stream: with its own gRPC status if it has one, and
-	// otherwise with PERMISSION_DENIED. The context is that of the stream or call. It has the properties of the
-	// connection ([peer.FromContext], also over REST).
+	// An error means that the node may see nothing. The error ends the stream: with its own gRPC
+	// status if it has one, and otherwise with PERMISSION_DENIED. The argument ctx is the context
+	// of the stream or call. It has the properties of the connection ([peer.FromContext], also over
+	// REST).
 	Watch(ctx context.Context, node *xds.Node) (W, error)
 }
 
@@ -67,14 +68,15 @@ type Watch interface {
 	// C returns a channel with one slot. It signals that Next should be called.
 	C() <-chan struct{}
 
-	// Next returns the newest view, and the names that may differ from the view before: nil if any name may
-	// differ, and an empty list if none does.
+	// Next returns the newest view, and the names that may differ from the view before: nil if any
+	// name may differ, and an empty list if no name differs.
 	//
-	// A nil view means that the content for the node is not known: the stream waits, and its client keeps what it
-	// has. C signals when there is a view. If the view becomes nil later, the stream ends with UNAVAILABLE. Its
-	// client keeps what it has, reconnects and waits.
+	// A nil view means that the content for the node is not known: the stream waits, and its client
+	// keeps its resources. C signals when the view is known. If the view becomes nil later, the
+	// stream ends with UNAVAILABLE. Then the client keeps its resources, reconnects and waits.
 	//
-	// An error means that the node may see nothing any more. It ends the stream like an error of Source.Watch.
+	// An error means that the node may see nothing any more. The error ends the stream like an
+	// error of Source.Watch.
 	Next() (xds.View, []xds.Names, error)
 
 	// Interested changes the names for which C signals: the subscription to a type. If an added name has changed
@@ -84,8 +86,8 @@ type Watch interface {
 	Close()
 }
 
-// A HistoryWatch is a [Watch] that remembers earlier tables of a type. With it the server recognizes the versions that
-// reconnecting clients state ([protocol.Options]).
+// A HistoryWatch is a [Watch] that remembers earlier tables of a type. So the server recognizes the
+// versions that reconnecting clients state ([protocol.Options]).
 type HistoryWatch interface {
 	Watch
 
@@ -102,8 +104,8 @@ type IdentityWatch interface {
 	Identity() fmt.Stringer
 }
 
-// A WithholdingWatch is a [Watch] that may withhold resources that a client has refused: its view has an older resource in
-// their place. So the acceptance of such a view does not end the refusal.
+// A WithholdingWatch is a [Watch] that may withhold a resource that a client has refused: its view
+// has an older resource instead. So the refusal continues when the client accepts such a view.
 type WithholdingWatch interface {
 	Watch
 
@@ -111,10 +113,10 @@ type WithholdingWatch interface {
 	Withholds(t *xds.Type) bool
 }
 
-// A Server answers xDS clients from a source. It is safe for concurrent use. Make it with [New], and register it with a
-// grpc.Server that has [GRPCOptions]. For nil and the zero value, [Server.Register], [Server.Poll] and
-// [Server.Drain] return an error, and other methods must not be called. Contexts must not be nil, except that
-// of Drain.
+// A Server answers xDS clients from a source. A Server is safe for concurrent use. Make it with
+// [New], and register it with a grpc.Server that has [GRPCOptions]. For a nil Server and the zero
+// value, [Server.Register], [Server.Poll] and [Server.Drain] return an error, and other methods
+// must not be called. Contexts must not be nil, except the context of Drain.
 type Server struct {
 	options
 	watchNode  func(context.Context, *xds.Node) (Watch, error)
@@ -194,15 +196,18 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	return s
 }
 
-// Register adds the aggregated discovery service, the services of single types and the health service to a gRPC server.
-// The server must have been made with [GRPCOptions]. If it already has a health service, that is kept. Call Register
-// before grpc.Server.Serve; otherwise gRPC ends the program.
+// Register adds the aggregated discovery service, the services of single types and the health
+// service to a gRPC server. The gRPC server must have been made with [GRPCOptions]. If the gRPC
+// server already has a health service, it keeps that service. Call Register before
+// grpc.Server.Serve; otherwise gRPC ends the program.
 //
-// It returns an error if the grpc.Server was made without these options, or if it or the source is nil. A program that
-// ignores the error finds it in the log and in each call. For a registrar that is not a *grpc.Server, the missing
-// options are detected at the first call.
+// Register returns an error if the grpc.Server was made without these options, or if the
+// grpc.Server or the source is nil. A program that ignores the error finds it in the log and in
+// each call. For a registrar that is not a *grpc.Server, the missing options are detected at the
+// first call.
 //
-// It also returns an error if the grpc.Server already has one of these services. Then it changes nothing.
+// Register also returns an error if the grpc.Server already has one of these services. Then it
+// changes nothing.
 func (s *Server) Register(g grpc.ServiceRegistrar) error {
 	if s == nil || s.health == nil {
 		return errNotMade
@@ -239,9 +244,9 @@ func (s *Server) register(g grpc.ServiceRegistrar, wrong error) {
 // [Server.Drain], unless [Server.SetServing] changes it.
 func (s *Server) Health() *health.Server { return s.health }
 
-// SetServing sets the health status of the server and of each discovery service to SERVING or NOT_SERVING. It does not
-// stop the service. Use it when the configuration is empty, or before a drain. After [Server.Drain] it does
-// nothing.
+// SetServing sets the health status of the server and of each discovery service to SERVING or
+// NOT_SERVING. The services do not stop. Use SetServing when the configuration is empty, or before
+// a drain. After [Server.Drain], SetServing does nothing.
 func (s *Server) SetServing(serving bool) {
 	status := healthgrpc.HealthCheckResponse_NOT_SERVING
 	if serving {
@@ -268,8 +273,8 @@ type Stats struct {
 	Malformed   uint64 // streams ended because of a malformed request
 	Denied      uint64 // streams and polls ended because their node may see nothing: an error of a [Source]
 
-	// Panics counts caught panics in this process. Each has ended one connection, stream, poll or search for a
-	// resource.
+	// Panics counts caught panics in this process. Each panic has ended one connection, stream,
+	// poll or search for a resource.
 	Panics uint64
 
 	// Throttled counts by limit how often clients reached it:

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// services returns the gRPC services: the aggregated one, and that of each type that has one. With WithV2 it includes
-// those of v2.
+// services returns the gRPC services: the aggregated service, and the service of each type that has
+// one. With WithV2, the services of v2 are included.
 func (s *Server) services() []*grpc.ServiceDesc {
 	ads := xds.Type{
 		Service: "envoy.service.discovery.v3.AggregatedDiscoveryService", Proto: "envoy/service/discovery/v3/ads.proto",
@@ -34,8 +34,9 @@ func (s *Server) services() []*grpc.ServiceDesc {
 	return all
 }
 
-// service makes a gRPC service. Only is its type, or nil for the aggregated service. Also is another type that a stream may
-// serve instead, if its first request has that type.
+// service makes a gRPC service. The argument only is the type of the service, or nil for the
+// aggregated service. The argument also is another type that a stream serves instead, if the first
+// request has that type.
 func (s *Server) service(row, only, also *xds.Type) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: row.Service, HandlerType: (*any)(nil), Metadata: row.Proto}
 	stream := func(name string, v xds.Variant) {

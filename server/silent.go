@@ -12,9 +12,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// silentStreams limits the streams without a request. The first one of each connection is free and has no seat, because a fleet
-// that reconnects at once has one on each connection, and a connection costs more than a stream. The others have
-// seats.
+// silentStreams limits the streams without a request. The first silent stream of each connection is
+// free and has no seat: a fleet that reconnects at once has one such stream on each connection, and
+// a connection costs more than a stream. The other streams have seats.
 type silentStreams struct {
 	*seats
 
@@ -26,7 +26,7 @@ func newSilentStreams(s *seats) *silentStreams {
 	return &silentStreams{seats: s, free: map[net.Addr]*seat{}}
 }
 
-// enter takes a seat for a stream of a connection. It returns nil if there is none.
+// enter takes a seat for a stream of a connection. It returns nil if no seat is free.
 func (s *silentStreams) enter(conn net.Addr, lost notices) *seat {
 	if free := s.first(conn); free != nil {
 		return free
@@ -34,7 +34,7 @@ func (s *silentStreams) enter(conn net.Addr, lost notices) *seat {
 	return s.seats.enter(conn, lost)
 }
 
-// first returns the free seat of the connection, or nil if it is taken.
+// first returns the free seat of the connection, or nil if another stream has taken it.
 func (s *silentStreams) first(conn net.Addr) *seat {
 	if conn == nil {
 		return nil
@@ -82,9 +82,10 @@ func (s *silentStreams) taken() int {
 	return len(s.free) + s.seats.taken()
 }
 
-// Tap is a handler for [grpc.InTapHandle]. It refuses a stream or a Fetch before gRPC starts a goroutine for it, if there
-// is no seat among the silent streams ([Limits.Silent]). Without Tap the same streams are refused a little later. A
-// flood of them may then have thousands of goroutines on a busy machine.
+// Tap is a handler for [grpc.InTapHandle]. If no seat for silent streams is free ([Limits.Silent]),
+// Tap refuses a stream or a Fetch before gRPC starts a goroutine for it. Without Tap the same
+// streams are refused a little later. A flood of streams may then have thousands of goroutines on a
+// busy machine.
 func (s *Server) Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	_, timed := ctx.Deadline() // gRPC does not stop the timer of a call that Tap refuses
 	if timed || !strings.HasPrefix(call.FullMethodName, "/envoy.") || s.silent.room(peerOf(ctx)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stampList is an immutable list of stamps, sorted by name. It consists of pieces that lists share, so a list with a few
-// different stamps costs only the changed pieces.
+// A stampList is an immutable list of stamps, sorted by name. The list consists of pieces. Lists
+// share equal pieces, so a list with a few different stamps costs only the changed pieces.
 type stampList [][]*xds.Stamp
 
 // piece is the size of a piece after a cut. A piece has at most twice as many stamps.
@@ -47,7 +47,7 @@ func (l stampList) all(yield func(*xds.Stamp) bool) {
 	}
 }
 
-// flat returns all stamps in one slice, which must not be changed.
+// flat returns all stamps in one slice, which the caller must not change.
 func (l stampList) flat() []*xds.Stamp {
 	if len(l) == 1 {
 		return l[0]
@@ -76,7 +76,8 @@ func (l stampList) equal(o stampList) bool {
 	}
 }
 
-// with returns the list with newer stamps in place of those with the same names. Newer must be sorted.
+// with returns the list with newer stamps in place of the stamps with the same names. The argument
+// newer must be sorted.
 func (l stampList) with(newer []*xds.Stamp) stampList {
 	if len(l) == 0 {
 		return piecesOf(newer)
@@ -122,7 +123,8 @@ func find(sts []*xds.Stamp, name string) (int, bool) {
 	return slices.BinarySearchFunc(sts, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
 }
 
-// override returns old with newer stamps in place of those with the same names. Both must be sorted.
+// override returns old with newer stamps in place of the stamps with the same names. Both lists
+// must be sorted.
 func override(old, newer []*xds.Stamp) []*xds.Stamp {
 	size := len(old) + len(newer)
 	for _, st := range newer {

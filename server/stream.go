@@ -13,17 +13,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stream connects the requests of a client and the changes of a watch with a session. The goroutine of the gRPC handler
-// owns it, except where noted.
+// A stream connects the requests of a client and the changes of a watch with a session. The
+// goroutine of the gRPC handler owns the stream, except where noted.
 type stream struct {
 	server  *Server
 	rpc     grpc.ServerStream
 	info    Stream
-	also    *xds.Type // another type that the first request may choose; nil: none
+	also    *xds.Type // another type that the first request may choose; nil: no choice
 	decoder wire.Decoder
 
 	inbox   chan *message // filled and closed by read
-	failure error         // why read ended; set before it closes inbox
+	failure error         // why read ended; set before read closes inbox
 
 	// Set by the first request.
 	watch   Watch
@@ -71,7 +71,7 @@ type stream struct {
 type claim struct {
 	ticket *ticket
 	turn   <-chan struct{} // of the ticket; nil: the turn has come
-	by     time.Time       // when the wait, or the place, is given up
+	by     time.Time       // when the stream gives up the wait, or gives back the place
 	since  time.Time       // when the ticket was taken
 }
 
@@ -119,9 +119,10 @@ func (s *Server) decoder(v xds.Variant) wire.Decoder {
 	return wire.Decoder{Variant: v, MaxNames: s.limits.MaxNames, MaxNode: s.bounds.Node, MaxTypeURL: maxTypeURL}
 }
 
-// absentKey is a key in the metadata of a node. With the value "resource" the client chooses how it learns that a name does
-// not exist, in the form of an older version of the protocol: "the server will send a Resource whose name field
-// matches the name that the client subscribed to and whose resource field is unset".
+// absentKey is a key in the metadata of a node. With the value "resource", the server reports
+// missing names to this client as in an older version of the protocol: "the server will send a
+// Resource whose name field matches the name that the client subscribed to and whose resource field
+// is unset".
 const absentKey = "xds.absent"
 
 // open starts the watch. "Only the first request on a stream is guaranteed to carry the node identifier."
@@ -201,8 +202,8 @@ func holds(r *xds.Request) int {
 	return n
 }
 
-// close releases the resources of the stream. It returns the error for the client: err, or that of a panic during
-// close if err is nil.
+// close releases the resources of the stream. It returns the error for the client: err or, if err
+// is nil, the error of a panic during close.
 func (s *stream) close(err error) error {
 	s.disarm()
 	s.inspections.end()

@@ -12,8 +12,8 @@ import (
 // loop handles one event after the other. When it returns, gRPC cancels the context of the stream, which ends read and
 // send.
 //
-// Each step runs in a new goroutine, so that its large stack is freed afterwards. An idle stream has two small stacks:
-// this one and that of read.
+// Each step runs in a new goroutine, so that its large stack is freed afterwards. An idle stream
+// has two small stacks: the stack of this goroutine and the stack of read.
 func (s *stream) loop() error {
 	for {
 		req, nothing, err := s.await()
@@ -72,8 +72,8 @@ func (s *stream) startDrain() {
 // startLeaving makes the stream leave now.
 func (s *stream) startLeaving() { s.leaving.plan(time.Now(), errSurplus, s.server.age.Grace) }
 
-// await waits for the next event. It returns a request, if that is the event, or nothing if the event needs no step. An
-// error ends the stream.
+// await waits for the next event. It returns the request if the event is a request. The result
+// nothing is true if the event needs no step. An error ends the stream.
 func (s *stream) await() (req *message, nothing bool, err error) {
 	if s.inspections.pending() {
 		return nil, false, nil // calls of Inspect that came after the last step
@@ -132,8 +132,8 @@ func (s *stream) written(err error) (nothing bool, _ error) {
 	return !s.moreToSend && len(s.queue) == 0 && s.claim == nil && !s.ended && !s.leaving.begun, nil
 }
 
-// unsent returns the error of a response that could not be sent. If gRPC cannot read a request, it ends the stream, and
-// sending fails as well. Then the error of the request is the cause.
+// unsent returns the error of a response that could not be sent. If gRPC cannot read a request,
+// gRPC ends the stream, and sending fails as well. Then the error of the request is the cause.
 func (s *stream) unsent(err error) error {
 	if s.inbox == nil || s.rpc.Context().Err() == nil {
 		return err
@@ -147,9 +147,9 @@ func (s *stream) unsent(err error) error {
 	return err
 }
 
-// doorbell returns the channel that signals the next step: the turn of the stream if it waits for that, and otherwise the
-// changes of the watch. It is nil while a change cannot make the stream send anything. Such changes are seen at the
-// next step.
+// doorbell returns the channel that signals the next step: the turn of the stream if the stream
+// waits for its turn, and otherwise the changes of the watch. The channel is nil while a change
+// cannot make the stream send anything. The next step handles such changes.
 func (s *stream) doorbell() <-chan struct{} {
 	switch {
 	case s.claim.waits():

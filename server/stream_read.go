@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// read receives requests until the stream ends. It runs in its own goroutine. It hands a request over before it reads the
-// next one, so a flood of requests stays with the client.
+// read receives requests until the stream ends. It runs in its own goroutine. It hands a request
+// over before it reads the next request, so a flood of requests stays with the client.
 func (s *stream) read() {
 	defer close(s.inbox)
 	if p := panics.Do(s.requests); p != nil {
@@ -23,8 +23,8 @@ func (s *stream) read() {
 	}
 }
 
-// requests applies the rate limits after a request and before it reads the next one. So waiting requests take no memory
-// here, and the first request of a stream never waits.
+// requests applies the rate limits after a request and before it reads the next request. So waiting
+// requests take no memory here, and the first request of a stream never waits.
 func (s *stream) requests() {
 	var own rate.Pace
 	from := peerOf(s.rpc.Context())

@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// step handles a request, if there is one, and does all other work that is due. It then sends a response, if there is one.
-// Sending uses only fields that do not change meanwhile.
+// step handles a request, if req is not nil, and does all other work that is due. Then it sends one
+// response, if one is due. To send, it uses only fields that do not change meanwhile.
 func (s *stream) step(req *message) {
 	growStack()
 	var r *xds.Response
@@ -39,8 +39,8 @@ func (s *stream) step(req *message) {
 	}
 }
 
-// growStack grows the stack of a new goroutine to the size that a step needs, before the stack has frames that would be
-// copied. This saves a tenth of the cost of a push.
+// growStack grows the stack of a new goroutine to the size that a step needs. At this time the
+// stack has no frames that must be copied. This saves a tenth of the cost of a push.
 //
 //go:noinline
 func growStack() {
@@ -145,7 +145,8 @@ func (s *stream) remember(e protocol.Event) {
 	}
 }
 
-// recall returns the resources of a client that states a version. Table is the table that has this version, or nil.
+// recall returns the resources of a client that states a version. The argument table is the content
+// of the table with this version, or nil.
 func (s *stream) recall(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	return s.history.recall(time.Now(), t, version, table)
 }
@@ -161,7 +162,7 @@ func (s *stream) charge(held int) error {
 	return err
 }
 
-// takeTicket takes a ticket for the first answers, unless the stream has one.
+// takeTicket takes a ticket for the first answers, unless the stream already has a ticket.
 func (s *stream) takeTicket() {
 	if s.claim != nil {
 		return
@@ -187,7 +188,7 @@ func (s *stream) answered(since time.Time) bool {
 	return s.session == nil || s.session.Answered(since)
 }
 
-// leave gives back the ticket, if there is one.
+// leave gives back the ticket, if the stream has one.
 func (s *stream) leave() {
 	if s.claim != nil {
 		s.server.first.leave(s.claim.ticket)

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Removing secrets from the texts of NACKs is expensive. Clients that refuse all the time, each time with another text,
-// could keep the server busy for an observer. So there is a budget of time: textShare of one core, with at most
-// textSaved saved up. A node that has refused the type before may use half of it. The rest is for new refusals.
+// Removing secrets from the texts of NACKs is expensive. Clients that refuse all the time, each
+// time with another text, could keep the server busy for an observer. So there is a budget of time:
+// textShare of one core, with at most textSaved saved up. A node that has refused the type before
+// may use only half of the budget, so that the rest is left for new refusals.
 const (
 	textShare   = 10 // a tenth
 	textSaved   = time.Second

@@ -19,9 +19,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// Credentials wraps transport credentials for a grpc.Server (grpc.Creds). Pass your own credentials, or nil for plain text.
-// The connections then enforce [Limits.Unfinished] and [Limits.StreamRate]. Without them neither is limited, because
-// gRPC grants each request any window that it asks for, and starts every stream that is opened.
+// Credentials wraps transport credentials for a grpc.Server (grpc.Creds). Pass your own
+// credentials, or nil for plain text. The connections then enforce [Limits.Unfinished] and
+// [Limits.StreamRate]. Without these credentials the server has neither limit, because gRPC grants
+// each request any window that the client asks for, and starts every stream that the client opens.
 func (s *Server) Credentials(c credentials.TransportCredentials) credentials.TransportCredentials {
 	if c == nil {
 		c = insecure.NewCredentials()
@@ -79,7 +80,8 @@ func (s *Server) countWhole(n int) {
 	}
 }
 
-// requestProgress returns a number that grows while a request arrives on a stream, or 0 if none does.
+// requestProgress returns a number that grows while a request arrives on a stream, or 0 if no
+// request is arriving.
 func (s *Server) requestProgress(ctx context.Context) int {
 	if p, ok := peer.FromContext(ctx); ok {
 		return s.unfinished.Progress(p.Addr, numberOf(ctx))
@@ -100,11 +102,13 @@ func numberOf(ctx context.Context) uint32 {
 	return 0
 }
 
-// Body wraps the body of an HTTP request, such as a poll over REST. Bytes above 64 KiB count against [Limits.Unfinished]
-// until the body is closed. A read waits for memory, and it waits for the rate of the address ([Limits.AddressRate])
-// before 64 KiB or the end of the body. It stops waiting when ctx is done, which should be the context of the
-// request. If there is no memory, or the body arrives too slowly ([WithReadTimeout]), a read returns an error with
-// the gRPC status UNAVAILABLE. Before that it calls stop, from any goroutine. Stop must make reads of r fail.
+// Body wraps the body of an HTTP request, such as a poll over REST. Bytes above 64 KiB count
+// against [Limits.Unfinished] until the body is closed. A read waits for memory. Before 64 KiB or
+// the end of the body, it also waits for the rate of the address ([Limits.AddressRate]). The waits
+// end when ctx is done, which should be the context of the request. If no memory is free, or if the
+// body arrives too slowly ([WithReadTimeout]), a read returns an error with the gRPC status
+// UNAVAILABLE. Before that, Body calls the function stop, from any goroutine. This function must
+// make reads of r fail.
 func (s *Server) Body(ctx context.Context, r io.Reader, peer net.Addr, stop func()) io.ReadCloser {
 	if peer == nil {
 		peer = &net.UnixAddr{Net: "unix"}

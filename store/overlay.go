@@ -11,19 +11,21 @@ func OverlayOf(group string) string { return overlayPrefix + group }
 // IsOverlay reports whether a group name is the name of an overlay.
 func IsOverlay(name string) bool { return strings.HasPrefix(name, overlayPrefix) }
 
-// WithOverlays gives each group an overlay: a second group, named by [OverlayOf], whose resources hide those of
-// the group with the same names. It is for a second writer that changes a few resources often, such as
-// endpoints, while another writer owns the group. An overlay is empty until something is written to it.
-// Nodes do not see it before the content of their groups is known.
+// WithOverlays gives each group an overlay: a second group, named by [OverlayOf], whose resources
+// hide the group's resources with the same names. An overlay is for a second writer that changes a
+// few resources often, such as endpoints, while another writer owns the group. An overlay is empty
+// until something is written to it. Nodes do not see it before the content of their groups is
+// known.
 //
 // Selectors do not return overlays, and [Watch.Groups] and [Snapshot.Groups] do not list them.
 func WithOverlays() Option {
 	return func(st *Store) { st.overlays = true }
 }
 
-// WithOverlayOf sets which overlay a group has: that of the group that the function returns. By default it is
-// the group's own. So two groups that are two states of the same group share one overlay. The function
-// must always return the same result for the same group.
+// WithOverlayOf sets which overlay a group has: the overlay of the group that the function returns.
+// By default each group has its own overlay. With this option, two groups that are two states of
+// the same group can share one overlay. The function must always return the same result for the
+// same group.
 func WithOverlayOf(of func(group string) string) Option {
 	return func(st *Store) { st.overlayGroup = of }
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A past has the recent tables of one type in a group: a client that reconnects may hold the content of any of
-// them. It is guarded by Store.mu.
+// A past has the recent tables of one type in a group: a client that reconnects may hold the
+// content of any of these tables. Store.mu guards a past.
 type past struct {
 	tables  []pastTable  // oldest first
 	list    []*xds.Table // the same tables, newest first; nil: not made yet
@@ -23,16 +23,17 @@ type pastTable struct {
 	touched int       // names that the commit touched
 }
 
-// Limits of a past. It has at most maxPast tables, not older than pastTime, whose commits touched at most
-// maxNames names together. The last limit bounds the memory that only the past keeps alive. The newest
-// table is kept for pastTime, even if its commit touched more names.
+// Limits of a past. It has at most maxPast tables, not older than pastTime, whose commits touched
+// at most maxNames names together. The last limit bounds the memory that only the past keeps in
+// use. The newest table is kept for pastTime, even if its commit touched more names.
 const (
 	maxPast  = 64
 	pastTime = 5 * time.Minute
 )
 
-// compositePast is the limit of tables in the past of a composite. Each table has its own copy of the content that
-// it does not share with the layers, and there may be as many composites as clients.
+// compositePast is the limit of tables in the past of a composite. Each table has its own copy of
+// the content that it does not share with the layers, and a store may have as many composites as
+// clients.
 const compositePast = 4
 
 // trim drops tables that are too old, or exceed the limits.
@@ -113,9 +114,10 @@ func (g *group) forget(now time.Time) {
 	}
 }
 
-// Recent returns the earlier tables of a type in the group of the watch, newest first, without the current
-// one. It has the tables of the last 64 commits that changed the type, if they are not older than 5 minutes
-// and changed at most 16,384 resources together. The tables are shared and must not be changed.
+// Recent returns the earlier tables of a type in the group of the watch, newest first, without the
+// current one. These are the tables of the last 64 commits that changed the type, if the commits
+// are not older than 5 minutes and changed at most 16,384 resources together. The tables are
+// shared; the caller must not change them.
 //
 // Old tables are dropped when the group changes, or at a call of Recent.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {

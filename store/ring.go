@@ -6,7 +6,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// news are changes of a group that its watches were not signalled yet.
+// news are changes of a group for which its watches got no signal yet.
 type news struct {
 	since uint64 // the changes of the commits after this one
 	all   bool   // the selection of groups changed, so all watches are signalled

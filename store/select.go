@@ -7,15 +7,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Selector returns the groups that a node sees. If several of them have a resource with the same name, the
-// node sees the resource of the first. The name "" means [DefaultGroup], and so does an empty list.
+// A Selector returns the groups that a node sees. If several groups have a resource with the same
+// name, the node sees the resource of the first group. The name "" means [DefaultGroup], and so
+// does an empty list.
 //
 // An error refuses the node and ends its stream. The server sends an error with a gRPC status unchanged, and
 // any other error as PERMISSION_DENIED.
 //
-// The context is that of the client's stream or call. It has the properties of the connection, such as
-// the peer and TLS. The node is never nil; it is empty if the client sent none. It must not be kept or
-// changed. A selector must be safe for concurrent use.
+// The context is the context of the client's stream or call. It has the properties of the
+// connection, such as the peer and TLS. The node is never nil; it is empty if the client sent no
+// node. A selector must not keep or change the node. A selector must be safe for concurrent use.
 type Selector func(ctx context.Context, n *xds.Node) ([]string, error)
 
 // WithGroups sets the function that chooses the groups of a node. By default every node sees

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A set is a set of watch ids. It is a list while it is small, and a bitmap of all watches of the group when
-// that is smaller. The nil set is empty.
+// A set is a set of watch ids. A small set is a list. A larger set is a bitmap of all watches of
+// the group, if the bitmap is smaller than the list. The nil set is empty.
 type set struct {
 	words []uint32 // ids in no order, or the bitmap if dense
 	n     uint32   // number of ids

@@ -8,10 +8,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// EncodeRequest encodes a DiscoveryRequest or a DeltaDiscoveryRequest of a client. It encodes only the fields of
-// the variant: Subscribe is ignored for SotW, and Names for delta. Names must be UTF-8. Invalid UTF-8 in
-// the error message is replaced. SameNames must be false, because such a request has no names. R must
-// not be nil.
+// EncodeRequest encodes a DiscoveryRequest or a DeltaDiscoveryRequest of a client. It encodes only
+// the fields of the variant: Subscribe is ignored for SotW, and Names for delta. Names must be
+// UTF-8. Invalid UTF-8 in the error message is replaced. SameNames must be false, because a request
+// with SameNames has no names. The request must not be nil.
 func EncodeRequest(v xds.Variant, r *xds.Request) []byte {
 	if v == xds.Delta {
 		return appendDeltaRequest(make([]byte, 0, requestSize(r)), r)
@@ -32,7 +32,7 @@ func appendDeltaRequest(b []byte, r *xds.Request) []byte {
 	b = appendStrings(b, l.subscribe, r.Subscribe)
 	b = appendStrings(b, l.unsubscribe, r.Unsubscribe)
 	for _, i := range r.Initial {
-		// A map entry always has both fields: other implementations rely on it.
+		// A map entry always has both fields, because other implementations need both.
 		n := 1 + protowire.SizeBytes(len(i.Name)) + 1 + protowire.SizeBytes(len(i.Version))
 		b = protowire.AppendTag(b, l.initial, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(n))

@@ -34,8 +34,8 @@ type wrapper struct {
 	version string
 	aliases []string
 	ttl     time.Duration
-	any     *anyMessage // nil: it has no resource
-	bare    bool        // it is an Any without the Resource message
+	any     *anyMessage // nil: the entry has no resource
+	bare    bool        // the entry is an Any without the Resource message
 }
 
 // maxAliases is how many aliases a resource may have. An alias costs the client more memory than the server.
@@ -44,7 +44,8 @@ const maxAliases = 10_000
 // An anyMessage is a google.protobuf.Any. Its bytes are part of the message.
 type anyMessage struct{ url, value []byte }
 
-// unwrap decodes an entry of the field resources. With an error it returns the part that it decoded.
+// unwrap decodes an entry of the field resources. With an error it also returns the part that it
+// has decoded.
 func (d *responseDecoder) unwrap(b []byte) (w wrapper, err error) {
 	if d.v == xds.Delta {
 		err = w.merge(b)
@@ -64,13 +65,13 @@ func (d *responseDecoder) unwrap(b []byte) (w wrapper, err error) {
 
 // merge decodes a Resource message into w.
 func (w *wrapper) merge(b []byte) error {
-	var name, own string // from resource_name and name; only one of them should be set
+	var name, own string // from the fields resource_name and name, of which only one should be set
 	var ttl struct {
 		told           bool
 		seconds, nanos int64
 	}
 	var met map[string]bool // aliases so far
-	defer func() {          // an error is reported under the name that was decoded before it
+	defer func() {          // an error is reported with the name that was decoded before the error
 		w.name = own
 		if own == "" {
 			w.name = name

@@ -17,17 +17,18 @@ type ResponseOptions struct {
 	// and a response of another type is malformed. Nil: the stream is aggregated.
 	Only *xds.Type
 
-	// Name returns the name inside the message of a resource, or "" if it has none. It is called for
-	// types that the table does not list ([xds.Type.Known]), if the response has no name outside the
-	// message. Nil: such resources are malformed.
+	// Name returns the name inside the message of a resource, or "" if the message has no name.
+	// DecodeResponse calls it for types that the table does not list ([xds.Type.Known]), if the
+	// response has no name outside the message. Nil: such resources are malformed.
 	Name func(t *xds.Type, body []byte) string
 
-	// Place returns the origin of an entry of the field resources, for errors: "clusters.yaml:3:5". If it
-	// is nil, errors have the name of the resource, or "resources[0]" if it has no name.
+	// Place returns the origin of an entry of the field resources, for errors: "clusters.yaml:3:5".
+	// If Place is nil, errors have the name of the resource, or "resources[0]" if the resource has
+	// no name.
 	Place func(at int) string
 
-	// Memory is the memory of the stream. It makes repeated SotW responses cheap. Nil: all resources are
-	// copied.
+	// Memory remembers the resources of the stream, which makes repeated SotW responses cheap. Nil:
+	// all resources are copied.
 	Memory *Memory
 }
 
@@ -45,10 +46,10 @@ const removedNames = 8
 // than the response or has no name becomes an [xds.MalformedError] in Malformed. The result still has
 // the other resources.
 //
-// The version of a resource is that of the protocol's Resource message, or else the hash of its content. A
-// Resource without a body is a heartbeat if it has a version or a TTL. Its version may be "", because some
-// servers, such as go-control-plane over SotW, do not repeat it. With neither version nor TTL, it means
-// that the name does not exist.
+// The version of a resource is the version in the protocol's Resource message, or else the hash of
+// its content. A Resource without a body is a heartbeat if it has a version or a TTL. The version
+// may be "", because some servers, such as go-control-plane over SotW, do not repeat it. A Resource
+// with neither body nor version nor TTL means that the name does not exist.
 //
 // Names are canonical ([xds.CanonicalName]). Duplicate aliases are dropped, and a resource with more than 10,000
 // aliases is malformed. A response without a type has the type of Only, or else a type with the URL "".
@@ -153,7 +154,7 @@ func (d *responseDecoder) content(b []byte) {
 	var at, removed, failed int
 	for len(b) > 0 {
 		var f field
-		f, b, _ = next(b) // head has checked it
+		f, b, _ = next(b) // head has already checked the message
 		switch {
 		case f.typ != protowire.BytesType:
 		case f.num == fieldResources:
@@ -244,7 +245,7 @@ func (d *responseDecoder) resource(at int, b []byte) {
 	switch {
 	case err == nil:
 		return
-	case len(d.r.Malformed) == maxMalformed: // Place is not called for these
+	case len(d.r.Malformed) == maxMalformed: // Place is not called for the unlisted resources
 		d.unlisted++
 		return
 	}
@@ -260,7 +261,7 @@ func (d *responseDecoder) resource(at int, b []byte) {
 	d.malformed(name, fmt.Errorf("%s: %w", place, err))
 }
 
-// upsert adds a resource. It returns its name, if known, also with an error.
+// upsert adds a resource. It returns the name of the resource, if known, even with an error.
 func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	t := d.r.Type
 	if string(w.any.url) != t.URL {
@@ -296,7 +297,8 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	return name, nil
 }
 
-// typeError is the error of a resource of another type than t. It includes the name, if the resource has one.
+// typeError returns the error of a resource of another type than t. The error includes the name, if
+// the resource has one.
 func (a *anyMessage) typeError(t *xds.Type) error {
 	is := typeOf(a.url)
 	if is == nil {

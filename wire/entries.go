@@ -51,8 +51,8 @@ const (
 	statusMessage = 2
 )
 
-// notFound is the google.rpc.Status of a name that does not exist. It is the same for a name that the node may
-// not see, so that a client cannot find out which names exist.
+// notFound is the google.rpc.Status of a name that does not exist. A name that the node may not see
+// has the same status, so that a client cannot find out which names exist.
 var notFound = appendString(appendVarint(nil, statusCode, 5), statusMessage, "does not exist, or this node may not see it")
 
 // missing encodes the field resource_errors: "a resource in this field with a

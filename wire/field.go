@@ -14,8 +14,8 @@ var errUTF8 = errors.New("invalid UTF-8")
 type field struct {
 	num    protowire.Number
 	typ    protowire.Type
-	varint uint64 // of VarintType
-	data   []byte // of BytesType; a part of the message
+	varint uint64 // value of a field of VarintType
+	data   []byte // value of a field of BytesType; a part of the message
 }
 
 // next returns the first field of a message and the rest of the message.
@@ -24,7 +24,7 @@ func next(b []byte) (f field, rest []byte, err error) {
 	if n < 0 {
 		return f, nil, protowire.ParseError(n)
 	}
-	if num > protowire.MaxValidNumber { // ConsumeTag accepts these
+	if num > protowire.MaxValidNumber { // ConsumeTag accepts such numbers
 		return f, nil, fmt.Errorf("invalid field number %d", num)
 	}
 	f.num, f.typ, b = num, typ, b[n:]

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxInline is the largest body that is copied into the frame of its resource. A larger body follows its
-	// frame as a separate piece, so that the encodings of both variants share its memory.
+	// maxInline is the largest body that is copied into the frame of its resource. A larger body
+	// follows the frame as a separate piece, so that the encodings of both variants share the
+	// memory of the body.
 	maxInline = 1 << 10
 
 	// big is the size above which concat does not copy a piece.
@@ -31,11 +32,11 @@ func (f form) wrapped(r *xds.Resource) bool {
 	return f.variant == xds.SotW && (f.beat || f.ttl && r.TTL > 0)
 }
 
-// size is the size of an entry of the field resources.
+// size returns the size of an entry of the field resources.
 func (f form) size(t *xds.Type, r *xds.Resource) int { return 1 + protowire.SizeBytes(f.payload(t, r)) }
 
-// payload is the size of an entry without its tag and length. The entry is an Any, a Resource that contains an
-// Any, or an Any that contains such a Resource.
+// payload returns the size of an entry without its tag and length. The entry is an Any, a Resource
+// that contains an Any, or an Any that contains such a Resource.
 func (f form) payload(t *xds.Type, r *xds.Resource) int {
 	switch {
 	case f.variant == xds.Delta:
@@ -46,7 +47,7 @@ func (f form) payload(t *xds.Type, r *xds.Resource) int {
 	return sizeAny(t, r)
 }
 
-// resource is the size of the protocol's Resource message.
+// resource returns the size of the protocol's Resource message.
 func (f form) resource(t *xds.Type, r *xds.Resource) int {
 	n := sizeString(r.Name)
 	if f.variant == xds.SotW {
@@ -76,8 +77,9 @@ func sizeAny(t *xds.Type, r *xds.Resource) int {
 
 // cached returns the frame of a resource without its TTL. The frame is stored in the resource.
 //
-// "[type_url] must be consistent with the type_url in the 'resources' repeated Any". If a resource is served
-// under two types, the stored frame is that of the first type. For the other type a new frame is made.
+// "[type_url] must be consistent with the type_url in the 'resources' repeated Any". If a resource
+// is served under two types, the stored frame has the first type. For the other type a new frame is
+// made.
 func cached(v xds.Variant, t *xds.Type, r *xds.Resource) []byte {
 	f := form{variant: v}
 	b := r.Frame(v, func(r *xds.Resource) []byte { return f.frame(t, r) })
@@ -99,8 +101,9 @@ func framesType(b []byte, t *xds.Type, r *xds.Resource) bool {
 	return url > 0 && string(b[url:]) == t.URL
 }
 
-// frame encodes a resource as an entry of the field resources. The frame ends with the type URL and the body,
-// unless it is a heartbeat. A body larger than maxInline is left out and must follow the frame.
+// frame encodes a resource as an entry of the field resources. The frame ends with the type URL and
+// the body, except in a heartbeat. A body larger than maxInline is left out, and must follow the
+// frame.
 func (f form) frame(t *xds.Type, r *xds.Resource) []byte {
 	size := f.size(t, r)
 	if len(r.Body) > maxInline {

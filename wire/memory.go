@@ -8,11 +8,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Memory remembers the resources of the newest response of each type on one SotW stream. The next response
-// usually has most of them again, in the same order. [DecodeResponse] then returns the same [xds.Resource]
-// instead of a copy. The zero value is empty. It is not safe for concurrent use.
+// A Memory remembers the resources of the newest response of each type on one SotW stream. The next
+// response usually has most of these resources again, in the same order. [DecodeResponse] then
+// returns the same [xds.Resource] instead of a copy. The zero value is empty. A Memory is not safe
+// for concurrent use.
 //
-// It keeps only the resources of the newest responses in memory, of at most 64 types.
+// A Memory keeps only the resources of the newest responses, of at most 64 types.
 type Memory struct {
 	types map[string][]remembered // by type URL
 }
@@ -20,7 +21,7 @@ type Memory struct {
 // A remembered is a resource in a response.
 type remembered struct {
 	*xds.Resource
-	bare bool // it came as an Any without a Resource message, so the Any is all of its data
+	bare bool // the resource came as an Any without a Resource message, so the Any has all its data
 }
 
 const maxRemembered = 64
@@ -37,14 +38,14 @@ func (m *Memory) keep(r *xds.Response, memos []remembered) {
 	m.types[r.Type.URL] = memos
 }
 
-// A recall finds resources of the last response in a new one. Resources that it does not find are made again,
-// which is slower but has the same result.
+// A recall finds resources of the last response in a new response. Resources that it does not find
+// are decoded again, which is slower but has the same result.
 type recall struct {
 	last  []remembered
 	at    int            // expected position in last of the next resource
 	names map[string]int // positions by name; nil: the order was the same so far
 	bare  []byte         // the start of an Any of the type, up to the length of its value
-	memos []remembered   // of the new response
+	memos []remembered   // the memos of the new response
 }
 
 // begin prepares to decode a new response of a type. It reserves room for about as many resources as the last
@@ -56,8 +57,8 @@ func (c *recall) begin(m *Memory, t *xds.Type) {
 	c.bare = protowire.AppendTag(c.bare, anyValue, protowire.BytesType)
 }
 
-// same returns the resource at the expected position, if b is an equal Any. Then b need not be decoded.
-// Otherwise it returns nil.
+// same returns the resource at the expected position, if b is an equal Any. Then b need not be
+// decoded. Otherwise same returns nil.
 func (c *recall) same(b []byte) *xds.Resource {
 	if c.at >= len(c.last) || !c.last[c.at].bare {
 		return nil
@@ -75,7 +76,8 @@ func (c *recall) same(b []byte) *xds.Resource {
 	return m.Resource
 }
 
-// named returns the remembered resource with the name, or nil. It then expects the resource after it.
+// named returns the remembered resource with the name, or nil. The expected position is then the
+// position after this resource.
 func (c *recall) named(name string) *xds.Resource {
 	if len(c.last) == 0 {
 		return nil

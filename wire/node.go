@@ -34,7 +34,7 @@ func (v build) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.part[0], v.part[1], v.part[2])
 }
 
-// decodeNode merges an encoded Node into n. V is the build version decoded so far.
+// decodeNode merges an encoded Node into n. The argument v has the build version decoded so far.
 func decodeNode(b []byte, n *xds.Node, v *build) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)
@@ -75,8 +75,8 @@ func decodeNode(b []byte, n *xds.Node, v *build) error {
 	return nil
 }
 
-// nodeID returns the id of an encoded Node, as decodeNode would. It returns the given id if the Node has
-// none. It skips all other fields.
+// nodeID returns the id of an encoded Node, as decodeNode would. If the Node has no id, nodeID
+// returns the given id. It skips all other fields.
 func nodeID(b, id []byte) []byte {
 	for len(b) > 0 {
 		f, rest, err := next(b)

@@ -40,11 +40,11 @@ func (l *refList) add(t *xds.Type, name string) {
 	l.refs = append(l.refs, xds.Ref{Type: t, Name: name})
 }
 
-// fieldsWithoutRefs are the fields of envoy.config.cluster.v3.Cluster and envoy.api.v2.Cluster that contain neither the name
-// of a resource nor a google.protobuf.Any: name, timeouts, limits, load balancing without extensions, DNS
-// and protocol options. It also has load_assignment (33), because its endpoints are static, and metadata
-// (25), because it is read after a cluster was chosen. Fields outside this set are treated as unknown
-// references.
+// fieldsWithoutRefs are the fields of envoy.config.cluster.v3.Cluster and envoy.api.v2.Cluster that
+// contain neither the name of a resource nor a google.protobuf.Any: name, timeouts, limits, load
+// balancing without extensions, DNS and protocol options. The set also has load_assignment (33),
+// because its endpoints are static, and metadata (25), because a client reads it only after it has
+// chosen the cluster. Fields outside this set are treated as unknown references.
 const fieldsWithoutRefs = 1<<1 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<10 | 1<<14 |
 	1<<16 | 1<<17 | 1<<18 | 1<<20 | 1<<22 | 1<<23 | 1<<25 | 1<<26 | 1<<27 | 1<<28 |
 	1<<29 | 1<<30 | 1<<31 | 1<<32 | 1<<33 | 1<<34 | 1<<37 | 1<<39 | 1<<44 | 1<<45 | 1<<46 | 1<<47 | 1<<49 |
@@ -113,8 +113,8 @@ func clusterRefs(list *refList, t *xds.Type, name string, body []byte) error {
 	return nil
 }
 
-// knownCluster reports whether a CustomClusterType is one of Envoy's own. These do not use assignments, unless
-// they have an eds_cluster_config.
+// knownCluster reports whether a CustomClusterType is one of Envoy's own. Such a cluster does not
+// use assignments, unless it has an eds_cluster_config.
 func knownCluster(b []byte) (known bool, err error) {
 	const typedConfig, typeURL = 2, 1
 	err = eachField(b, typedConfig, func(b []byte) error {

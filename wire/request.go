@@ -3,15 +3,15 @@
 //
 // # For every program
 //
-// [FromMessage] makes an [xds.Resource] from a message, and [NewResource] makes one with a given type or name.
-// [TypeOf] returns the [xds.Type] of a message. [Metadata] reads a node's metadata, for example in a
-// selector of groups.
+// [FromMessage] makes an [xds.Resource] from a message, and [NewResource] makes a resource with a
+// given type or name. [TypeOf] returns the [xds.Type] of a message. [Metadata] reads a node's
+// metadata, for example in a selector of groups.
 //
 // # For transports
 //
-// [Decoder], [Encode], [EncodeRequest] and [DecodeResponse] translate between the protocol's messages and the types
-// of package xds. Package server uses them. They do not decode resources, except for the few fields that
-// names and references need ([Refs]).
+// [Decoder], [Encode], [EncodeRequest] and [DecodeResponse] translate between the protocol's
+// messages and the types of package xds. Package server uses these functions. They do not decode
+// resources, except the few fields that names and references need ([Refs]).
 package wire
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ErrLimit is wrapped by the errors of valid requests that exceed a limit of the [Decoder]. Each such error is
-// also an [xds.LimitError].
+// ErrLimit is the error inside each [xds.LimitError] that [Decoder.Decode] returns for a valid
+// request above a limit: test with [errors.Is].
 var ErrLimit = errors.New("limit exceeded")
 
 // limitError returns the error of a request that exceeds a limit.
@@ -37,11 +37,12 @@ func limitError(limit xds.Limit, format string, args ...any) error {
 	return &xds.LimitError{Limit: limit, Err: fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrLimit)}
 }
 
-// A Decoder decodes the requests of one stream, in order. It is not safe for concurrent use. The zero value
-// decodes SotW requests without limits.
+// A Decoder decodes the requests of one stream, in order. A Decoder is not safe for concurrent use.
+// The zero value decodes SotW requests without limits.
 //
-// The names and versions of a request share one copy of their bytes, so that a request with 1,000 names costs
-// two allocations. Clone a name before you keep it. Otherwise it keeps all of them in memory.
+// The names and versions of a request share one copy of their bytes, so that a request with 1,000
+// names costs two allocations. Clone a name before you keep it. Otherwise the name keeps the memory
+// of the whole copy in use.
 type Decoder struct {
 	Variant xds.Variant
 
@@ -49,13 +50,15 @@ type Decoder struct {
 	// means no limit.
 	MaxNames int
 
-	// MaxNode is the largest size of a node in bytes. A larger one is ErrLimit. Zero means no limit.
+	// MaxNode is the largest size of a node in bytes. A larger node is ErrLimit. Zero means no
+	// limit.
 	MaxNode int
 
-	// MaxTypeURL is the largest length of a type URL in bytes. A longer one is ErrLimit. Zero means no limit.
+	// MaxTypeURL is the largest length of a type URL in bytes. A longer URL is ErrLimit. Zero means
+	// no limit.
 	MaxTypeURL int
 
-	node      *xds.Node  // of the first request; nil before it
+	node      *xds.Node  // the node of the first request; nil before that request
 	lastLists []nameList // SotW: the names of the last request of each type, the newest request last
 }
 
@@ -71,8 +74,9 @@ const maxLists = 64
 
 var seed = maphash.MakeSeed()
 
-// repeatsNames reports whether the last request of the type had the same bytes of names. It remembers those of this
-// request. Names is empty if the request has no names, or has other fields between them.
+// repeatsNames reports whether the last request of the type had the same bytes of names. It
+// remembers a hash of the bytes of this request. The argument names is empty if the request has no
+// names, or has other fields between the names.
 func (d *Decoder) repeatsNames(t *xds.Type, names []byte) bool {
 	if t == nil { // the request may belong to any type, so all remembered lists may be old
 		d.lastLists = nil
@@ -100,16 +104,18 @@ func (d *Decoder) repeatsNames(t *xds.Type, names []byte) bool {
 // each request (61 KB). In later requests Decode does not decode it, and Node is nil. If the id differs
 // from that of the first request, Node has only the new id.
 //
-// Names: names in resource locators ("alternative to resource_names") are added to the names. Otherwise a request
-// that uses locators would subscribe to everything. The dynamic parameters of locators choose "between
-// multiple variants of the same resource". This server has one variant without constraints, which matches
-// all parameters. Names are canonical ([xds.CanonicalName]).
+// Names: names in resource locators ("alternative to resource_names") are added to the names.
+// Otherwise a request that uses locators would subscribe to everything. The dynamic parameters of
+// locators choose "between multiple variants of the same resource". This server has only one
+// variant of each resource, without constraints, which matches all parameters. Names are canonical
+// ([xds.CanonicalName]).
 //
-// SameNames: if a SotW request repeats the names of the last request of its type byte by byte, Names is empty. Each
-// ACK repeats them, and there may be 100,000. The Decoder remembers only a hash of the names.
+// SameNames: if a SotW request repeats the names of the last request of its type byte by byte,
+// Names is empty. Each ACK repeats the names, and a request may have 100,000 names. The Decoder
+// remembers only a hash of them.
 //
-// A type that is not set is nil. A key that initial_resource_versions has twice is in the result twice; the later
-// one counts.
+// A type that is not set is nil. If initial_resource_versions has a key twice, the result has both
+// entries; the later entry counts.
 func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	l := &layouts[d.Variant]
 	c, err := scan(l, b)
@@ -143,13 +149,13 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	req.Initial = withCapacity[xds.Version](c.initial)
 	a, own := newArena(c.listed), newArena(c.own)
 	var version build
-	var id []byte // of the node in a later request; nil: none
+	var id []byte // id of the node in a later request; nil: none
 	for len(b)+len(rest) > 0 {
 		if len(b) == 0 {
 			b, rest = rest, nil
 		}
 		var f field
-		f, b, _ = next(b) // scan has checked it
+		f, b, _ = next(b) // scan has already checked the message
 		if f.typ != protowire.BytesType {
 			continue // fields with a wrong wire type are unknown fields
 		}
@@ -174,7 +180,7 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 			key, value, _ := entry(f.data)
 			req.Initial = append(req.Initial, xds.Version{Name: a.name(key), Version: a.add(value)})
 		case l.failure:
-			// "Presence of error_detail" makes it a NACK, even if it is empty.
+			// "Presence of error_detail" makes the request a NACK, even if the field is empty.
 			if req.Error == nil {
 				req.Error = &xds.Status{}
 			}
@@ -197,7 +203,8 @@ func (d *Decoder) Decode(b []byte) (req xds.Request, err error) {
 	return req, nil
 }
 
-// A layout has the field numbers of a request message. Zero means that it has no such field.
+// A layout has the field numbers of a request message. Zero means that the message has no such
+// field.
 type layout struct {
 	message                         string
 	node, typeURL, nonce, failure   protowire.Number
@@ -211,7 +218,7 @@ var layouts = [...]layout{
 	xds.Delta: {message: "DeltaDiscoveryRequest", node: 1, typeURL: 2, nonce: 6, failure: 7, subscribe: 3, unsubscribe: 4, initial: 5, locate: 8, unlocate: 9},
 }
 
-// counts has the number and the total size of the strings in a request.
+// counts has the numbers and the total sizes of the strings in a request.
 type counts struct {
 	own, listed, node                      int // bytes of version and nonce, of all lists of names, of the node
 	names, subscribe, unsubscribe, initial int
@@ -238,8 +245,9 @@ func (c *counts) noteNames(from, to int) {
 	c.to = to
 }
 
-// countShort counts how many fields with this number and less than 128 bytes are at the start of b, and returns their
-// total size. The number must be below 16. It makes long lists of names cheap, which every ACK repeats.
+// countShort counts how many fields with this number and less than 128 bytes are at the start of b,
+// and returns their total size. The number must be below 16. It is fast for long lists of names,
+// which every ACK repeats.
 func countShort(b []byte, num protowire.Number) (n, size int) {
 	tag := byte(num)<<3 | byte(protowire.BytesType)
 	for size+2 <= len(b) && b[size] == tag && b[size+1] < 128 && size+2+int(b[size+1]) <= len(b) {
@@ -326,8 +334,8 @@ func (c *counts) countLocator(names *int, locator []byte) (name []byte, err erro
 	return name, err
 }
 
-// locatorName returns the name of a resource locator. A locator of the older type udpa.core.v1.ResourceLocator has a
-// number in this field, and so no name.
+// locatorName returns the name of a resource locator. A locator of the older type
+// udpa.core.v1.ResourceLocator has a number in this field. Such a locator has no name.
 func locatorName(b []byte) (name []byte, err error) {
 	for len(b) > 0 {
 		var f field
@@ -414,7 +422,7 @@ var types = func() map[string]*xds.Type {
 	return m
 }()
 
-// typeOf is [xds.TypeOf] without an allocation for the types of the table.
+// typeOf does the same as [xds.TypeOf], without an allocation for the types of the table.
 func typeOf(url []byte) *xds.Type {
 	if t := types[string(url)]; t != nil || len(url) == 0 {
 		return t

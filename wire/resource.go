@@ -13,19 +13,20 @@ import (
 // NewResource encodes a message as a resource of type t. The version is the hash of the encoded bytes. An
 // *[anypb.Any] is encoded as the message in it: its bytes are used without a copy and must not change afterwards.
 //
-// If name is empty, the name is taken from the message, if the type has a name field ([xds.Type.Name]). For an Any
-// this needs the generated code of its message to be linked. An xdstp name becomes canonical
-// ([xds.CanonicalName]).
+// If name is empty, the name is taken from the message, if the type has a name field
+// ([xds.Type.Name]). For an Any, the program must link the generated code of the message in it. An
+// xdstp name becomes canonical ([xds.CanonicalName]).
 //
-// If name is not empty, it must equal the name in the message, for types of the table that have a name field.
-// SotW clients, and Envoy also over delta, know the resource by the name in its message. Use aliases for
-// other names ([xds.Resource]).
+// If name is not empty, it must equal the name in the message, for types of the table that have a
+// name field. SotW clients, and Envoy also over delta, identify the resource by the name in its
+// message. Use aliases for other names ([xds.Resource]).
 //
 // NewResource sets the references of a Cluster and of a ClusterLoadAssignment ([Refs]). The references of other types
 // are not known; set them with package refs.
 //
-// It returns an error if the type or message is nil, the message is of another type, the resource has no name or a
-// name that differs from that in the message, or the message cannot be encoded.
+// It returns an error if the type or the message is nil, if the message is of another type or
+// cannot be encoded, or if the resource has no name. A name that differs from the name in the
+// message is an error, too.
 func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, error) {
 	switch {
 	case t == nil:

@@ -11,12 +11,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. Identifier is the control_plane of the response; it
-// is left out if empty. Without r.TTL, heartbeats are not encoded. In SotW, absent names are not encoded.
+// Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. The argument identifier is the
+// control_plane of the response, which is left out if it is empty. Without r.TTL, heartbeats are
+// not encoded. In SotW, absent names are not encoded.
 //
-// The resources are encoded once for all streams. The tail with version, type, nonce and identifier is encoded for
-// each stream. The result is read-only and needs no Free. A response with nil Changes has no resources. R
-// and its type must not be nil.
+// The resources are encoded once for all streams. The tail with version, type, nonce and identifier
+// is encoded for each stream. The result is read-only and needs no Free. A response with nil
+// Changes has no resources. The response and its type must not be nil.
 func Encode(v xds.Variant, r *xds.Response, identifier string) mem.BufferSlice {
 	if r.Changes == nil {
 		same := *r
@@ -82,7 +83,7 @@ func appendTail(v xds.Variant, r *xds.Response, identifier string) []byte {
 
 // A body is the encoding of Changes: the part of a response that is the same for all streams.
 type body struct {
-	version string // the version of the response for which it was made; "": it fits any version
+	version string // the version of the response for which the body was made; "": the body fits any version
 	uses    atomic.Int32
 	pieces  mem.BufferSlice // frames, shared with other bodies
 	pack    sync.Once
@@ -125,9 +126,9 @@ func (b *body) add(piece []byte) {
 	}
 }
 
-// parts returns the body for one response. For the first response it is a list of frames, without a copy of the
-// resources. A second use means that many streams share the body. Then it is concatenated once, so
-// that none of them handles thousands of small pieces.
+// parts returns the body for one response. For the first response, the body is a list of frames,
+// without a copy of the resources. A second use means that many streams share the body. Then the
+// frames are concatenated once, so that a stream does not handle thousands of small pieces.
 func (b *body) parts() mem.BufferSlice {
 	const few = 16
 	if len(b.pieces) <= few || b.uses.Add(1) == 1 {
@@ -137,7 +138,7 @@ func (b *body) parts() mem.BufferSlice {
 	return b.packed
 }
 
-// concat joins neighbouring pieces, except pieces that are big.
+// concat joins consecutive pieces, except pieces larger than the constant big.
 func concat(pieces mem.BufferSlice) (out mem.BufferSlice) {
 	for len(pieces) > 0 {
 		n, size := 0, 0

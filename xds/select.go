@@ -15,12 +15,12 @@ type part struct {
 // Part returns the part of the table with the names that keep selects. If keep selects all names and no
 // resource was removed recently, it returns the table itself.
 //
-// A part does not keep the table alive. [Table.Departed] of the part finds the selected names only. Its
-// version is the hash of its own content, even if the table has a supplied version.
+// A part does not keep the table alive. [Table.Departed] of the part finds the selected names only.
+// The version of the part is the hash of its content, even if the table has a supplied version.
 //
-// From may be the result of Part on an older table, with a function that selects the same names. Then the
-// cost depends on the difference between the two tables. If from is nil, or the older table was already
-// collected as garbage, the cost depends on the size of the table.
+// The argument from may be the result of Part on an older table, with a function that selects the
+// same names. Then the cost depends on the difference between the two tables. If from is nil, or
+// the older table was already collected as garbage, the cost depends on the size of the table.
 func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 	old, hidden := from, 0
 	if from != nil && from.part != nil {
@@ -62,8 +62,9 @@ func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 	return t.partly(from, set, remove, part{keep: keep, hidden: hidden})
 }
 
-// PartOf returns the part of the table with the given names, without a look at other names. Keep selects
-// the same names. From is nil, or the result of PartOf on another table with the same names.
+// PartOf returns the part of the table with the given names. It does not look at other names. The
+// function keep must select the same names. The argument from is nil, or the result of PartOf on
+// another table with the same names.
 func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from *Table) *Table {
 	if from == nil {
 		from = &Table{typ: t.typ}
@@ -80,10 +81,10 @@ func (t *Table) PartOf(names iter.Seq[string], keep func(name string) bool, from
 	return t.partly(from, set, remove, part{keep: keep, hidden: -1})
 }
 
-// Substitute returns a copy of the table with some resources replaced or added, and others left out, for a
-// client that must not see the originals. For such a client the resources left out never existed:
-// [Table.Departed] does not find them, but finds the other resources that were removed from t. Errors are
-// those of [Table.With]. The copy does not keep t alive.
+// Substitute returns a copy of the table with some resources replaced or added, and others left
+// out, for a client that must not see the originals. For such a client the resources left out never
+// existed: [Table.Departed] does not find them, but finds the other resources that were removed
+// from t. Substitute returns the same errors as [Table.With]. The copy does not keep t alive.
 func (t *Table) Substitute(others []*Resource, without ...string) (*Table, error) {
 	n, err := t.With(others, without...)
 	if err != nil || n == t {

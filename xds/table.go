@@ -7,14 +7,14 @@ import (
 	"weak"
 )
 
-// A Table is the immutable set of resources of one type in a view. It is safe for concurrent use. The zero
-// value is empty and takes the type of the first resource.
+// A Table is the immutable set of resources of one type in a view. A Table is safe for concurrent
+// use. The zero value is empty and takes the type of the first resource.
 type Table struct {
 	typ      *Type // nil: empty, the type is not known yet
 	versions *Versions
 	bodies   tree[*Resource]
 	aliases  tree[*Members]     // by alias or collection
-	expiring tree[*Resource]    // those with a TTL
+	expiring tree[*Resource]    // resources with a TTL
 	departed [2]tree[*Resource] // removed recently: the younger and the older generation
 	young    int                // names in departed[0]
 	version  string             // supplied by the source; empty: the sum
@@ -35,14 +35,14 @@ func (t *Table) Type() *Type { return t.typ }
 
 var empty Table
 
-// keepDeparted is the smallest number of removed resources that a table remembers after it removed that
-// many. The limit is twice this number, or the number that a single With removed.
+// keepDeparted is how many of the newest removed resources a table remembers at least. It remembers
+// at most twice this number, or all resources that a single With removed.
 const keepDeparted = 8192
 
-// With returns a table with the resources set and the names removed. A resource that is equal to the one
-// in the table is not replaced, so With returns t itself if nothing changes. A name that is both removed
-// and set is set. If several resources have the same name, the last one wins. A resource that
-// [Resource.CheckType] refuses is an error.
+// With returns a table with the resources set and the names removed. A resource that is equal to
+// the resource in the table is not replaced, so With returns t itself if nothing changes. If a name
+// is both removed and set, it is set. If several resources have the same name, the last one wins. A
+// resource that [Resource.CheckType] refuses is an error.
 //
 // The cost depends on the size of the change, not on the size of the table.
 func (t *Table) With(set []*Resource, remove ...string) (*Table, error) {
@@ -65,7 +65,8 @@ func (t *Table) With(set []*Resource, remove ...string) (*Table, error) {
 	return t.apply(ordered(edits)), nil
 }
 
-// apply makes sorted edits. It keeps in the same slice the edits that change something.
+// apply returns the table after sorted edits. It reuses the memory of the slice for the edits that
+// change something.
 func (t *Table) apply(edits []edit[*Resource]) *Table {
 	n, v, moved := t.clone(), Versions{}, aliasing{typ: t.typ, from: t.aliases}
 	if t.versions != nil {
@@ -113,7 +114,7 @@ func (r *Resource) equal(o *Resource) bool {
 		slices.EqualFunc(r.Refs, o.Refs, func(a, b Ref) bool { return a.Name == b.Name && a.Type.Is(b.Type) })
 }
 
-// count is 1 if a wildcard includes the resource, and 0 if it is on demand.
+// count returns 1 if a wildcard includes the resource, and 0 if the resource is on demand.
 func (r *Resource) count() int {
 	if r.OnDemand {
 		return 0
@@ -121,8 +122,8 @@ func (r *Resource) count() int {
 	return 1
 }
 
-// weight is what the resource adds to the sum of the table. It differs for a resource on demand, so that a
-// change of OnDemand changes the version of the type.
+// weight returns the part of the table's sum for the resource. A resource on demand has another
+// weight, so that a change of OnDemand changes the version of the type.
 func (r *Resource) weight() Sum {
 	if r.OnDemand {
 		return Sum{r.Sum.lo, r.Sum.hi}
@@ -130,9 +131,9 @@ func (r *Resource) weight() Sum {
 	return r.Sum
 }
 
-// depart remembers the resources that the changes remove from t, and forgets those that they set again. It
-// keeps two generations, so that the cost depends on the size of the change: when the younger generation
-// is full, it replaces the older one.
+// depart remembers the resources that the changes remove from t, and forgets the resources that the
+// changes set again. It keeps two generations, so that the cost depends on the size of the change.
+// When the younger generation is full, it replaces the older generation.
 func (t *Table) depart(from *Table, changes []edit[*Resource]) {
 	var in, out []edit[*Resource]
 	for _, e := range changes {
@@ -176,8 +177,8 @@ func (t *Table) WithVersion(version string) *Table {
 	return n
 }
 
-// Version is the version of the type. By default it is a hash that depends only on the content, so equal
-// content has equal versions on every replica.
+// Version returns the version of the type. By default the version is a hash that depends only on
+// the content, so equal content has equal versions on every replica.
 func (t *Table) Version() string {
 	if t.version != "" {
 		return t.version
@@ -191,8 +192,8 @@ func (t *Table) Version() string {
 // Hashed reports whether Version is the hash of the content. Then equal versions prove equal content.
 func (t *Table) Hashed() bool { return t.version == "" }
 
-// VersionWith is the version of the table together with extra resources that it does not have. Extra may
-// be nil.
+// VersionWith returns the version of the table together with extra resources that the table does
+// not have. The argument extra may be nil.
 func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
 	if extra == nil {
 		return t.Version()
@@ -207,8 +208,8 @@ func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
 	return sum.String()
 }
 
-// Versions returns the stamps of the resources that a wildcard includes. It is nil if the table never had a
-// resource.
+// Versions returns the stamps of the resources that a wildcard includes. The result is nil if the
+// table never had a resource.
 func (t *Table) Versions() *Versions { return t.versions }
 
 // Len returns the number of resources that a wildcard includes.
@@ -237,8 +238,8 @@ func (t *Table) WithLayers(layers ...*Table) *Table {
 	return n
 }
 
-// Departed returns a resource that was removed from the table recently, or nil. With its references a
-// stream can delay the removal for a client whose other resources may still refer to it.
+// Departed returns a resource that was removed from the table recently, or nil. A stream needs it
+// to delay the removal for a client whose other resources may still refer to this resource.
 func (t *Table) Departed(name string) *Resource {
 	if t.part != nil {
 		if !t.part.keep(name) {
@@ -258,7 +259,7 @@ func (t *Table) Departed(name string) *Resource {
 		if r := l.Departed(name); r != nil {
 			return r
 		}
-		if r := l.Lookup(name); r != nil { // hidden by another layer
+		if r := l.Lookup(name); r != nil { // another layer hides this resource
 			return r
 		}
 	}

@@ -17,7 +17,7 @@ type tree[V any] struct{ root *node[V] }
 
 type node[V any] struct {
 	bitmap uint16
-	slots  []slot[V] // one per bit of bitmap; at maxDepth a list without a bitmap
+	slots  []slot[V] // one slot for each set bit of bitmap; at maxDepth a list without a bitmap
 }
 
 // A slot is a value or a subtree.
@@ -33,7 +33,7 @@ type edit[V any] struct {
 	name  string
 	value V
 	gone  bool
-	order int32 // of several edits of the same name, the one with the highest order wins
+	order int32 // of several edits of the same name, the edit with the highest order wins
 }
 
 const maxDepth = 16 // of 4 bits each; below it, names with equal hashes are in a list
@@ -43,8 +43,8 @@ var seed = maphash.MakeSeed()
 // hash is a variable so that tests can make hashes collide.
 var hash = func(name string) uint64 { return maphash.String(seed, name) }
 
-// nibble is the slot of a hash at a depth. It uses the highest bits first, so that sorted hashes are in
-// slot order at every depth.
+// nibble returns the slot of a hash at a depth. The highest bits come first, so that sorted hashes
+// are in slot order at every depth.
 func nibble(h uint64, depth int) int { return int(h >> (60 - 4*depth) & 15) }
 
 func (t tree[V]) get(name string) (V, bool) { return t.find(hash(name), name) }
@@ -82,8 +82,8 @@ func (t tree[V]) without(name string) tree[V] {
 	return t.apply([]edit[V]{{hash: hash(name), name: name, gone: true}})
 }
 
-// apply makes sorted edits (see [ordered]). It copies each changed node once, even if several edits fall
-// into it. If nothing changes, it returns the same tree.
+// apply applies sorted edits (see [ordered]). It copies each changed node once, even if several
+// edits change the node. If nothing changes, it returns the same tree.
 func (t tree[V]) apply(edits []edit[V]) tree[V] {
 	if len(edits) == 0 {
 		return t
@@ -158,8 +158,9 @@ func (n *node[V]) apply(depth int, edits []edit[V]) *node[V] {
 	return &node[V]{c.bitmap, slices.Clone(c.slots)}
 }
 
-// apply applies edits to a slot and returns the new slot. Has and has2 report whether the slot is occupied
-// before and after, and changed whether it is another slot now.
+// apply applies edits to a slot and returns the new slot. The argument has reports whether the slot
+// is occupied before the edits, and the result has2 whether it is occupied after them. The result
+// changed reports whether the new slot is different.
 func (s slot[V]) apply(has bool, depth int, edits []edit[V]) (_ slot[V], has2, changed bool) {
 	if e := &edits[0]; len(edits) == 1 && s.sub == nil && (!has || s.name == e.name) {
 		if e.gone {
@@ -238,8 +239,8 @@ func (n *node[V]) walk(yield func(string, V) bool) bool {
 	return true
 }
 
-// diff calls f with each pair of values that differ in a and b, until f returns false. A name that one of
-// them does not have gets the zero value. It skips nodes that a and b share.
+// diff calls f with each pair of values that differ in a and b, until f returns false. If only one
+// tree has a name, the other value is the zero value. The search skips nodes that a and b share.
 func diff[V any](a, b *node[V], depth int, same, f func(old, new V) bool) bool {
 	var zero V
 	switch {
@@ -276,7 +277,7 @@ func diff[V any](a, b *node[V], depth int, same, f func(old, new V) bool) bool {
 	return true
 }
 
-// diffLists is diff for two lists of names with equal hashes.
+// diffLists does the same as diff, for two lists of names with equal hashes.
 func diffLists[V any](a, b *node[V], same, f func(old, new V) bool) bool {
 	var zero V
 	for _, s := range a.slots {

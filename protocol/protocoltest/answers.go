@@ -14,8 +14,8 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	if i < 0 {
 		if seq, known := l.nonces[req.Nonce]; l.variant == xds.Delta && known {
 			a.repeated = l.now
-			// A nonce of another type, or of an answered response, may refuse an earlier response of this type
-			// if later ones may no longer be tracked.
+			// A nonce of another type, or of an answered response, may refuse an earlier response
+			// of this type, if later responses may no longer be tracked.
 			if refused := (&flight{seq: seq}); req.Error != nil && a.newerResponses(refused) >= maxTracked {
 				a.doubtMerged(refused)
 			}
@@ -50,11 +50,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	} else {
 		for n, k := range f.carried {
 			if a.opaque && a.wildcard && !a.world && !k.absent() {
-				a.heldBefore[n] = true // also names that came through "*"
+				a.heldBefore[n] = true // including names that the client got through "*"
 			}
 		}
 		a.recordNACK(f)
-		for n, k := range f.carried { // the refused full-state response has extended no TTL of the accepted one
+		for n, k := range f.carried { // a refused full-state response does not extend the TTLs of the accepted response
 			if a.world && l.ttl && k.res != nil && k.res.TTL > 0 && a.acked[n].is(k.res) {
 				a.maySend[n] = true
 			}
@@ -69,11 +69,11 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		}
 	}
 	if unlisted {
-		// The response may no longer be tracked, but be merged with the next one. What the client holds of it
-		// still counts.
+		// The response may be merged with the next one and no longer tracked. The resources of it
+		// that the client holds still count.
 		if i := slices.IndexFunc(a.flights, func(o *flight) bool { return o.seq > f.seq }); i >= 0 {
 			a.flights[i].stuck = a.flights[i].stuck || f.stuck
-			was := a.flights[i].joined // of another part, which was answered before
+			was := a.flights[i].joined // the state of another part, which was answered before
 			if was == nil {
 				was = map[string][]fact{}
 			}
@@ -82,8 +82,8 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 			}
 			a.flights[i].joined = was
 		}
-		// A heartbeat carries no content that the client could lack, and a later accepted one covers those
-		// before.
+		// A heartbeat has no content that the client could lack, and a later accepted heartbeat
+		// covers earlier heartbeats.
 		if req.Error != nil && len(f.beats) == 0 && !f.superseded {
 			l.recordRefusal(a, f)
 			a.doubtMerged(f)
@@ -131,7 +131,7 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		}
 		o.joined = nil
 		if req.Error != nil && !o.done {
-			o.joined = was // the client has not answered which of its content it holds
+			o.joined = was // the client has not shown which content of this response it holds
 		}
 	}
 	if req.Error != nil {
@@ -140,7 +140,8 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	return f
 }
 
-// doubtMerged records that responses merged with a refused one count as refused with it, and may be sent again.
+// doubtMerged records that responses merged with a refused response also count as refused, and may
+// be sent again.
 func (a *account) doubtMerged(f *flight) {
 	for _, o := range a.flights {
 		if o.seq > f.seq && a.newerResponses(o) >= maxTracked {
@@ -154,7 +155,7 @@ func (a *account) doubtMerged(f *flight) {
 	}
 }
 
-// recordRefusal records the names that one response carried and the client refused together.
+// recordRefusal records the names of one response, which the client has refused together.
 func (l *ledger) recordRefusal(a *account, f *flight) {
 	late := f != a.newest
 	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
@@ -162,8 +163,9 @@ func (l *ledger) recordRefusal(a *account, f *flight) {
 		g.was[n] = k.res
 		// If the client refused a removal, it holds the resource, even if no name matches it now.
 		g.rest[n] = (a.covers(n) || k.absent() && (a.wildcard || a.hadFound(n, k.seq))) && a.lastSent[n].seq == k.seq
-		// A name subscribed while the response was in flight is due all the same. So are names refused
-		// together with one that changed since, or that matched others for a while.
+		// A name subscribed while the response was in flight is due all the same. Other names of
+		// the refusal are due if one of its names has changed since, or matched other resources for
+		// a while.
 		if late && (a.covers(n) || g.rest[n]) {
 			a.maySend[n] = true // the client may hold either state
 		}
@@ -213,13 +215,14 @@ func (a *account) alternatives(f *flight) map[string][]fact {
 // recordNACK records that the client may hold any part of a refused response.
 func (a *account) recordNACK(f *flight) {
 	for n, k := range f.carried {
-		// A host matched by a wildcard of scopes may be held although its removal was sent since.
+		// The client may hold a virtual host that a wildcard of scopes matched, although the
+		// removal was sent since.
 		k.dropped = a.scopes != nil && a.outsideRoutes(n)
 		if (a.covers(n) || a.scopes != nil) && a.acked[n].seq <= k.seq {
 			a.refused[n] = append(a.refused[n], k)
 		}
 	}
-	for _, was := range []map[string][]fact{f.joined, f.was} { // although a later answer covers it
+	for _, was := range []map[string][]fact{f.joined, f.was} { // although a later answer covers this response
 		for n, ks := range was {
 			for _, k := range ks {
 				if a.covers(n) && !k.absent() && a.acked[n].seq <= f.seq {
@@ -228,7 +231,7 @@ func (a *account) recordNACK(f *flight) {
 			}
 		}
 	}
-	for n, ks := range f.refused { // a session that trusts the later answer need not remember these
+	for n, ks := range f.refused { // a session that relies on the later answer need not remember these names
 		if a.covers(n) && a.acked[n].seq <= f.seq {
 			a.doubted[n] = append(a.doubted[n], ks...)
 		}

@@ -46,9 +46,10 @@ func (l *ledger) checkHeartbeats(a *account, r *xds.Response, f *flight) error {
 	return nil
 }
 
-// inForce returns the resource that the client should keep by a name: the one in the view, the one that was sent
-// while its successor waits, or a kept one. A resource that stays gets heartbeats (TTL-3). A resource that has left does
-// not stay, even if its name returns with another state.
+// inForce returns the resource that the client should keep by a name: the resource in the view, the
+// last sent resource while a newer state waits, or a kept resource. A resource that stays gets
+// heartbeats (TTL-3). A removed resource does not stay, even if its name returns with another
+// state.
 func (l *ledger) inForce(a *account, n string) *xds.Resource {
 	if r := l.shown(a, n); r != nil {
 		if k := a.lastSent[n]; k.res != nil && !k.left && !same(k.res, r) && l.waitsForClusters(a, r) {
@@ -62,23 +63,23 @@ func (l *ledger) inForce(a *account, n string) *xds.Resource {
 	return l.content(a, n, a.lastSent[n])
 }
 
-// heldAndRemoved reports whether the client holds a resource from an earlier stream that the view has removed and
-// that something may refer to. A SotW client was sent it. A delta client states it, and no subscription
-// matches it.
+// heldAndRemoved reports whether the client holds a resource from an earlier stream that the view
+// has removed and to which another resource may refer. A SotW client got the resource in a
+// response. A delta client states the resource, and no subscription matches it.
 func (l *ledger) heldAndRemoved(a *account, r *xds.Resource) bool {
 	states := a.statedOnly(r.Name) && same(a.removed[r.Name].res, r)
 	return l.shown(a, r.Name) == nil && (states || slices.ContainsFunc(l.past.of(a.typ, r.Name), func(p *xds.Resource) bool { return same(p, r) })) && l.isReferred(a, r.Name, possibly)
 }
 
-// mayHoldDropped reports whether the client answered for a resource that it had unsubscribed and subscribed again in
-// flight. It may hold it.
+// mayHoldDropped reports whether the client has answered for a resource after it had unsubscribed
+// and subscribed again in flight. The client may hold such a resource.
 func (a *account) mayHoldDropped(r *xds.Resource) bool {
 	return slices.ContainsFunc(a.refused[r.Name], func(k fact) bool { return k.dropped && k.is(r) })
 }
 
-// holdsStated reports whether a SotW client holds, from an earlier stream, exactly the resource that the heartbeat
-// keeps alive while other news of the type waits. It may also hold it if its stated version contains it, since
-// its subscriptions at that time are unknown.
+// holdsStated reports whether a SotW client holds, from an earlier stream, exactly the resource
+// that the heartbeat keeps alive while other news of the type waits. If the stated version contains
+// the resource, the client may hold it, too, because its subscriptions at that time are unknown.
 func (l *ledger) holdsStated(a *account, r *xds.Resource) bool {
 	if l.variant == xds.Delta || a.world || !l.resumes || !a.covers(r.Name) {
 		return false
@@ -126,9 +127,9 @@ func (l *ledger) expiring(a *account) []*xds.Resource {
 	return out
 }
 
-// accepted reports whether the client has ACKed what it was sent about a name: no news of it is in flight or
-// refused. If d is surely, a response that may no longer be tracked counts as ACKed with a later one, since
-// the session may assume so.
+// accepted reports whether the client has ACKed the last state of a name that it was sent: no
+// response with news of the name is in flight or refused. If d is surely, a response that may no
+// longer be tracked counts as ACKed with a later response, because the session may assume so.
 func (l *ledger) accepted(a *account, n string, d doubt) bool {
 	if a.heldBack(n) {
 		return false
@@ -139,7 +140,8 @@ func (l *ledger) accepted(a *account, n string, d doubt) bool {
 	})
 }
 
-// expires reports whether a full-state response may be sent again because a resource of it expires.
+// expires reports whether a full-state response may be sent again because one of its resources
+// expires.
 func (l *ledger) expires(a *account) bool {
 	return l.ttl && len(l.expiring(a)) > 0
 }
@@ -149,7 +151,7 @@ func (l *ledger) heartbeatLate(a *account, r *xds.Resource) bool {
 	return 3*l.now.Sub(a.ttlBegan[r.Name]) >= 2*r.TTL
 }
 
-// mayHaveExpired reports the same for the resource that the client was sent by a name.
+// mayHaveExpired reports the same for the resource that was sent to the client with a name.
 func (l *ledger) mayHaveExpired(a *account, n string) bool {
 	r := a.lastSent[n].res
 	return r != nil && r.TTL > 0 && l.ttl && l.heartbeatLate(a, r)
@@ -170,7 +172,7 @@ func (l *ledger) missingHeartbeat(a *account) string {
 			continue
 		}
 		if !a.ttlBegan[n].IsZero() && l.heartbeatLate(a, r) {
-			continue // it must be sent again
+			continue // the resource must be sent again
 		}
 		// No heartbeat was due while a new state of the resource waited.
 		if since := latest(a.ttlBegan[n], a.processedAt, a.removed[n].at); l.now.Sub(since) > r.TTL/3 {
@@ -201,8 +203,8 @@ func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
 		}
 	}
 	for _, n := range gone {
-		// The resource of that name is removed, but the name may match another one for a while. It is missing
-		// after that.
+		// The resource with that name is removed, but the name may match another resource for a
+		// while. After that the name is missing.
 		finds := func() bool { return l.matchesOthers(a, n) || l.matchesOnlyKept(a, n) }
 		if l.opts.ResourceErrors && a.names[n] && !a.scopes[n] && n != "" && !slices.Contains(r.Missing, n) && !l.allows(finds, keeping...) {
 			return fmt.Errorf("gRFC A88: %s is removed, but not reported missing", n)

@@ -56,9 +56,9 @@ func (l *ledger) record(a *account, r *xds.Response, f *flight) {
 			switch {
 			case !a.lastSent[n].absent() || !matches(a.typ, x, n):
 			case l.shown(a, x.Name) != nil:
-				delete(a.lastSent, n) // it matches a resource now
+				delete(a.lastSent, n) // the name matches a resource now
 			default:
-				a.matchedSince[n] = true // it matches only a kept resource; its absence was sent
+				a.matchedSince[n] = true // the name matches only a kept resource, and its absence was sent
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func (l *ledger) record(a *account, r *xds.Response, f *flight) {
 		delete(a.mustSend, n)
 		delete(a.maySend, n)
 		if k.found && !l.matchesOthers(a, n) && l.opts.ResourceErrors {
-			a.mustSend[n] = true // it is missing when it matches nothing any more
+			a.mustSend[n] = true // the name is missing when it matches no resource any more
 		}
 		if k.absent() {
 			delete(a.removed, n)
@@ -82,7 +82,7 @@ func (l *ledger) record(a *account, r *xds.Response, f *flight) {
 		key := [2]string{a.typ.URL, n}
 		for _, g := range a.groups {
 			if _, in := g.was[n]; in && l.warm[key] {
-				g.warmed = l.batch // the rest of it may come in another part
+				g.warmed = l.batch // the other names may come in another part
 			}
 			delete(g.rest, n)
 		}

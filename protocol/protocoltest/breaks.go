@@ -8,9 +8,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// noteUnaccepted records which clusters were sent to the client and not accepted, until the client has them; Envoy has
-// a cluster when it is warm. A gRPC client subscribes to a cluster again while a full-state response without
-// it is in flight. It takes the cluster for removed then, which the server could not know.
+// noteUnaccepted records which clusters were sent to the client and not accepted, until the client
+// has them; Envoy has a cluster when it is warm. A gRPC client may subscribe to a cluster again
+// while a full-state response without the cluster is in flight. Then the client treats the cluster
+// as removed, which the server cannot know.
 func (n *lane) noteUnaccepted(r *xds.Response) {
 	if !n.content.whole {
 		return
@@ -43,9 +44,9 @@ func (n *lane) lostByItself(cluster string) bool {
 	return n.unaccepted[cluster] && n.accepts(spurned) || n.crossed[cluster] && n.accepts(crossed)
 }
 
-// holdsUnknown reports whether the client holds a resource of unknown version from an earlier stream that the
-// view has removed, so there is nothing to send. In SotW no response can remove it, so its clusters are kept
-// for 15 s.
+// holdsUnknown reports whether the client holds a resource of unknown version from an earlier
+// stream that the view has removed, so that no response is due. In SotW no response can remove the
+// resource, so the clusters to which it refers are kept for 15 s.
 func (n *lane) holdsUnknown(t *xds.Type, r *xds.Resource) bool {
 	return n.content.dead[r.Sum] && n.ledger.holdsUnknown(t, r.Name)
 }
@@ -60,7 +61,7 @@ func (n *lane) stopJudging(why Excuse, is bool) {
 	}
 }
 
-// judgeUnbroken checks "never breaks" for what the client holds.
+// judgeUnbroken checks "never breaks" for the resources that the client holds.
 func (n *lane) judgeUnbroken() {
 	why := slices.Sorted(maps.Keys(n.unjudgedFor))
 	if len(n.expired) > 0 && !n.unjudgedFor[dropped] {

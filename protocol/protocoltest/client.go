@@ -12,14 +12,14 @@ import (
 type client interface {
 	// connected starts a new stream.
 	connected()
-	// act changes what the application wants, by the dice of the plan only, and returns a description of the
-	// change.
+	// act changes the subscriptions of the application, by the dice of the plan only, and returns a
+	// description of the change.
 	act() string
 	receive(r *xds.Response)
 	// requests returns the requests to send now, in order.
 	requests() []xds.Request
 	advance(now time.Time)
-	// deadline is when the client acts by itself; zero: never.
+	// deadline returns the time at which the client acts by itself; zero: never.
 	deadline() time.Time
 	// calm ends the random behaviour: from now on the client refuses nothing.
 	calm()
@@ -28,9 +28,10 @@ type client interface {
 	// expire drops a resource without a heartbeat for its TTL, and reports whether the client held it until
 	// now.
 	expire(t *xds.Type, r *xds.Resource) bool
-	// broken describes how the client would lose traffic with what it holds, or returns "". The first function
-	// reports clusters that were sent to the client and that it did not accept; the second reports resources
-	// of an earlier stream whose version may be unknown.
+	// broken describes how the client would lose traffic with the resources that it holds, or
+	// returns "". The first function reports clusters that were sent to the client and that it did
+	// not accept. The second function reports resources of an earlier stream whose version may be
+	// unknown.
 	broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string
 	// idle checks the client when traffic has ended.
 	idle(l *ledger) error

@@ -11,15 +11,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientJudge is an independent account of what a client must hold, request and report. It sees the inputs
-// and outputs of the client, and computes everything again at each step. It has no indexes, and shares no code
-// with the client.
+// A clientJudge computes independently which resources a client must hold, and what the client must
+// request and report. The judge sees the inputs and outputs of the client, and computes everything
+// again at each step. It has no indexes, and shares no code with the client.
 type clientJudge struct {
 	*served
 	opts    protocol.ClientOptions
 	types   map[string]*clientAccount
 	met     map[string]bool // streams on which the node was sent
-	timeout time.Duration   // negative: none
+	timeout time.Duration   // negative: no timeout
 }
 
 // A clientAccount is the account of one type.
@@ -44,15 +44,15 @@ type clientAccount struct {
 	verdicts []dueAnswer
 }
 
-// A subscriber has the reports to the application about one subscribed name, by name of resource.
+// A subscriber has the reports to the application for one subscribed name, by name of the resource.
 type subscriber struct {
 	seen    map[string]*xds.Resource
 	errors  map[string]string // errors since the resource was last reported
 	refused map[string]bool   // refusals that nothing has ended yet
-	again   map[string]bool   // may be reported although it is known: it was adopted, or reported to other names
+	again   map[string]bool   // may be reported although the name knows the resource: it was adopted, or reported to other names
 }
 
-// forgets ends the errors of a resource, and reports whether there were any.
+// forgets ends the errors of a resource, and reports whether the resource had any.
 func (k *subscriber) forgets(name string) bool {
 	was := k.errors[name] != "" || k.again[name]
 	delete(k.errors, name)
@@ -118,7 +118,8 @@ func (j *clientJudge) finds(a *clientAccount, name string) map[string]*xds.Resou
 	return out
 }
 
-// subscribe records a subscription. Held resources, and those known to be bad or absent, are not reported again.
+// subscribe records a subscription. Held resources, and resources known to be bad or absent, are
+// not reported again.
 func (j *clientJudge) subscribe(t *xds.Type, name string) {
 	a := j.of(t)
 	if a.subscribed[name] {
@@ -404,7 +405,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	for _, n := range c.Removed {
 		clash[n] = count[n] > 0
 	}
-	met := map[string]bool{} // of a duplicate name the first one counts; a removal of the name counts once
+	met := map[string]bool{} // of resources with the same name, the first one counts; a removal of the name counts once
 	for _, x := range c.Upserts {
 		if x == nil || x.Stamp == nil || x.Name == "" || x.Name == xds.Wildcard {
 			bad = true
@@ -476,7 +477,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		}
 	}
 	for _, n := range c.Missing {
-		a.ended[n] = a.held[n] == nil // otherwise the resource of that name is removed, and not the others that the name matches
+		a.ended[n] = a.held[n] == nil // in the other case the resource of that name is removed, but not other resources that the name matches
 		delete(a.waits, n)
 		if j.opts.DropOnError {
 			j.lose(a, n)
@@ -659,7 +660,7 @@ func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent, late 
 				j.checkAbsent(a, e, k, refused, late)
 			}
 		case protocol.Refused, protocol.Errored:
-			// "Told once" to each name, and not again because another name matches now.
+			// Each name gets the report once, and not again because another name matches now.
 			fresh = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
 			k.errors[e.Name] = e.Err.Error()
 			if e.Kind == protocol.Refused {

@@ -77,7 +77,7 @@ func (n *lane) expire() {
 		}
 		delete(n.clocks, key)
 		if !n.client.expire(c.typ, c.res) {
-			continue // it dropped the resource before, or has another state
+			continue // the client has dropped the resource before, or has another state
 		}
 		if n.story != nil {
 			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// unknownURL is a type that no table lists; the core must serve it all the same.
+// unknownURL is a type that is not in the table of types. The core must serve it all the same.
 const unknownURL = "type.googleapis.com/example.v1.Widget"
 
 // A kind is one resource type of a world, with the names that it draws from.
@@ -56,8 +56,8 @@ func deltaOnly(t *xds.Type) bool { return t.Known() && t.Stream == "" }
 // asks returns the names that a client may subscribe to.
 func (k kind) asks() []string { return slices.Concat(k.names, k.aliases, k.globs) }
 
-// typ returns the row of the kind. For the unknown type it returns a new one each time, as each stream has its
-// own.
+// typ returns the row of the kind. For the unknown type it returns a new row each time, because
+// each stream has its own row.
 func (k kind) typ() *xds.Type { return xds.TypeOf(k.url) }
 
 // A content makes the commits of a world. If whole is set, every commit is atomic and every reference in a
@@ -159,7 +159,7 @@ func (c *content) enrich(e *edit, url string, r *xds.Resource) *xds.Resource {
 				r.Aliases = append(r.Aliases, a)
 			}
 		}
-		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(6) == 0) // sometimes it becomes on demand, or stops being so
+		r.OnDemand = c.lazy[r.Name] != (c.dice.IntN(6) == 0) // sometimes the resource becomes on demand, or stops being on demand
 	}
 	r.Seal("")
 	return r
@@ -255,7 +255,8 @@ func (c *content) decide(e *edit) {
 	c.unknown = unknown
 }
 
-// A ranked view finds its tables by the ranks of their types, which is fast: sessions look them up often.
+// A ranked view finds its tables by the ranks of their types. That is fast, because sessions look
+// up tables often.
 type ranked struct {
 	xds.Tables
 	tables []*xds.Table

@@ -35,12 +35,13 @@ func (a *account) covers(name string) bool {
 	return a.coversAll() || a.subscribes(name) || a.matched[name] || told && !k.absent()
 }
 
-// outsideRoutes reports whether a name is subscribed neither by itself nor by the routes that the wildcard covers,
-// which are those that this stream subscribed to (OND-4). A host outside of them is not kept.
+// outsideRoutes reports whether a name is subscribed neither by itself nor by the routes that the
+// wildcard covers. These are the routes to which this stream subscribes (OND-4). A virtual host
+// outside of these routes is not kept.
 func (a *account) outsideRoutes(name string) bool { return !a.subscribes(name) && a.unmatched(name) }
 
-// unmatched reports whether the wildcard covers the stream's routes, and neither it nor another name matches this
-// name.
+// unmatched reports whether the wildcard covers the stream's routes, and neither the wildcard nor
+// another name matches this name.
 func (a *account) unmatched(name string) bool {
 	c := a.typ.Collection(name)
 	return a.scopes != nil && !a.matched[name] && (c == "" || !a.subscribes(c)) // "" can be subscribed, too
@@ -71,8 +72,8 @@ func (a *account) statedOnly(n string) bool {
 	return states
 }
 
-// claimsSubscription reports whether a client that states a name has subscribed to it since, as far as the client can
-// know. It does not know which routes its wildcard covers.
+// claimsSubscription reports whether a client that states a name has subscribed to it since, as far
+// as the client can know. The client does not know which routes its wildcard covers.
 func (a *account) claimsSubscription(n string) bool { return a.wildcard || a.covers(n) }
 
 // wouldMatch reports whether a subscribed name would match a resource if it existed.
@@ -112,9 +113,9 @@ func (l *ledger) unchanged(a *account, g *group, name string, was *xds.Resource)
 	return same(was, l.shown(a, name)) && (was != nil || !a.subscribes(name) || l.matchesOthers(a, name) == g.found[name])
 }
 
-// updateScopes updates the collections that a wildcard covers. A wildcard of virtual hosts covers the routes that
-// this stream subscribed to (OND-4), or all, if it subscribed to no routes or to all. asked is set if the client
-// has just subscribed to something of the type itself.
+// updateScopes updates the collections that a wildcard covers. A wildcard of virtual hosts covers
+// the routes to which this stream subscribes (OND-4), or all routes, if the stream subscribes to no
+// routes or to all. Set asked if the client has just subscribed to a name of the type itself.
 func (l *ledger) updateScopes(a *account, asked bool) {
 	if a.typ.Parent == nil || l.variant == xds.SotW {
 		return
@@ -142,7 +143,7 @@ func (l *ledger) updateScopes(a *account, asked bool) {
 		case was != nil || asked:
 			l.ask(a, c)
 		case !l.matchesOthers(a, c):
-			a.mustSend[c], a.maySend[c] = true, true // hosts that it already has are not sent again
+			a.mustSend[c], a.maySend[c] = true, true // virtual hosts that the client already has are not sent again
 		}
 	}
 	for n, k := range a.lastSent { // a host of a resubscribed route may be kept if it was removed
@@ -172,7 +173,7 @@ func (l *ledger) markMoved(a *account) {
 	}
 }
 
-// undecided reports whether it is unknown if a name exists.
+// undecided reports whether the view is still looking for a name.
 func (l *ledger) undecided(a *account, name string) bool {
 	v, ok := l.view.(xds.Undecided)
 	return ok && v.Undecided(a.typ, name)

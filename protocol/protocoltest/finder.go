@@ -48,10 +48,10 @@ func (f *finder) act() string {
 	asks := append(s.asks(), xds.Wildcard)
 	name := asks[f.plan.IntN(len(asks))]
 	if name == xds.Wildcard && s.typ.Parent != nil && s.opened {
-		return "" // the collections that it covers would depend on earlier subscriptions
+		return "" // the collections that the wildcard covers would depend on earlier subscriptions
 	}
 	if name == xds.Wildcard && s.typ.Is(xds.Route) {
-		return "" // the same
+		return "" // the subscription is unchanged
 	}
 	s.names[name] = f.plan.IntN(3) > 0
 	if s.names[name] {

@@ -19,7 +19,7 @@ type generic struct {
 	taste
 	kinds []kind
 	odd   bool
-	lone  bool // the stream carries one type only
+	lone  bool // the stream serves one type only
 	first map[string]bool
 
 	expired map[[2]string]bool // resources that expired since time last passed, by type and name

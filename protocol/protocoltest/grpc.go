@@ -100,7 +100,7 @@ func (g *grpc) subscribe(s *step, names []string) {
 		return
 	}
 	if s.opened && len(old) > 0 && len(names) > 0 {
-		// First the old and new names together, then the new ones alone, with one nonce.
+		// First the old and new names together, then only the new names, both with one nonce.
 		both := append(slices.Clone(old), names...)
 		slices.Sort(both)
 		both = slices.Compact(both)
@@ -171,8 +171,9 @@ func (g *grpc) advance(time.Time)   {}
 func (g *grpc) deadline() time.Time { return time.Time{} }
 func (g *grpc) calm()               { g.off = true }
 
-// broken returns a complaint if a route in use refers to a cluster that the client had and the server removed,
-// although the client subscribes to it. A cluster that it never had may still come.
+// broken returns a complaint if a route in use refers to a cluster that the client had and the
+// server removed, although the client subscribes to the cluster. A cluster that the client never
+// had may still arrive.
 func (g *grpc) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	routes, clusters := g.steps[1], g.steps[2]
 	for _, n := range routes.names {

@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// heldBack reports whether a name was refused and not sent since.
+// heldBack reports whether the client has refused a name that was not sent again since.
 func (a *account) heldBack(n string) bool {
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] })
 }
@@ -34,7 +34,7 @@ func (a *account) everSent(sorted bool) []string {
 	}
 	for _, f := range a.flights {
 		for n := range f.dropped {
-			all = append(all, n) // the client may ask for it again before it arrives
+			all = append(all, n) // the client may subscribe again before the resource arrives
 		}
 	}
 	a.sentBuffer = all
@@ -44,8 +44,8 @@ func (a *account) everSent(sorted bool) []string {
 	return all
 }
 
-// holdsOnlyView reports whether the client holds exactly the state of the view, or nothing: it was sent that last, and
-// nothing of the type is open.
+// holdsOnlyView reports whether the client holds exactly the state of the view, or no resource:
+// this state was sent last, and no answer of the type is missing.
 func (a *account) holdsOnlyView(n string, is *xds.Resource) bool {
 	if len(a.flights) > 0 || len(a.refused[n]) > 0 || len(a.doubted[n]) > 0 {
 		return false
@@ -105,7 +105,7 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	case len(out) == 0:
 	case kept || !silent || wide:
 		out = append(out, before)
-		if wide { // any of these may have been in force before the refused one
+		if wide { // any of these states may have been in force before the refused state
 			out = append(append(out, acked), open...)
 		}
 	default:
@@ -138,9 +138,9 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 	return out
 }
 
-// merged reports whether the state that a response carried may be forgotten. The response is no longer
-// tracked, and the name occurs before it and also after it: in the response that it was merged with, or in one
-// between them.
+// merged reports whether the session may forget the state of a name in a response. That is so if
+// the response is no longer tracked, and if the name occurs both before it and after it. After it
+// means in the response with which it was merged, or in a response between the two.
 func (a *account) merged(f *flight, n string) bool {
 	return a.newerResponses(f) >= maxTracked && a.preceded(f, n) && a.followed(f.seq, n)
 }
@@ -161,8 +161,8 @@ func (a *account) followed(seq int, n string) bool {
 	})
 }
 
-// markMerged marks accepted states that may be forgotten now that another response was sent: of merged responses it
-// is unknown which one was accepted.
+// markMerged marks accepted states that the session may forget after another response was sent. For
+// merged responses, it is unknown which of them the client accepted.
 func (a *account) markMerged() {
 	for n, k := range a.acked {
 		if k.late && a.followed(k.seq, n) {
@@ -172,7 +172,7 @@ func (a *account) markMerged() {
 	}
 }
 
-// newerResponses counts the unanswered responses after one.
+// newerResponses counts the unanswered responses after a response.
 func (a *account) newerResponses(f *flight) int {
 	later := map[int]bool{}
 	for _, o := range a.flights {

@@ -35,14 +35,14 @@ type lane struct {
 	spread      uint64
 	still       time.Time // when the session last had nothing to send; zero after an input
 	checked     time.Time // time at which the session was last checked, after its last input
-	told        [2]memory // what the client was sent on all streams: by the session with hints, and by the one without
+	told        [2]memory // the responses to the client on all streams: of the session with hints, and of the session without hints
 
 	unaccepted map[string]bool     // clusters that were sent to the client and not accepted
 	crossed    map[string]bool     // clusters that the client subscribed to after a full-state response without them was sent
 	clocks     map[[2]string]clock // resources with a TTL at the client, by type and name
 	drops      int
 	drains     int
-	expired    map[[2]string]bool  // resources that the client dropped; true: and the server cannot know
+	expired    map[[2]string]bool  // resources that the client dropped; true: the server cannot know that
 	late       []xds.Request       // answers that the client holds back
 	names      map[string][]string // SotW: names of the last request of this stream, by type
 }
@@ -289,8 +289,9 @@ func (n *lane) deliverDown() bool {
 	n.noteUnaccepted(r)
 	lapsed := len(n.expired) > 0 // an expired resource that is sent again must warm first
 	n.restartTTLs(r)
-	// A client whose clusters of an earlier stream never were warm, or that accepted none of their full-state
-	// responses, states none. It looks like a new client.
+	// If the clusters of an earlier stream never became warm, or if the client accepted none of the
+	// full-state responses with clusters, the client states no clusters. To the server it looks
+	// like a new client.
 	secret := n.quiet && n.ledger.statesNoClusters()
 	n.stopJudging(tardy, n.ledger.tardy)
 	n.stopJudging(blind, n.ledger.blind)

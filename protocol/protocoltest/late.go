@@ -9,10 +9,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// disturbAnswers disturbs the answers of a client in ways that the rules allow in both variants. Answers change
-// places, come twice or come late, and an ACK may be lost if a later one follows. In SotW each request has all
-// names, so the names keep their order: "the later holds". The first request with a nonce is the answer, so no
-// other one with that nonce may overtake a NACK.
+// disturbAnswers disturbs the answers of a client in ways that the rules allow in both variants.
+// Answers change places, come twice or come late, and an ACK may be lost if a later one follows. In
+// SotW each request has all names, so the names keep their order: "the later holds". The first
+// request with a nonce is the answer, so no other request with that nonce may overtake a NACK.
 func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 	if !n.sloppy {
 		return requests
@@ -38,7 +38,7 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 		t := n.typeOf(a)
 		if t == nil {
 			out = append(out, a)
-			continue // it is not a valid request
+			continue // the result is not a valid request
 		}
 		same := sotw && sameNames(a.Names, n.names[t.URL]) || !sotw && len(a.Subscribe)+len(a.Unsubscribe) == 0
 		before := n.names[t.URL]

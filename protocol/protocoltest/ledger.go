@@ -20,9 +20,9 @@ const (
 	maxTracked = 4
 )
 
-// A ledger is the second opinion on one stream. It sees the requests and responses of the session, and records
-// which names were sent, must be sent and may be sent. It does not care about cost, and shares no code with
-// the implementation.
+// A ledger is the second opinion on one stream. It sees the requests and responses of the session,
+// and records which names were sent, must be sent and may be sent. A ledger may be slow, and shares
+// no code with the implementation.
 type ledger struct {
 	*trial
 	variant xds.Variant
@@ -30,7 +30,7 @@ type ledger struct {
 	opts    protocol.Options           // the options of the session
 	worlds  map[string][]*xds.Resource // the content of each version of a full-state type when it was sent
 	sends   map[string][]sending       // SotW: the responses of all streams, by type
-	past    past                       // what the client holds from earlier streams
+	past    past                       // resources that the client holds from earlier streams
 	view    xds.View
 	now     time.Time
 
@@ -52,9 +52,9 @@ type ledger struct {
 	sending *xds.Type // type of the newest response of this batch, if it carries resources, or is a part of a response that does
 
 	began   time.Time // time of the first request
-	resumes bool      // the client holds something from an earlier stream
-	blind   bool      // it is unknown what the client holds of referred resources, so it may lose some
-	tardy   bool      // a client was silent for 15 s, so the order of types is given up
+	resumes bool      // the client holds resources from an earlier stream
+	blind   bool      // it is unknown which referred resources the client holds, so it may lose some of them
+	tardy   bool      // a client was silent for 15 s, so the order of types is not judged
 }
 
 // An account is the ledger of one type. "Name" in its comments is a subscribed name or the name of a resource.
@@ -75,7 +75,7 @@ type account struct {
 	lastSent        map[string]fact
 	acked           map[string]fact
 	refused         map[string][]fact    // refused; the client has accepted none of them since
-	doubted         map[string][]fact    // the same, but the client has accepted, or seems to have accepted, a response since that may no longer be tracked
+	doubted         map[string][]fact    // refused, but the client has since accepted, or seems to have accepted, a response that may no longer be tracked
 	mustSend        map[string]bool      // must be sent, whatever the client holds
 	maySend         map[string]bool      // may be sent, whatever the client holds
 	firstSubscribed map[string]time.Time // when it was first subscribed
@@ -87,14 +87,14 @@ type account struct {
 	unheard         map[string]bool      // SotW: the same, because the response that it accepted since may no longer be tracked
 	stray           map[string]fact      // stated and not subscribed; absent: the client need not hold it
 	reportedMissing map[string]bool      // reported missing in resource_errors
-	follows         map[string]following // must be removed in this batch, because an alias of it was
+	follows         map[string]following // must be removed in this batch, because an alias of the resource was removed
 
 	opened          time.Time            // time of the first request
 	drained         time.Time            // when the session was first asked for responses about it
 	unansweredSince time.Time            // since when a response is unanswered
 	repeated        time.Time            // when the client last repeated a request: this does not count as an answer
 	processedAt     time.Time            // when the last response or answer was processed
-	unsettled       bool                 // there was a response or answer since
+	unsettled       bool                 // a response was sent or answered since then
 	ttlBegan        map[string]time.Time // when its TTL began
 
 	version string // last sent, or stated and current
@@ -139,13 +139,13 @@ type fact struct {
 	version string
 	seq     int
 	dropped bool // the client unsubscribed the name before it answered
-	merged  bool // accepted when its response may no longer have been tracked
-	late    bool // accepted when its response had been merged with a later one
+	merged  bool // accepted at a time when its response may no longer have been tracked
+	late    bool // accepted at a time when its response had been merged with a later one
 	loose   bool // the session need not know that the client holds it
-	found   bool // it does not exist, and its name matches other resources
-	own     bool // the client holds it by its own name alone, and not by a route of the wildcard
+	found   bool // the resource does not exist, and its name matches other resources
+	own     bool // the client holds the resource only because of its own name, and not because of a route of the wildcard
 	unsaid  bool // assumed accepted because a later response was refused; otherwise the client holds nothing
-	left    bool // the view removed it and nothing kept it, but no response could remove it
+	left    bool // the view removed the resource and nothing kept it, but no response could remove it
 }
 
 // is reports whether the fact equals r; a nil r means that the resource does not exist.
@@ -178,8 +178,9 @@ type flight struct {
 
 	dropped map[string]fact // unsubscribed in flight
 
-	// joined is what may be in force although a later response was answered: the state before responses that
-	// may have been merged with this one, or, if the later one was refused, the state before this one.
+	// joined has states that may be in force although a later response was answered: the states
+	// before responses that may have been merged with this one. If the later response was refused,
+	// joined has the states before this response.
 	joined map[string][]fact
 
 	// was, refused and undone restore this response if the client refuses it after a later ACK that covers it:
@@ -191,9 +192,9 @@ type flight struct {
 	forward    bool // it has news, or names that were subscribed
 	done       bool // answered
 	superseded bool // SotW: a later response was answered
-	mixed      bool // another part of it was refused
+	mixed      bool // another part of the response was refused
 	excused    bool // the client subscribes to nothing any more
-	moved      bool // the client unsubscribed some of it
+	moved      bool // the client has unsubscribed from some of its names
 }
 
 // A group is the content of one refused response, which is not sent again while none of it changes.
@@ -203,17 +204,17 @@ type group struct {
 	rest  map[string]bool          // names not sent since
 	moved bool                     // may be sent again
 
-	warmed int // the batch in which a part of it was sent again with its cluster
+	warmed int // the batch in which a part of the group was sent again with its cluster
 }
 
 type removal struct {
-	res  *xds.Resource   // nil: the client stated it, and its content is unknown
-	at   time.Time       // when it was removed; if asked is set, when the session was first asked for responses after that
-	last []*xds.Resource // other states of it that may be sent
+	res  *xds.Resource   // nil: the client stated the resource, and its content is unknown
+	at   time.Time       // time of the removal; if asked is set, the time when the session was first asked for responses after the removal
+	last []*xds.Resource // other states of the resource that may be sent
 
 	asked   bool // the session was asked for responses since
-	free    bool // nothing referred to it at some time, so it may be removed
-	bound   bool // something may have referred to it when this batch began
+	free    bool // at some time no resource referred to it, so it may be removed
+	bound   bool // a resource may have referred to it when this batch began
 	waits   bool // the same, when an earlier batch began
 	resumed bool // the client stated it
 	loose   bool // the session need not know that the client holds it
@@ -268,8 +269,8 @@ func (l *ledger) advance(now time.Time) {
 	l.tardy = l.tardy || l.opensLate()
 }
 
-// opensLate reports whether a client that resumes has opened a type too late. A type that is not open within
-// the grace period of a reconnect does not exist for the order of types.
+// opensLate reports whether a client that resumes has opened a type too late. If a type is not open
+// within the grace period after a reconnect, the order of types ignores it.
 func (l *ledger) opensLate() bool {
 	after := l.now.Sub(l.began)
 	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= silentAfter && l.account(xds.Cluster) == nil)
@@ -329,7 +330,7 @@ func (l *ledger) change(view xds.View) {
 		if l.variant == xds.SotW && !a.world {
 			for n := range a.lastSent {
 				if lost[a][n] == nil && !kept[a] || l.shown(a, n) == nil {
-					// No response can remove it, so it is sent again if it returns.
+					// No response can remove the resource, so it is sent again if it returns.
 					a.maySend[n] = true
 				}
 			}

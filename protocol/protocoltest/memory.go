@@ -33,9 +33,9 @@ func (m *memory) note(stream Session, e protocol.Event) {
 	}
 }
 
-// world returns what a client may hold that states a version. It may have accepted any response of that
-// version; if there was none, it holds the table. It may also hold everything sent after that, because it may
-// have applied a part before it answered.
+// world returns what a client may hold that states a version. The client may have accepted any
+// response with that version; without such a response, it holds the table. The client may also hold
+// the content of all later responses, because it may have applied a part before it answered.
 func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	var all, states []noted
 	since := false

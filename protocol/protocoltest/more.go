@@ -27,7 +27,7 @@ func (c *content) moreRefs(url string) (refs []xds.Ref) {
 		some(4, xds.Ref{Type: xds.ScopedRoute, Name: xds.Wildcard})
 	case xds.ScopedRoute.URL:
 		some(1, pick(atRoutes))
-		some(4, pick(atClusters)) // its routes may be inline
+		some(4, pick(atClusters)) // the routes of a listener may be inline
 	case xds.ExtensionConfig.URL:
 		some(3, pick(atClusters))
 		some(3, pick(atSecrets))

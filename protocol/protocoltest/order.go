@@ -77,8 +77,8 @@ func (l *ledger) checkOrder(a *account, r *xds.Response, f *flight) error {
 	return nil
 }
 
-// couldNotGoBefore reports whether names are removed late because they could not be removed before: something may have
-// referred to them, and a response of this batch ended that.
+// couldNotGoBefore reports whether names are removed late because an earlier removal was not
+// allowed: a resource may have referred to these names until a response of this batch.
 func (l *ledger) couldNotGoBefore(a *account, gone []string) bool {
 	told := func(by *xds.Type) bool {
 		b := l.account(by)
@@ -87,8 +87,8 @@ func (l *ledger) couldNotGoBefore(a *account, gone []string) bool {
 	return slices.ContainsFunc(a.typ.ReferredBy(), told) && !slices.ContainsFunc(gone, func(n string) bool { return !a.removed[n].bound })
 }
 
-// waitedForAll reports whether a resource of a response had to wait for everything about clusters, including
-// removals, because it may refer to any of them (ADR 3).
+// waitedForAll reports whether a resource of a response had to wait for all responses about
+// clusters, including removals, because the resource may refer to any cluster (ADR 3).
 func (l *ledger) waitedForAll(a *account, r *xds.Response) bool {
 	first := l.account(a.typ.After)
 	return first != nil && first.newest != nil && first.newest.batch == l.batch && !first.newest.forward &&

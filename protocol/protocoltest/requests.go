@@ -157,7 +157,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 			a.maySend[n] = true
 			found := l.matchedBy(a, n)
 			if _, told := a.lastSent[n]; len(found) == 0 && !told {
-				found, a.subscribedMore = a.formerMatches(n), true // their removal is due at once, whatever else matches them
+				found, a.subscribedMore = a.formerMatches(n), true // the removal of these resources is due at once, whatever else matches them
 			}
 			if len(found) == 0 {
 				a.mustSend[n], a.subscribedMore = true, true
@@ -191,8 +191,8 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	a.trim()
 }
 
-// formerMatches returns the resources that a name matched when they were sent, if it matches nothing now.
-// Unsubscribing the name gives them up.
+// formerMatches returns the resources that a name matched when they were sent, if it matches
+// nothing now. A client that unsubscribes from the name gives up these resources.
 func (a *account) formerMatches(n string) (out []*xds.Resource) {
 	for x, k := range a.lastSent {
 		if x != n && k.res != nil && matches(a.typ, k.res, n) {
@@ -202,8 +202,8 @@ func (a *account) formerMatches(n string) (out []*xds.Resource) {
 	return out
 }
 
-// namesEndedBy returns the names that end when the client unsubscribes from n: "these may be resource names or
-// aliases". A name that was never subscribed ends none.
+// namesEndedBy returns the subscribed names that end when the client unsubscribes from n: "these
+// may be resource names or aliases". If n was never subscribed, no name ends.
 func (l *ledger) namesEndedBy(a *account, n string) (out []string) {
 	if a.names[n] {
 		return []string{n}
@@ -327,13 +327,14 @@ func (a *account) release(n string) {
 	}
 }
 
-// keepsName reports whether the client keeps a name that it was sent, by its own subscriptions.
+// keepsName reports whether the client, by its own subscriptions, keeps a name that was sent to it.
 func (a *account) keepsName(n string) bool {
 	if a.wildcard || a.names[n] || a.matched[n] {
 		return true
 	}
 	refused := a.heldBack(n)
-	// Unsubscribing an alias does not end what the client may hold through a collection.
+	// If the client unsubscribes from an alias, it may still hold the resource because of a
+	// collection.
 	back := func(k fact) bool { return k.dropped && a.matchesSubscription(n, k) }
 	return a.matchesSubscription(n, a.lastSent[n]) || refused && a.matchesSubscription(n, a.acked[n]) || slices.ContainsFunc(a.refused[n], back)
 }

@@ -133,8 +133,8 @@ func (l *ledger) missing(a *account, n string) string {
 	return what
 }
 
-// due returns what must be sent about a name, or "". gone is set if that is a removal from the view, which is
-// not due for a kept resource.
+// due describes what must be sent about a name, or returns "". The result gone is true for a
+// removal from the view. Such a removal is not due for a kept resource.
 func (l *ledger) due(a *account, n string) (what string, gone bool) {
 	what = l.dueText(a, n)
 	return what, what != "" && a.covers(n) && l.shown(a, n) == nil
@@ -185,8 +185,8 @@ func (l *ledger) mayBeKept(a *account, n string) bool {
 	if _, leaves := a.removed[n]; leaves && !l.mustBeRemoved(a, n) || l.matchesKept(a, n) {
 		return true
 	}
-	// A resuming client may also hold it, together with something that refers to it; so may one that
-	// subscribed again in flight.
+	// A resuming client may also hold the name, together with a resource that refers to it. So may
+	// a client that has subscribed again in flight.
 	had := a.heldBefore[n] && l.accepts(opaque) || a.unsubscribedInFlight(n) && l.accepts(back) || l.heldThroughWildcard(a, n) && l.accepts(hadBefore)
 	if !had || l.shown(a, n) != nil {
 		return false

@@ -28,7 +28,7 @@ func (l *ledger) firstRequest(a *account, req xds.Request) {
 	a.answer = a.wildcard || a.world
 	a.mayAnswerEmpty = a.answer
 	l.resumes = l.resumes || req.Version != "" || len(req.Initial) > 0
-	l.tardy = l.tardy || l.opensLate() // it may have been silent before, and states only now that it resumes
+	l.tardy = l.tardy || l.opensLate() // the client may have been silent before, and shows only now that it resumes
 	l.updateScopes(a, true)
 	a.opaque = l.variant == xds.SotW && l.resumes
 	if l.variant == xds.SotW {
@@ -59,7 +59,7 @@ func (l *ledger) firstRequest(a *account, req xds.Request) {
 			}
 		}
 		if !a.covers(v.Name) && !a.wildcard {
-			// A name may have matched it that matches nothing now.
+			// A name that matches no resource now may have matched this resource before.
 			a.maySend[v.Name], a.heard[v.Name], a.stray[v.Name] = r == nil, true, fact{version: v.Version}
 			if r == nil && l.keepsRemoved(a) {
 				a.removed[v.Name] = removal{res: l.recent(a, v.Name, v.Version), at: l.now, resumed: true, loose: true}
@@ -126,7 +126,7 @@ func (l *ledger) resumeVersion(a *account, version string) {
 		}
 	}
 	whole := a.wildcard && len(a.names) == 0
-	// After a NACK the client does not have the version that it states, nor before it has answered.
+	// After a NACK, or without an answer, the client does not have the version that it states.
 	doubtful := l.opts.Refused(a.typ) || sentSince(l.sends[a.typ.URL], version)
 	a.version = version
 	if then == nil {
@@ -147,7 +147,7 @@ func (l *ledger) resumeVersion(a *account, version string) {
 	for r := range then.All() {
 		l.holdFromBefore(a, r, r.OnDemand) // the version does not show whether the client subscribed to an on-demand resource
 	}
-	if doubtful { // it may have applied a part of later responses
+	if doubtful { // the client may have applied a part of later responses
 		for name, rs := range l.past[a.typ.URL] {
 			for _, r := range rs {
 				if _, told := a.lastSent[name]; !told {
@@ -166,8 +166,8 @@ func sentSince(sent []sending, version string) bool {
 	return i >= 0 && slices.ContainsFunc(sent[i:], func(s sending) bool { return s.version != version })
 }
 
-// holdFromBefore records that the client holds a resource from an earlier stream. loose means that the session need not
-// know so.
+// holdFromBefore records that the client holds a resource from an earlier stream. Set loose if the
+// session need not know that.
 func (l *ledger) holdFromBefore(a *account, r *xds.Resource, loose bool) {
 	if !a.names[r.Name] && (!a.coversAll() || r.OnDemand) {
 		return

@@ -222,7 +222,7 @@ func (w *served) doubt(k servedKind) {
 	w.judge.compare()
 }
 
-// unfit reports whether the client cannot use a resource.
+// unfit reports whether the application cannot use a resource.
 func (w *served) unfit(r *xds.Resource) bool {
 	return len(r.Body) > 0 && (r.Body[0] == '!' || r.Body[0] == '?' || r.Body[0] == w.sour)
 }

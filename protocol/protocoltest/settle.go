@@ -116,7 +116,7 @@ func (w *world) rest() {
 	}
 }
 
-// converged compares what the client holds with the view.
+// converged compares the resources that the client holds with the view.
 func (n *lane) converged() {
 	maps.DeleteFunc(n.expired, func(key [2]string, lost bool) bool { return n.client.held(xds.TypeOf(key[0]))[key[1]] != nil })
 	for _, a := range n.ledger.accounts {
@@ -150,18 +150,18 @@ func (n *lane) converged() {
 	}
 }
 
-// lacks reports whether the client may have dropped a name after its TTL and not hold it even at rest. Either
-// its heartbeat was lost in flight, or the client has not answered for it yet, as Envoy does while clusters
-// warm; until then there are no heartbeats (TTL-5). It is not sent again while a later response of the type is
-// unanswered.
+// lacks reports whether the client may have dropped a name after its TTL, and may not hold it even
+// at rest. There are two reasons. The heartbeat was lost in flight. Or the client has not answered
+// for the name yet, like Envoy while clusters warm; before the answer the name gets no heartbeats
+// (TTL-5). The name is not sent again while a later response of the type is unanswered.
 func (n *lane) lacks(a *account, name string) bool {
 	lost, dropped := n.expired[[2]string{a.typ.URL, name}]
 	told := a.lastSent[name]
 	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && (f.seq == told.seq || n.ledger.now.Sub(f.at) < answerTimeout) })
 }
 
-// declined reports whether the client has refused exactly this state of a name, and accepted none since. The
-// same is not sent again, whether the response is tracked or not.
+// declined reports whether the client has refused exactly this state of a name, and accepted no
+// other state since. This state is not sent again, whether the response is tracked or not.
 func (a *account) declined(name string, r *xds.Resource) bool {
 	return r != nil && slices.ContainsFunc(a.refused[name], func(k fact) bool { return !k.dropped && same(k.res, r) })
 }

@@ -106,8 +106,8 @@ func (n *lane) atRest() error {
 	return nil
 }
 
-// unanswered reports whether the client owes an answer to a response of a type, or to a part of one. In SotW,
-// too, each part is settled by its own nonce (DELTA-13).
+// unanswered reports whether a response of a type, or a part of a response, still needs an answer
+// of the client. Each part has its own answer, also in SotW (DELTA-13).
 func (l *ledger) unanswered(t *xds.Type) bool {
 	return slices.ContainsFunc(l.account(t).flights, func(f *flight) bool { return !f.done })
 }
@@ -117,7 +117,8 @@ func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {
 	return has
 }
 
-// cache returns what the client holds of a type, if nothing is in flight and everything is answered.
+// cache returns the resources that the client holds of a type, if no response is in flight and all
+// responses are answered.
 func (n *lane) cache(a *account) map[string]*xds.Resource {
 	if len(n.up)+len(n.down)+len(n.late) > 0 || n.mute || slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done }) {
 		return nil

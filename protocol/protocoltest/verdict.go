@@ -68,9 +68,10 @@ func (l *ledger) judgeResponse(r *xds.Response) error {
 	return nil
 }
 
-// overtakes reports whether a response may be sent while the newest one is unanswered. One response is in
-// flight per type, with two exceptions: its answer is not expected soon, or a delta client has subscribed to
-// more since ("the server must honor changes to the subscription state even if the nonce is stale").
+// overtakes reports whether a response may be sent while the newest response is unanswered. One
+// response is in flight per type, with two exceptions: no answer is expected soon, or a delta
+// client has subscribed to more names since ("the server must honor changes to the subscription
+// state even if the nonce is stale").
 func (l *ledger) overtakes(a *account, f *flight) bool {
 	beat := len(f.beats) > 0 && len(f.carried) == 0
 	return f.done || f.excused || beat || l.lacksAssignments(a) || l.now.Sub(f.at) >= answerTimeout || l.variant == xds.Delta && a.subscribedMore
@@ -156,8 +157,8 @@ func (l *ledger) checkContents(a *account, r *xds.Response) error {
 	return nil
 }
 
-// heldByName reports whether the client held a resource by a name before an earlier part of the same batch sent
-// that resource again. How a batch is split proves nothing about the name.
+// heldByName reports whether the client held a resource by a name before an earlier part of the
+// same batch sent that resource again. The split of a batch proves nothing about the name.
 func (l *ledger) heldByName(a *account, name string) bool {
 	for _, part := range a.flights {
 		if part.batch != l.batch {
@@ -195,8 +196,8 @@ func (a *account) asks(r *xds.Resource, but string) bool {
 func (l *ledger) maySendStale(a *account, x *xds.Resource) bool {
 	v, leaves := a.removed[x.Name]
 	if !leaves {
-		// It is unknown what the client held. A removed resource that it was sent may also depend on another
-		// removed one.
+		// It is unknown which resources the client held. A removed resource that was sent to the
+		// client may also depend on another removed resource.
 		brought := l.variant == xds.SotW && l.resumes && l.isReferred(a, x.Name, possibly)
 		// A name that was unsubscribed and subscribed again in flight may have reached the client in between.
 		// It is kept like a resource that was sent.

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// wild sends any request that can be sent. The judge does not compare what it holds, but what it was sent (see
-// [ledger.settled]).
+// wild sends any request that a client can send. The judge does not compare the resources that wild
+// holds, but the responses that were sent to it (see [ledger.settled]).
 type wild struct {
 	*world
 	kinds  []kind

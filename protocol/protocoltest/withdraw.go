@@ -7,12 +7,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Removals are judged by reference (ADS-8). A name may be removed when nothing refers to it that the client may
-// hold, except what the view has now. A name without such a reference must be removed in the next response,
-// also after a NACK.
+// Removals are judged by reference (ADS-8). A name may be removed when no resource that the client
+// may hold refers to the name. Resources that the view has now do not count. A name without such a
+// reference must be removed in the next response, also after a NACK.
 //
-// Both halves are obligations. Where the rules leave open what a client may hold, the first half counts only
-// what it certainly may hold ([surely]), and the second half everything that is conceivable ([possibly]).
+// Both halves are obligations. Sometimes the rules leave open which resources a client may hold.
+// Then the first half counts only the certain cases ([surely]), and the second half counts all
+// possible cases ([possibly]).
 
 // A doubt chooses between the two halves of the rule about removals.
 type doubt bool
@@ -96,7 +97,8 @@ func (a *account) removedName(name string) (v removal, ok bool) {
 // resource is kept for it a little longer.
 func (a *account) walksByName() bool { return a.typ.FullState && !a.wildcard }
 
-// isReferred reports whether the client may hold something that keeps a name.
+// isReferred reports whether the client may hold a resource that keeps a name, because it refers to
+// the name.
 func (l *ledger) isReferred(a *account, name string, d doubt) bool {
 	return l.findReferrer(a, name, d, nil)
 }
@@ -107,7 +109,7 @@ func (l *ledger) whyReferred(a *account, name string) (why string) {
 	return why
 }
 
-// findReferrer finds something that keeps a name, and describes it if why is not nil.
+// findReferrer finds a resource that keeps a name, and describes this resource if why is not nil.
 func (l *ledger) findReferrer(a *account, name string, d doubt, why *string) bool {
 	v, _ := a.removedName(name)
 	var called []string

@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A world is a number of clients, each with its sessions, and one content. Every choice comes from two dice of
-// one seed. plan decides the commits and the subscriptions, and is the same in both variants. chance decides
-// the order of events and the refusals.
+// A world is a number of clients, each with its sessions, and one content. Every choice comes from
+// two dice of one seed. The dice plan decide the commits and the subscriptions, and are the same in
+// both variants. The dice chance decide the order of events and the refusals.
 type world struct {
 	cfg    Config
 	open   Open
@@ -120,9 +120,9 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	return w
 }
 
-// flips returns the types of a whole world that have on-demand resources. All clients subscribe to clusters by
-// name, too, so they hold all of them; generic clients do so for hosts. Envoy loses a host that becomes on
-// demand.
+// flips returns the types of a whole world that have on-demand resources. All clients also
+// subscribe to clusters by name, so they hold all clusters. Generic clients also subscribe to
+// virtual hosts by name. Envoy loses a virtual host that becomes on demand.
 func flips(cfg Config, who string, whole bool) []*xds.Type {
 	switch {
 	case !whole || cfg.Accept || who == "separate" || newDice(cfg.Seed, 4).IntN(4) > 0:

@@ -8,11 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An item has two states of one name: the state in a response (is), and the state that the client
-// was told before (was). A state is a stamp, or absent. If the field is is nil, the response does
-// not have the name. Terms: see doc.go.
+// An item has two states of one name: `is` in a response, and `was` as the client was told before.
+// A state is a stamp, or absent. If `is` is nil, the response does not have the name. Terms: see
+// doc.go.
 //
-// Invariant: was and is are both set, or the field is is nil. A lapsed item removes the name.
+// Invariant: if `is` is set, `was` is set, too. A lapsed item removes the name.
 type item struct {
 	name    string
 	was, is *xds.Stamp

@@ -137,7 +137,7 @@ func (n *clientName) holds(r *xds.Resource) bool {
 	return n != nil && n.res != nil && (n.res == r || n.res.Name == r.Name)
 }
 
-// has reports whether a name is known and the function is returns true for it.
+// has reports whether a name is known and the function `is` returns true for it.
 func (w *clientType) has(name string, is func(*clientName) bool) bool {
 	n := w.names[name]
 	return n != nil && is(n)
@@ -190,8 +190,8 @@ func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool
 	}
 }
 
-// covers reports whether any name finds a resource. Only names for which the function is returns
-// true count, without the name except.
+// covers reports whether any name finds a resource. Only names for which the function `is` returns
+// true count, without the name `except`.
 func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) bool, except string) (covers bool) {
 	w.finders(name, r, func(s string, n *clientName) bool {
 		covers = is(n) && s != except

@@ -15,8 +15,8 @@ const (
 	patience = 5 * time.Second
 
 	// silence is how long a type may stay unanswered before other types stop waiting (ADS-3,
-	// ADS-6). Then removals that resources of this type may refer to are sent, and so are resources
-	// that refer to this type. A NACK is an answer, too.
+	// ADS-6). Then the session sends removals of resources to which this type may refer, and
+	// resources that refer to this type. A NACK is an answer, too.
 	silence = 15 * time.Second
 
 	// maxDeliveries is how many unanswered responses of a type stay listed, so that a late answer
@@ -46,8 +46,8 @@ type part struct {
 	fate       fate
 }
 
-// within reports whether this message of the delivery has a name. The parameter is is the state of
-// the name in the delivery: absent means a removal.
+// within reports whether this message of the delivery has a name. The parameter `is` is the state
+// of the name in the delivery: absent means a removal.
 func (p *part) within(name string, is *xds.Stamp) bool {
 	switch {
 	case p.world:
@@ -62,7 +62,8 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 // messages (parts). Terms: see doc.go.
 //
 // Invariant: each name of the delivery is in at most one message. Two kinds of names are in no
-// message: removed names that SotW does not report, and names from an older, joined delivery alone.
+// message: removed names that SotW does not report, and names that only an older, joined delivery
+// has.
 type delivery struct {
 	cargo
 	parts   []part // at least one, by nonce
@@ -124,9 +125,9 @@ func (d *delivery) lapse() {
 	d.add(more)
 }
 
-// answers reports whether the answer to message p is also the answer for a name. A name from the
-// older, joined delivery alone is in no message of this delivery. Any answer to this delivery
-// answers for that name.
+// answers reports whether the answer to message p is also the answer for a name. If only the older,
+// joined delivery has the name, no message of this delivery has it. Then any answer to this
+// delivery is also the answer for the name.
 func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
 	return p.within(name, is) || !d.tells(name, is)
 }
@@ -137,8 +138,8 @@ func (d *delivery) open(name string, is *xds.Stamp) bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
 }
 
-// tells reports whether one of the delivery's own messages has a name. Names from the older, joined
-// delivery alone do not count.
+// tells reports whether one of the delivery's own messages has a name. It does not count names that
+// only the older, joined delivery has.
 func (d *delivery) tells(name string, is *xds.Stamp) bool {
 	if d.joined > 0 {
 		if it := d.find(name); it != nil && it.older || it == nil && d.own.carries(name) == nil {
@@ -157,7 +158,7 @@ func (d *delivery) says(name string) *xds.Stamp {
 	return nil
 }
 
-// unlisted yields the names from the older, joined delivery alone.
+// unlisted yields the names that only the older, joined delivery has.
 func (d *delivery) unlisted(yield func(string, item) bool) {
 	for name, it := range d.each {
 		if d.says(name) != nil && !d.tells(name, it.is) && !yield(name, it) {
@@ -166,8 +167,8 @@ func (d *delivery) unlisted(yield func(string, item) bool) {
 	}
 }
 
-// keepUnlisted reduces the delivery to the names from the older, joined delivery alone. It reports
-// whether any such name is left.
+// keepUnlisted removes all names from the delivery, except the names that only the older, joined
+// delivery has. It reports whether any name is left.
 func (d *delivery) keepUnlisted() bool {
 	var items []item
 	for _, it := range d.unlisted {
@@ -299,8 +300,8 @@ func (u *subscription) idleTalk(d *delivery, it item) bool {
 		!slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(it.name) })
 }
 
-// join returns the content of two consecutive deliveries, a and the later b, as one. The result has
-// the states of b, and for each name the older state that the client may still hold.
+// join returns the content of two consecutive deliveries, `a` and the later `b`, as one. The result
+// has the states of b, and for each name the older state that the client may still hold.
 func (u *subscription) join(a, b *delivery) cargo {
 	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole, dropped: a.dropped}
 	switch {

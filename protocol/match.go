@@ -187,7 +187,7 @@ func (u *subscription) unmatch(name string, asked bool) {
 	u.forget(name)
 }
 
-// refer records that the name by matches a resource.
+// refer records that the name `by` matches a resource.
 func (u *subscription) refer(name, by string) {
 	if by != u.typ.Collection(name) {
 		u.alias(name, by)
@@ -205,7 +205,7 @@ func (u *subscription) refer(name, by string) {
 	u.mark(e)
 }
 
-// unrefer records that the name by no longer matches a resource. With asked set, the client has
+// unrefer records that the name `by` no longer matches a resource. With asked set, the client has
 // unsubscribed.
 func (u *subscription) unrefer(name, by string, asked bool) {
 	if by != u.typ.Collection(name) {
@@ -341,7 +341,7 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	return names
 }
 
-// alias records that the alias by matches a resource.
+// alias records that the alias `by` matches a resource.
 func (u *subscription) alias(name, by string) {
 	if u.aliased == nil {
 		u.aliased = map[string][]string{}
@@ -352,7 +352,7 @@ func (u *subscription) alias(name, by string) {
 	}
 }
 
-// unalias records that the alias by no longer matches a resource.
+// unalias records that the alias `by` no longer matches a resource.
 func (u *subscription) unalias(name, by string) {
 	at := u.aliased[name]
 	if i, has := slices.BinarySearch(at, by); has {

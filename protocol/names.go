@@ -17,10 +17,10 @@ import (
 // wildcard's table.
 type entry struct {
 	name string
-	told *xds.Stamp // what the client was told last: a resource, absent or others; never nil
+	told *xds.Stamp // the state that the client was told last: a resource, absent or others; never nil
 
 	matched int32 // number of subscribed names that match this resource by alias or collection
-	named   bool  // the client subscribes to it
+	named   bool  // the client subscribes to the name
 	sent    bool  // a response had this name, on this stream or an earlier one
 	again   bool  // send the name again, changed or not
 	dirty   bool  // the name may have to be sent; it is in saying.dirty
@@ -194,8 +194,8 @@ func (l *names) remove(name string) {
 	}
 }
 
-// removeFunc removes the entries for which the function which returns true. It calls this function
-// once for each entry, in order.
+// removeFunc removes the entries for which `which` returns true. It calls `which` once for each
+// entry, in order.
 func (l *names) removeFunc(which func(*entry) bool) {
 	removed := false
 	for i, c := range l.chunks {

@@ -10,7 +10,7 @@ import (
 
 // maxRefusals limits the refusals that are remembered for a type. If there are more, two
 // consecutive refusals are merged. For a name in both, the merged refusal keeps the state before
-// the older one and the state of the later one.
+// the older refusal and the state in the later refusal.
 const maxRefusals = 16
 
 // A refusal is the content of one refused message (DELTA-15, SOTW-5).
@@ -184,9 +184,9 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 }
 
-// phantom reports whether an item can be forgotten. It removes a name that did not exist and that
-// the client does not want by its own name (a wildcard does not count). If a refusal has a resource
-// of that name, the item is not a phantom: the client may still hold that resource.
+// phantom reports whether an item can be forgotten, because it removes a name that did not exist
+// and that the client does not want by its own name. A wildcard does not count. If a refusal has a
+// resource of that name, the item is not a phantom: the client may still hold that resource.
 func (u *subscription) phantom(it item) bool {
 	if e := u.entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
 		return false
@@ -245,7 +245,7 @@ func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) 
 	}
 }
 
-// acceptedSince reports whether a newer state of a name than that in r was sent, and no later
+// acceptedSince reports whether another state of a name was sent after refusal r, and no later
 // refusal has the name. The function ignores deliveries in flight.
 func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) bool {
 	is := u.told(name)
@@ -271,8 +271,8 @@ func (u *subscription) hasRefused(name string, is *xds.Stamp) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && same(r.carries(name), is) })
 }
 
-// retell marks members to be sent again: those for which the function which returns true, if the
-// client still wants them.
+// retell marks members to be sent again, if the client still wants them. The function `which`
+// selects the members.
 func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry

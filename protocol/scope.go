@@ -71,8 +71,8 @@ func (s *Session) widen(u *subscription) {
 	u.moveAll()
 }
 
-// scope updates the scopes of all types whose parent is the type of the subscription over. Call it
-// after over has changed.
+// scope updates the scopes of all types whose parent is the type of the subscription `over`. Call
+// it after `over` has changed.
 func (s *Session) scope(over *subscription) {
 	toggled := over.toggled
 	over.toggled = nil

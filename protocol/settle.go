@@ -46,8 +46,8 @@ func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 }
 
 // refuseUnlisted handles the NACK of a message that is no longer listed, but was joined to a later
-// delivery. The names from that older message alone are sent again, because the client may hold any
-// of them. The other names of the refused message are no longer known.
+// delivery. Names that only the older message has are sent again, because the client may hold any
+// of them. The other names of the older message are no longer known.
 func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -178,8 +178,8 @@ func (s *Session) passBefore(u *subscription, d *delivery) {
 	}
 }
 
-// pass counts a delivery as accepted because the client has accepted a later one (SotW). There an
-// answer also answers all earlier responses.
+// pass counts a delivery as accepted because the client has accepted a later delivery (SotW). In
+// SotW an answer also answers all earlier responses.
 func (s *Session) pass(u *subscription, d *delivery) {
 	for i := range d.parts {
 		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {

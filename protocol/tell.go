@@ -95,8 +95,8 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	return items
 }
 
-// forsakes reports whether removals cannot be sent: SotW has none for types without full state.
-// "The API provides no mechanism" for it (SOTW-9).
+// forsakes reports whether removals cannot be sent. In SotW, "the API provides no mechanism" to
+// remove resources of types without full state (SOTW-9).
 func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW && !u.typ.FullState }
 
 // tellRemoved counts removals as told and adds their items. The result stray reports whether no

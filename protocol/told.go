@@ -106,7 +106,7 @@ func (s *Session) vague(u *subscription) bool {
 }
 
 // vagueAfter reports whether vague will still be true after the client accepts one part of delivery
-// d, which is about to be sent in this number of parts.
+// d, which is about to be sent. The parameter parts is the number of its parts.
 func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 	if parts > 1 || u.vagueAll && u.waiting.len() > 0 {
 		return true
@@ -139,8 +139,8 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 }
 
 // toldAll handles the answer to a delivery of the whole table while vagueAll is set. From then on
-// only single names are unknown: those that waited, and those that the client refused. A refused
-// full state is sent again as a whole.
+// only single names are unknown: the names that waited, and the names that the client refused. A
+// refused full state is sent again as a whole.
 func (u *subscription) toldAll(d *delivery) {
 	if u.typ.FullState || !u.vagueAll || !d.whole || !d.settled() {
 		return
@@ -182,7 +182,7 @@ func (u *subscription) bringNamed() {
 	u.bring(names)
 }
 
-// bringLess ends vagueAll after the client has dropped the wildcard: now it can hold only
+// bringLess ends vagueAll after the client has dropped the wildcard: now the client can hold only
 // subscribed names from an earlier stream. For a full-state type, the answer to the next response
 // ends vagueAll.
 func (u *subscription) bringLess() {

@@ -40,7 +40,7 @@ type heed struct {
 	moves   uint64   // counts changes that may affect any name that waits for this type
 }
 
-// moveAll notes a change that may affect any name that waits for this type.
+// moveAll records a change that may affect any name that waits for this type.
 func (h *heed) moveAll() { h.moves++ }
 
 // len returns the number of waiting names.

@@ -15,7 +15,7 @@ import (
 //
 // The client wants a name for one of three reasons, which are counted separately:
 //   - named: the client subscribes to the name (entry.named)
-//   - scoped: a wildcard under another type covers the name (scopes)
+//   - scoped: the name is a collection that stands for a wildcard under a parent type (scopes)
 //   - matched: the resource has a subscribed alias or is in a subscribed collection (entry.matched)
 //
 // Invariant: a wildcard covers everything or scopes, not both. Each scope and each name in dropped
@@ -28,8 +28,8 @@ type want struct {
 	said     spelling        // SotW: identifies the set of names of the last request
 	named    int32           // number of entries with named set
 
-	// Names that the client unsubscribed from while it has a wildcard. A name stays here until the
-	// client is told the state of the name (DELTA-6).
+	// Names that the client unsubscribed from while it has a wildcard. Each name stays here until
+	// the client is told its state (DELTA-6).
 	droppedSize int32 // their total length
 	dropped     map[string]bool
 
@@ -524,7 +524,7 @@ func (u *subscription) name(e *entry, named bool) {
 	u.notice(e, was)
 }
 
-// notice records that the client may have started or stopped wanting a name. The parameter was is
+// notice records that the client may have started or stopped wanting a name. The parameter `was` is
 // the result of wants before the change.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true

@@ -132,8 +132,9 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 // (ADS-9).
 func (s *Session) mayOpen() bool { return s.resumes && s.now.Before(s.began.Add(s.opts.Grace)) }
 
-// holds reports whether a referrer keeps a name that the view lost at the time since. The time
-// until is the latest end of that; zero: until the client answers.
+// holds reports whether a referrer keeps a name that the view lost at the time since. The result
+// until is the time at which the referrer releases the name at the latest; zero: until the client
+// answers.
 func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (holds bool, until time.Time) {
 	switch {
 	case r.firm.has(name, body):
@@ -171,8 +172,8 @@ func (s *Session) withdrawsLate(u *subscription) bool {
 
 // retain finds the names that the client holds and the view has lost. It keeps the names to which a
 // resource on the client may still refer. The other names are removed with the next response.
-// retain looks at dirty names and, of names that only the wildcard covers, at those in touched; nil
-// means all.
+// retain looks at dirty names. If only the wildcard covers a name, retain looks at the name only if
+// it is in touched; a nil touched means all names.
 func (s *Session) retain(u *subscription, touched []xds.Names) {
 	if !s.withdrawsLate(u) {
 		return
@@ -285,8 +286,8 @@ func (s *Session) warms(t *xds.Type) bool {
 	return s.only == nil && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
 }
 
-// keep keeps a lost resource if a resource on the client may refer to it. It reports whether the
-// resource is kept.
+// keep makes a lost resource a leaver if a resource on the client may refer to it. It reports
+// whether it has done so.
 func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
 	body := s.body(u.typ, name, told)
 	if body == nil && (s.variant == xds.SotW || told == absent) {

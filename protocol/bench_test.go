@@ -60,8 +60,8 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// 1,000 commits, each of one of 100 assignments, reported together to a client that subscribes to
-// these; it ACKs.
+// 1,000 commits, each of one of 100 assignments, are reported together to a client that subscribes
+// to these assignments. The client ACKs.
 func BenchmarkManyCommits(b *testing.B) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		b.Run(v.String(), func(b *testing.B) {
@@ -100,14 +100,14 @@ func BenchmarkManyCommits(b *testing.B) {
 	}
 }
 
-// A commit adds or removes 10,000 clusters; one of many streams sends it and gets the ACK.
+// A commit adds or removes 10,000 clusters. One of many streams sends the change and gets the ACK.
 func BenchmarkMassChange(b *testing.B) {
 	names := numbered(10_000)
 	base := tableOf(xds.Cluster, names...)
 	for what, next := range map[string]*xds.Table{"set": with(base, resources(2, names...)), "remove": with(base, nil, names...)} {
 		b.Run(what, func(b *testing.B) {
 			s := NewSession(xds.Delta, nil, xds.Tables{xds.Cluster.URL: base}, Options{})
-			shared := []*xds.Changes{next.Since(base.Versions()), base.Since(next.Versions())} // other streams keep them
+			shared := []*xds.Changes{next.Since(base.Versions()), base.Since(next.Versions())} // other streams keep these changes
 			tell := func() {
 				for r := range s.Responses() {
 					if err := s.Receive(xds.Request{Type: xds.Cluster, Nonce: r.Nonce}); err != nil {

@@ -23,7 +23,7 @@ func (l *line) refusing(typ *xds.Type, text string) (names []string) {
 	return nil
 }
 
-// OBS-1: the event of a NACK has names of the response, first those in the client's text.
+// OBS-1: the event of a NACK has names of the response. Names in the client's text come first.
 func TestBlamed(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		clusters := func(t *testing.T, names ...string) *line {

@@ -14,8 +14,8 @@ func aliased(name, body string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// Each name that finds a refused resource gets one Refused event, and later Updated, Removed or
-// Absent with the same Name, whatever else it finds.
+// Each name that finds a refused resource gets one Refused event. Later it gets Updated, Removed or
+// Absent with the same Name, even if the name also finds other resources.
 func TestClientRefusalsEnd(t *testing.T) {
 	has := func(rs ...*xds.Resource) *xds.Changes { return &xds.Changes{Upserts: rs} }
 	removed := &xds.Changes{Removed: []string{"x"}}
@@ -77,7 +77,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.say()
 		_ = c.Receive(bad)
 		c.told("refused y [*]: it is bad", "refused y [x]: it is bad")
-		c.Unsubscribe(xds.Cluster, "x") // the server does not know it yet
+		c.Unsubscribe(xds.Cluster, "x") // the server does not know the name yet
 		_ = c.Receive(bad)
 		c.told()
 	})

@@ -85,8 +85,8 @@ func (c *Client) Check() error {
 	return nil
 }
 
-// Forget makes the client look up each name of the next response, and each name that it lacks. The
-// rows only make it faster.
+// Forget makes the client look up each name of the next response, and each name that the response
+// lacks. The rows only save time.
 func (c *Client) Forget() {
 	for _, w := range c.types {
 		w.rows, w.listed = nil, false

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Long texts from a server are cut when they are kept. Partly refused versions are not stated on
-// the next stream.
+// Long texts from a server are cut before the client keeps them. The client does not state a partly
+// refused version on the next stream.
 func TestClientLimits(t *testing.T) {
 	bothVariants(t, "CLI-2 the error of a check is cut where it is kept", func(t *testing.T, v xds.Variant) {
 		long := errors.New(strings.Repeat("x", 1<<20))

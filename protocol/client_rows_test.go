@@ -13,8 +13,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client that uses the places of the last response behaves like one that looks up each name: for
-// added, removed, duplicate, reordered and refused resources, heartbeats and expired TTLs.
+// A client that uses the places of the last response behaves like a client that looks up each name.
+// That holds for added, removed, duplicate, reordered and refused resources, for heartbeats and for
+// expired TTLs.
 func TestClientRows(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {
@@ -37,14 +38,14 @@ func TestClientRows(t *testing.T) {
 	}
 }
 
-// A rowsWorld gives the same inputs to two clients. The second does not use places.
+// A rowsWorld gives the same inputs to two clients. The second client does not use places.
 type rowsWorld struct {
 	rnd     *rand.Rand
 	typ     *xds.Type
 	clients [2]*protocol.Client
 	now     time.Time
 	nonce   int
-	last    []*xds.Resource // of the newest response
+	last    []*xds.Resource // resources of the newest response
 	story   []string
 }
 
@@ -142,13 +143,13 @@ func (w *rowsWorld) response() *xds.Response {
 	case what == 2:
 		i := w.rnd.IntN(len(is))
 		is = slices.Delete(is, i, min(i+w.rnd.IntN(4), len(is)))
-	case what == 3: // twice
+	case what == 3: // a resource twice
 		is = slices.Insert(is, at(), is[w.rnd.IntN(len(is))])
 	case what == 4:
 		w.rnd.Shuffle(len(is), func(i, j int) { is[i], is[j] = is[j], is[i] })
 	case what == 5:
 		is[w.rnd.IntN(len(is))] = w.resource()
-	case what == 6: // the same, in memory of their own
+	case what == 6: // the same resources, in separate memory
 		for i, r := range is {
 			is[i] = &xds.Resource{Stamp: &xds.Stamp{Name: r.Name, Version: r.Version, Sum: r.Sum}, Type: r.Type, Body: slices.Clone(r.Body), Aliases: r.Aliases, TTL: r.TTL}
 		}
@@ -156,7 +157,7 @@ func (w *rowsWorld) response() *xds.Response {
 	w.nonce++
 	resp := &xds.Response{Type: w.typ, Nonce: fmt.Sprint(w.nonce), Version: fmt.Sprint(w.rnd.IntN(5)), Changes: &xds.Changes{Upserts: is}}
 	w.last = is
-	if w.rnd.IntN(6) == 0 { // and with more than resources
+	if w.rnd.IntN(6) == 0 { // other parts of a response, in addition to resources
 		switch r := w.resource(); w.rnd.IntN(7) {
 		case 0:
 			resp.Upserts, r.Body = nil, nil

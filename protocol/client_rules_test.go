@@ -14,7 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// at sets the client's time to so many seconds after the start.
+// at sets the client's time, in seconds after the start.
 func (c talk) at(seconds float64) {
 	c.Advance(time.Unix(1000, 0).Add(time.Duration(seconds * float64(time.Second))))
 }
@@ -38,7 +38,7 @@ func (c talk) told(want ...string) {
 	}
 }
 
-// say sends the requests that are due, whatever they are.
+// say sends the requests that are due, without a check of their content.
 func (c talk) say() {
 	for range c.Requests() {
 	}
@@ -269,14 +269,14 @@ func TestClientTTL(t *testing.T) {
 		_ = c.Receive(beat("1"))
 		c.at(4.9)
 		c.holds(xds.Cluster, "a=1 b=2")
-		c.Disconnected(nil) // a TTL runs on
+		c.Disconnected(nil) // a TTL continues without a stream
 		c.told("updated a [a] 1", "updated b [b] 2")
 		c.at(5)
 		c.told("removed a [a] 1: its TTL expired")
 		c.holds(xds.Cluster, "b=2")
 		c.Connected(nil)
 		if v == xds.SotW {
-			c.want("CDS nonce= names=[a b]") // it does not have all of the version
+			c.want("CDS nonce= names=[a b]") // the client does not have all resources of the version
 		} else {
 			c.want("CDS nonce= sub=[a b] initial=[{b " + b.Version + "}]")
 		}
@@ -407,7 +407,7 @@ func TestClientAdopts(t *testing.T) {
 	})
 }
 
-// CLI-6: a hostile server leaves nothing behind.
+// CLI-6: the client keeps no memory of resources to which it does not subscribe.
 func TestClientMemory(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
@@ -446,7 +446,8 @@ func TestClientMemory(t *testing.T) {
 	}
 }
 
-// A response costs no more than its length, whatever it contains: these were quadratic.
+// The cost of a response is linear in its length, whatever it contains. For these responses the
+// cost used to be quadratic.
 func TestClientCosts(t *testing.T) {
 	many := func(n int) (list []string) {
 		for i := range n {
@@ -502,7 +503,7 @@ func TestClientCosts(t *testing.T) {
 			ups = append(ups, called(fmt.Sprint("a", i), "1", "alias"))
 		}
 		took := hear(c, &xds.Changes{Upserts: ups}, &xds.Changes{Removed: slices.Repeat([]string{"alias"}, n)})
-		if got := len(slices.Collect(c.Held(xds.Cluster))); got != n { // "*" finds them still
+		if got := len(slices.Collect(c.Held(xds.Cluster))); got != n { // "*" still finds the resources
 			c.Error("held are", got)
 		}
 		return took
@@ -567,7 +568,7 @@ func TestClientRefusals(t *testing.T) {
 
 	t.Run("CLI-3 who finds all is told that what was refused is missing, though nobody asks for it by name any more", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*", "x")
-		c.Unsubscribe(xds.Cluster, "x") // the server does not know it yet
+		c.Unsubscribe(xds.Cluster, "x") // the server does not know the name yet
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.told("refused x [*]: it is bad")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Missing: []string{"x"}}})

@@ -63,8 +63,9 @@ func cargoText(c *cargo) string {
 	return strings.Join(out, " ")
 }
 
-// ADS-3: two consecutive deliveries become one with the states of the later. Before it, the client
-// may hold the state before both or, if that is no resource, the state of the older.
+// ADS-3: two consecutive deliveries become one with the states of the later delivery. Before that,
+// the client may hold the state before both deliveries. If this state is no resource, the client
+// may hold the state of the older delivery.
 func TestJoinDeliveries(t *testing.T) {
 	u := new(subscription)
 	join := u.join
@@ -87,7 +88,7 @@ func TestJoinDeliveries(t *testing.T) {
 			t.Errorf("in no order: %v", j.items)
 		}
 	}
-	// In SotW no message removes a name: the state of the older delivery stays.
+	// In SotW no message removes a name, so the state of the older delivery stays.
 	for _, c := range []struct{ a, b, want string }{
 		{"a:a1>a2", "a:a2>-", "a:a1>a2"},
 		{"", "a:a2>-", "a:a2>-"},
@@ -106,7 +107,7 @@ func TestJoinDeliveries(t *testing.T) {
 	if j := join(old, said("a:a2>a3")); cargoText(&j) != "a:a2>a3" {
 		t.Error("accepted:", cargoText(&j))
 	}
-	// If the later one does not mention a name, the state of the older stays.
+	// If the later delivery does not have a name, the state of the older delivery stays.
 	if j := join(said("a:a1>a2"), &delivery{cargo: cargo{items: []item{{name: "a"}}}}); cargoText(&j) != "a:a1>a2" {
 		t.Error("said nothing of it:", cargoText(&j))
 	}
@@ -119,13 +120,13 @@ func TestJoinDeliveries(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("by the wildcard:", got)
 	}
-	// A wildcard that began between them has its own first table.
+	// If a wildcard began between the two deliveries, its first table is in the later one.
 	j = join(said("a:a1>a2"), two)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
 		t.Error("names, then the wildcard:", got)
 	}
-	// A wildcard that ended between them has its own last table. Names that no message
-	// reported keep their reported state.
+	// If a wildcard ended between the two deliveries, its last table is in the older one. Names
+	// that no message reported keep their reported state.
 	j = join(one, said("c:c1>c2"))
 	if got := cargoText(&j); got != "a:a1>a2 c:c1>c2" {
 		t.Error("the wildcard, then names:", got)
@@ -144,7 +145,7 @@ func TestJoinDeliveries(t *testing.T) {
 	if got := cargoText(&j); got != "a:a1>a2 b:->b1 c:->c1" {
 		t.Error("told again:", got)
 	}
-	// The result is a full table if either was.
+	// The result is a full table if either delivery was a full table.
 	whole, more := table("a1 b1 c1", "a2 b1 c1"), table("", "a2 b2 c1")
 	whole.whole, more.from = true, whole.to
 	j = join(whole, more)
@@ -162,8 +163,8 @@ func TestJoinDeliveries(t *testing.T) {
 	if j = join(one, three); cargoText(&j) != "a:->a2" {
 		t.Error("it came and went untold:", cargoText(&j))
 	}
-	// Names dropped before the later one was sent were not held before. Names in the later
-	// one, or accepted ones, were. A name in both tables has no item.
+	// Names that were dropped before the later delivery was sent count as not held before it. Names
+	// in the later delivery, and accepted names, count as held. A name in both tables has no item.
 	whole, again = table("", "a1 b1"), table("", "a1 b1")
 	whole.whole, whole.dropped, again.whole, again.from, again.to = true, true, true, whole.to, whole.to
 	if j = join(whole, again); cargoText(&j) != "a:->a1 b:->b1" || len(j.items) > 0 {
@@ -183,11 +184,11 @@ func TestJoinDeliveries(t *testing.T) {
 	if j = join(one, two); cargoText(&j) != "b:b1>b2 c:->c1" {
 		t.Error("dropped, and a wildcard begins:", cargoText(&j))
 	}
-	again.from, again.dropped = again.to, false // it had all that it is told again
+	again.from, again.dropped = again.to, false // the client had all that it is told again
 	if j = join(one, again); cargoText(&j) != "a:a1>a1 b:b1>b1 c:->c1" {
 		t.Error("dropped, and a wildcard that it has begins:", cargoText(&j))
 	}
-	// A refused state is kept in its refusal.
+	// A refusal keeps its refused states.
 	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
 	j = join(said("a:a1>a2"), said("a:a2>a3"))
 	if got := cargoText(&j); got != "a:a2>a3" {
@@ -195,8 +196,8 @@ func TestJoinDeliveries(t *testing.T) {
 	}
 }
 
-// DELTA-13: each message of a split response has its own names, and is accepted or refused by
-// itself; removals are in the last one.
+// DELTA-13: each message of a split response has its own names and its own answer. Removals are in
+// the last message.
 func TestPartsAreAnsweredSeparately(t *testing.T) {
 	one, removed := stampOf("a1"), absent
 	p := part{lo: "b", hi: "d", gone: "f", last: "h"}
@@ -220,8 +221,8 @@ func TestPartsAreAnsweredSeparately(t *testing.T) {
 	}
 }
 
-// SAFE-2: four unanswered responses are listed. For the fifth, a superseded one is dropped, else a
-// heartbeat, else the oldest is joined with the second.
+// SAFE-2: four unanswered responses are listed. For the fifth, a superseded response is dropped, or
+// else a heartbeat. Without these, the oldest response is joined to the second.
 func TestEvictDelivery(t *testing.T) {
 	listed := func(u *subscription) string {
 		var out []string
@@ -246,7 +247,7 @@ func TestEvictDelivery(t *testing.T) {
 	fifth := delivery{cargo: cargo{items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}}
 
 	s, u := make4()
-	u.deliveries[0].stuck = 1 // ADS-6: the wait for a cluster that cannot warm stays over
+	u.deliveries[0].stuck = 1 // ADS-6: the wait for a cluster that cannot warm does not begin again
 	u.deliver(s, &fifth)
 	if got := listed(u); got != "2 stuck, 3, 4, 5" {
 		t.Error(got)
@@ -290,8 +291,8 @@ func TestEvictDelivery(t *testing.T) {
 	}
 }
 
-// ADS-3: silence begins with the first unanswered response, neither with an earlier answer nor
-// again with each response.
+// ADS-3: silence begins with the first unanswered response. It begins neither with an earlier
+// answer nor again with each response.
 func TestSilence(t *testing.T) {
 	u := &subscription{typ: xds.Route}
 	s := &Session{now: time.Unix(100, 0), variant: xds.Delta, view: xds.Tables{}}
@@ -314,8 +315,8 @@ func TestSilence(t *testing.T) {
 	if u.silent != time.Unix(200, 0) {
 		t.Error("silent before there was anything to answer:", u.silent.Unix())
 	}
-	// The last message of a split response is answered, but not the first. So the next
-	// response is the first one that needs an answer.
+	// The last message of a split response is answered, but not the first. So the next response is
+	// the first response that needs an answer.
 	w := &subscription{typ: xds.Route}
 	w.deliver(s, &delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
 	w.settle(s, xds.Request{Nonce: "2"})
@@ -333,8 +334,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// ADS-3: a dropped name was not held before a full state in flight, and comes with it, whatever its
-// item was. Each name has one item.
+// ADS-3: a dropped name counts as not held before a full state in flight, and arrives with this
+// full state, whatever its item was. Each name has one item.
 func TestUnsubscribeInFlight(t *testing.T) {
 	u := subscription{typ: xds.Cluster}
 	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
@@ -348,8 +349,8 @@ func TestUnsubscribeInFlight(t *testing.T) {
 	}
 }
 
-// ADS-8: unsubscribing from the wildcard drops all names without an entry. A full state in flight
-// brings them again, also those that did not change in it.
+// ADS-8: if the client unsubscribes from the wildcard, it drops all names without an entry. A full
+// state in flight brings these names again, even if it did not change them.
 func TestUnsubscribeWildcardInFlight(t *testing.T) {
 	for _, c := range []struct {
 		world bool
@@ -368,8 +369,8 @@ func TestUnsubscribeWildcardInFlight(t *testing.T) {
 	}
 }
 
-// TTL-3: for a name without heartbeats, the TTL counts from its first response, even if a later one
-// had it again and is no longer listed.
+// TTL-3: for a name without heartbeats, the TTL counts from its first response. That is so even if
+// a later response had the name again and is no longer listed.
 func TestTTLCountsFromEvictedResponse(t *testing.T) {
 	r := xds.NewResource(nil, "r", []byte("1"))
 	r.TTL, r.Refs = 30*time.Second, []xds.Ref{}

@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Check returns the first invariant of a session that does not hold.
+// Check returns an error for the first invariant of the session that does not hold.
 func (s *Session) Check() error {
 	for i, u := range s.subs {
 		if i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
@@ -214,7 +214,7 @@ func (u *subscription) checkRecord() error {
 	return nil
 }
 
-// check: items are in order, and each is in a message.
+// check reports whether items are in order, and each item is in a message.
 func (d *delivery) check() error {
 	if err := d.cargo.check(); err != nil {
 		return err
@@ -374,7 +374,7 @@ func (u *subscription) checkBeats() error {
 	return nil
 }
 
-// checkListed: what differs from the view is dirty or leaving.
+// checkListed checks that each name which differs from the view is dirty or leaving.
 func (u *subscription) checkListed(t *xds.Table) error {
 	for e := range u.entries() {
 		if !e.dirty && !u.waiting.resting(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {

@@ -16,8 +16,8 @@ import (
 // Tables and resources of tests.
 var with, of = tabletest.With, tabletest.Of
 
-// A line is a session with its view and time. Tests of single files of the core use it; a
-// conversation that can be written down is a transcript instead.
+// A line is a session with its view and time, for tests of single files of the core. A test that is
+// only a conversation is a transcript instead.
 type line struct {
 	*Session
 	t    testing.TB
@@ -61,12 +61,13 @@ func numbered(n int) (names []string) {
 	return names
 }
 
-// commit changes the view, and tells the session with a hint.
+// commit changes the view, and passes it to the session with a hint.
 func (l *line) commit(typ *xds.Type, set []*xds.Resource, remove ...string) {
 	next := xds.Tables{}
 	maps.Insert(next, l.view.All())
 	next[typ.URL] = with(l.view.Table(typ), of(typ, set...), remove...)
-	// As in a store: the names that changed, and names that matched them or do now.
+	// As in a store, the hint has the names that changed, and the names that match them now or did
+	// before.
 	touched := slices.Clone(remove)
 	for _, r := range set {
 		touched = append(touched, r.Name)
@@ -142,7 +143,7 @@ func (l *line) drain() (all []*xds.Response) {
 	return all
 }
 
-// next sleeps from deadline to deadline, like a server, until there is a response. It returns the
+// next sleeps from deadline to deadline, like a server, until a response is due. It returns the
 // time slept and the responses.
 func (l *line) next() (time.Duration, string) {
 	l.t.Helper()
@@ -265,7 +266,7 @@ func liveBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// timer returns the shortest time of a request, of as many tries as it was called.
+// timer returns the shortest time of a request, over the number of its calls.
 func (l *line) timer(req xds.Request) func() time.Duration {
 	best := time.Hour
 	return func() time.Duration {

@@ -19,8 +19,8 @@ func aliased(name string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// DELTA-11: unsubscribing drops the name if it is subscribed, else the subscribed names that match
-// the resource with it.
+// DELTA-11: an unsubscription drops the name if it is subscribed. Otherwise it drops the subscribed
+// names that match the resource with this name or alias.
 func TestUnsubscribedBy(t *testing.T) {
 	table := with(xds.NewTable(xds.VirtualHost), []*xds.Resource{
 		aliased("r/a", "n"), aliased("r/b", "m", "k"), aliased("c", "both"), aliased("d", "both"),
@@ -66,8 +66,8 @@ func TestUnsubscribedByAliasBeforeResponse(t *testing.T) {
 	l.want("")
 }
 
-// ADS-3, SAFE-9: a kept resource stays matched until it is removed. Another one that is lost at the
-// same time does not.
+// ADS-3, SAFE-9: a kept resource stays matched until it is removed. Another resource that is lost
+// at the same time does not stay matched.
 func TestKeptResourceStaysMatched(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/*"}})
@@ -84,7 +84,7 @@ func TestKeptResourceStaysMatched(t *testing.T) {
 	l.want("VHDS -r/* -r/a")
 }
 
-// SAFE-1: a match that was removed before it was sent leaves nothing behind.
+// SAFE-1: a matched resource that was removed before it was sent leaves no record.
 func TestMatchRemovedBeforeSent(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "n")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n"}})
@@ -148,8 +148,8 @@ func TestMatchedBy(t *testing.T) {
 	}
 }
 
-// SAFE-9: "cheap per request whatever was asked before": a resource that returns under another
-// alias, while something still refers to it, costs only itself.
+// SAFE-9: "cheap per request whatever was asked before". If a resource returns with another alias
+// while a reference keeps it, the cost is that of one resource.
 func TestReturnByAliasIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		names := numbered(n)
@@ -220,8 +220,8 @@ func TestUnsubscribedInFlightIsCheap(t *testing.T) {
 	}
 }
 
-// SAFE-9: "bounded per stream": names that may be unwanted are not kept once they were looked at.
-// The client and the view may change again and again, with or without answers.
+// SAFE-9: "bounded per stream". The list of names that may be unwanted is emptied in each step. The
+// client and the view may change again and again, with or without answers.
 func TestUnwantedNamesAreBounded(t *testing.T) {
 	for _, variant := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, answers := range []bool{true, false} {
@@ -259,9 +259,9 @@ func TestUnwantedNamesAreBounded(t *testing.T) {
 	}
 }
 
-// DELTA-11: a resource in flight that was unsubscribed comes back by its collection and by its
-// aliases. Its aliases are those of the state that was sent or, if that is no longer known, of the
-// last state.
+// DELTA-11: a resource in flight that was unsubscribed comes back with a subscription to its
+// collection or an alias. Its aliases are those of the sent state or, if this state is no longer
+// known, of the last state.
 func TestResubscribedByAliasInFlight(t *testing.T) {
 	change := func(l *line, name, alias string) {
 		r := resource(name, 2)
@@ -304,7 +304,7 @@ func TestResubscribedByAliasInFlight(t *testing.T) {
 	}
 }
 
-// DELTA-11: it also comes back if its delivery was joined with the next one.
+// DELTA-11: such a resource also comes back if its delivery was joined to the next one.
 func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "m")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a"}})
@@ -328,8 +328,8 @@ func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
 	}
 }
 
-// SAFE-9: "bounded per stream": a kept resource that no name matches any more is forgotten when the
-// client unsubscribes from the alias by which it holds it.
+// SAFE-9: "bounded per stream". A kept resource that no name matches any more is forgotten when the
+// client unsubscribes from the alias because of which it holds the resource.
 func TestUnmatchedThenUnsubscribed(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "alias"), aliased("z")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"alias", "z"}})
@@ -350,9 +350,9 @@ func TestUnmatchedThenUnsubscribed(t *testing.T) {
 	}
 }
 
-// SAFE-1: n phantom unsubscriptions cost n, for any number of subscribed aliases; each one used to
-// walk over all of them. A walk allocates nothing, so the test measures time. In one of so many
-// tries the machine is idle.
+// SAFE-1: the cost of n phantom unsubscriptions is n, for any number of subscribed aliases. Each
+// unsubscription used to walk over all aliases. A walk allocates nothing, so the test measures
+// time. In one of the many tries the machine is idle.
 func TestPhantomUnsubscriptionsAreCheap(t *testing.T) {
 	timer := func(n int) func() time.Duration {
 		var set []*xds.Resource

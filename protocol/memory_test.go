@@ -20,7 +20,7 @@ type memoryStream struct {
 	names   map[string][]string
 }
 
-// wake does what a server does for a stream after a change: it updates the session, sends, takes
+// wake does the same as a server after a change: it updates the session, sends responses, passes on
 // the answers, and releases the view.
 func (m *memoryStream) wake(view xds.View, touched []xds.Names, now time.Time) (sent int) {
 	m.Advance(now)
@@ -74,8 +74,8 @@ func liveHeap() uint64 {
 }
 
 // The memory test of the design: "10,000 commits with 1,000 idle named and 10 stuck streams grow
-// the heap by 10 % at most". Every body is replaced several times, so a reference to an old one
-// shows.
+// the heap by 10 % at most". Every body is replaced several times, so a reference to an old body
+// would show.
 func TestMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and nothing here is concurrent")
@@ -89,7 +89,8 @@ func TestMemory(t *testing.T) {
 	t.Run("sent anew every 5 s", func(t *testing.T) { memory(t, 10*time.Millisecond, 2500) })
 }
 
-// memory compares the heap after warm commits and after all; each commit takes tick of time.
+// memory compares the heap after `warm` commits and after all commits. The time between two commits
+// is `tick`.
 func memory(t *testing.T, tick time.Duration, warm int) {
 	const (
 		resources, rare = 1000, 10 // clusters; the first few change seldom

@@ -10,8 +10,8 @@ import (
 
 func entryOf(name string) entry { return entry{name: name, told: absent} }
 
-// The set agrees with a sorted map for all operations: single, many at once, existing names, all
-// removed.
+// The set agrees with a sorted map for all operations: with single names, many names at once and
+// existing names, and when all names are removed.
 func TestNamesAgreeWithMap(t *testing.T) {
 	for seed := range uint64(40) {
 		d := rand.New(rand.NewPCG(seed, 1))
@@ -64,8 +64,8 @@ func TestNamesAgreeWithMap(t *testing.T) {
 	}
 }
 
-// A full chunk is split in two. Names on both sides of the split are found; those before the first
-// and after the last are not.
+// A full chunk is split in two. Names on both sides of the split are found. Names before the first
+// name and after the last name are not found.
 func TestNamesAtChunkBoundaries(t *testing.T) {
 	all := numbered(chunkMax + 1)
 	for _, order := range [][]string{all, slices.Collect(func(yield func(string) bool) {
@@ -102,7 +102,8 @@ func TestNamesAtChunkBoundaries(t *testing.T) {
 	}
 }
 
-// Of entries with the same name the last counts, one by one and at once.
+// Of several entries with the same name the last one counts, whether they are added one by one or
+// at once.
 func TestNamesTwice(t *testing.T) {
 	twice := func() []entry {
 		a, b := entryOf("a"), entryOf("a")
@@ -150,8 +151,8 @@ func TestNamesGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// SAFE-1: adding 40,000 names, two at a time, copies each a few times within chunks, not 20,000
-// times.
+// SAFE-1: if 40,000 names are added two at a time, each name is copied only a few times within
+// chunks, not 20,000 times.
 func TestNamesTwoAtATime(t *testing.T) {
 	const n = 40_000
 	all := numbered(n)
@@ -166,8 +167,8 @@ func TestNamesTwoAtATime(t *testing.T) {
 			}
 		})
 	}
-	// A chunk is allocated when one is full, and grows a few times. A copy of all at each step would
-	// be allocated 20,000 times.
+	// A new chunk is allocated when another is full, and grows a few times. A copy of all names at
+	// each step would need 20,000 allocations.
 	if got := allocated(n); got > n/4 {
 		t.Errorf("%v allocations for %d names", got, n)
 	}

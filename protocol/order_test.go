@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A route waits for the clusters in flight that it refers to, and for nothing else.
+// A route waits only for the clusters in flight to which it refers.
 func TestReady(t *testing.T) {
 	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	named := aliased("named", "n")
@@ -48,7 +48,7 @@ func TestReady(t *testing.T) {
 		if c.ready {
 			continue
 		}
-		// It is sent when the client has answered, or was silent for too long.
+		// The route is sent when the client has answered, or was silent for too long.
 		if next := l.Deadline(); next.IsZero() || next.After(l.now.Add(silence)) {
 			t.Errorf("%s: woken at %v", c.name, next)
 		}
@@ -89,8 +89,8 @@ func TestReadyForAny(t *testing.T) {
 	}
 }
 
-// ADS-9: a resuming client may have clusters before it opens CDS. A resource that may refer to one
-// waits for the duration silence. A new client has none.
+// ADS-9: a resuming client may have clusters before it opens CDS. A resource that may refer to a
+// cluster waits for the duration silence. A new client has no clusters, so nothing waits.
 func TestOpensLater(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -164,9 +164,9 @@ func refusedCluster(t *testing.T, eds bool) *line {
 	return l
 }
 
-// ADS-3: a route does not switch from a working cluster to one that the client has refused, until
-// the client proves that it has it: it subscribes to the assignment and ACKs it. A new route waits
-// for nothing.
+// ADS-3: a route does not switch from a working cluster to a refused cluster, until the client
+// proves that it has the refused cluster: it subscribes to the assignment and ACKs it. A new route
+// does not wait.
 func TestRefusedCluster(t *testing.T) {
 	l := refusedCluster(t, true)
 	l.want("RDS fresh@1")
@@ -174,7 +174,7 @@ func TestRefusedCluster(t *testing.T) {
 	l.wait(time.Hour)
 	l.want("")
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"z"}})
-	l.want("EDS z@1") // this is no proof: the client may refuse it
+	l.want("EDS z@1") // this is not a proof: the client may refuse the assignment
 	l.ack(xds.Endpoint)
 	l.want("RDS r@2")
 
@@ -211,8 +211,8 @@ func TestDeadlineSendsWaitingRoute(t *testing.T) {
 	}
 }
 
-// ADS-6: a route that waited for the removal of a cluster, which is sent last, waits for its answer
-// "at most 15 s"; an event reports that.
+// ADS-6: removals are sent last. A route that waited for the removal of a cluster then waits for
+// the answer "at most 15 s", and an event reports that.
 func TestRouteWaitsForRemovedCluster(t *testing.T) {
 	unknown := xds.NewResource(nil, "r", []byte("2"))
 	unknown.Seal("2")
@@ -234,8 +234,8 @@ func TestRouteWaitsForRemovedCluster(t *testing.T) {
 	}
 }
 
-// ADS-6: assignments are not awaited for a cluster that the client has dropped since it was sent,
-// even if no ACK is expected any more.
+// ADS-6: nothing waits for the assignments of a cluster that the client has dropped since the
+// cluster was sent, even if no ACK is expected any more.
 func TestDroppedClusterIsNotAwaited(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
@@ -258,8 +258,8 @@ func TestDroppedClusterIsNotAwaited(t *testing.T) {
 	}
 }
 
-// ADS-6: assignments are not awaited for a cluster that is on demand now and so not part of the
-// wildcard. The client does not know the new state, and the old one had no assignment.
+// ADS-6: nothing waits for the assignments of a cluster that is on demand now, so that the wildcard
+// does not cover it. The client does not know the new state, and the old state had no assignment.
 func TestOnDemandClusterIsNotAwaited(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{

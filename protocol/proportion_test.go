@@ -11,10 +11,11 @@ import (
 
 // SAFE-9: "cheap per request whatever was asked before".
 
-// These tests compare the cost of code for many names with its cost for few.
+// These tests compare the cost of code for many names with the cost for few names.
 var computing, grows = scaling.CPUTime, scaling.AtMost
 
-// Names with unknown content from an earlier stream cost a commit nothing: it costs what it sends.
+// Names with unknown content from an earlier stream do not increase the cost of a commit, which is
+// the number of names sent.
 func TestUnknownContentIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
@@ -39,7 +40,7 @@ func TestUnknownContentIsCheap(t *testing.T) {
 	})
 }
 
-// TTLs of resources without a subscription cost the client's answers nothing.
+// TTLs of resources without a subscription do not increase the cost of the client's answers.
 func TestUnsubscribedTTLsAreCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		rs := resources(1, "plain")
@@ -62,8 +63,8 @@ func TestUnsubscribedTTLsAreCheap(t *testing.T) {
 	})
 }
 
-// Dropping a wildcard and subscribing again costs what is sent for it, not a record for each name
-// in flight, even if the client answers nothing.
+// If a client drops a wildcard and subscribes again, the cost is the size of the responses. The
+// session makes no record for each name in flight, even if the client answers nothing.
 func TestWildcardAgainIsCheap(t *testing.T) {
 	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Endpoint} {

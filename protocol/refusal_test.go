@@ -20,7 +20,7 @@ func refusalText(r *refusal) string {
 	return strings.Join(out, " ")
 }
 
-// DELTA-13: a refused message of a split response has its own names, and no others.
+// DELTA-13: a refused message of a split response has only its own names.
 func TestRefusalOfAPart(t *testing.T) {
 	c := cargo{from: versionsOf("a1 b1 x1"), to: versionsOf("a2 b2 c1"), items: itemsOf("d:->d1")}
 	r := refusal{cargo: c, part: part{nonce: 1, lo: "b", hi: "c"}}
@@ -38,8 +38,8 @@ func TestRefusalOfAPart(t *testing.T) {
 	}
 }
 
-// Accepted names leave a refusal, and unsubscribed names, too: these change the rest. The states
-// before the refusal stay known for the rest, also of removals.
+// Accepted names and unsubscribed names leave a refusal. An unsubscribed name counts as a change
+// for the other members. For these, the states before the refusal stay known, also for removals.
 func TestRefusalTake(t *testing.T) {
 	for _, c := range []struct{ out, left string }{
 		{"", "a:a1>a2 b:->b1 x:x1>-"},
@@ -64,7 +64,8 @@ func TestRefusalTake(t *testing.T) {
 	}
 }
 
-// Two refusals become one: for a name in both, the state before both and the state of the later.
+// Two refusals become one. A name in both keeps the state before both refusals and the state in the
+// later refusal.
 func TestMergeRefusals(t *testing.T) {
 	a := list(itemsOf("a:a1>a2 b:b1>b2"), 1, true)
 	b := list(itemsOf("b:b2>b3 c:->c1"), 2, false)
@@ -72,15 +73,15 @@ func TestMergeRefusals(t *testing.T) {
 	if got := refusalText(&m); got != "a:a1>a2 b:b1>b3 c:->c1" || m.nonce != 2 {
 		t.Error(got, m.nonce)
 	}
-	// It is retold only if both were.
+	// The merged refusal is retold only if both refusals were.
 	for _, retold := range [][3]bool{{false, false, false}, {true, false, false}, {false, true, false}, {true, true, true}} {
 		a.retold, b.retold = retold[0], retold[1]
 		if m := merge(a, b); m.retold != retold[2] {
 			t.Error(retold)
 		}
 	}
-	// A name that left one and is in the other is a member. A new subscription to an unsubscribed
-	// name counts as a change, one to an accepted name does not.
+	// A former member of one refusal that is in the other is a member. A new subscription to an
+	// unsubscribed name counts as a change. A new subscription to an accepted name does not.
 	for _, c := range []struct{ a, b, moves, left string }{
 		{"+e", "+f", "a b c d e f", "a b c d"},
 		{"+e -d", "+f -c", "a b d c e f", "a b c d"},
@@ -110,8 +111,8 @@ func TestMergeRefusals(t *testing.T) {
 	}
 }
 
-// DELTA-15 beyond the limit: each of seventeen refusals is still held back, and a change of one of
-// the two oldest also sends the other.
+// DELTA-15 beyond the limit: each of seventeen refusals is still held back. If a name of one of the
+// two oldest refusals changes, the names of the other are sent, too.
 func TestMoreThanMaxRefusals(t *testing.T) {
 	const n = maxRefusals + 1
 	names := numbered(n + 1)
@@ -130,7 +131,7 @@ func TestMoreThanMaxRefusals(t *testing.T) {
 	if got := refusalText(&u.refusals[0]); got != "name-00000:name-000001>name-000002 name-00001:name-000011>name-000012" {
 		t.Error(got)
 	}
-	l.commit(xds.Endpoint, resources(2, names[n])) // another name changes: none of them is sent
+	l.commit(xds.Endpoint, resources(2, names[n])) // another name changes: no refused name is sent
 	l.want("EDS " + names[n] + "@2")
 	l.ack(xds.Endpoint)
 	l.commit(xds.Endpoint, resources(3, names[0]))
@@ -143,8 +144,8 @@ func TestMoreThanMaxRefusals(t *testing.T) {
 	l.want("EDS name-00005@3")
 }
 
-// "No version update after NACK", until one of its names changes. Names that were sent since, or
-// are unwanted, are not sent once more.
+// After a NACK the names of the response are not sent until one of them changes. Names that were
+// sent since then, or are unwanted, are not sent once more.
 func TestRetell(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -192,8 +193,8 @@ func TestRetell(t *testing.T) {
 	}
 }
 
-// A refusal is settled only by an ACK of names that were sent after it: not by a late ACK of an
-// older response, nor by one of other names.
+// Only an ACK of names that were sent after a refusal ends the refusal. A late ACK of an older
+// response does not end it, nor does an ACK of other names.
 func TestOnlyNewerStateSettlesRefusal(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
@@ -245,8 +246,8 @@ func TestPartSettlesOwnNames(t *testing.T) {
 	}
 }
 
-// 1,000 commits behind a NACK: names that were added and removed, without references, are released
-// one by one. They used to be kept and sorted with each response.
+// 1,000 commits after a NACK: names that were added and removed, without references, are released
+// one by one. The session used to keep these names and to sort them for each response.
 func TestChurnBehindANACK(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		t.Run("ADS-3 "+v.String(), func(t *testing.T) {
@@ -320,8 +321,8 @@ func TestEachCommitIsRefused(t *testing.T) {
 	}
 }
 
-// When refusals are merged, the newest stay separate the longest, for the content of each matters
-// most.
+// When refusals are merged, the newest refusals stay separate for the longest time, because their
+// content matters most.
 func TestJoinedRefusals(t *testing.T) {
 	u := subscription{}
 	join := func(sizes ...int) (left []int) {
@@ -356,8 +357,8 @@ func TestJoinedRefusals(t *testing.T) {
 	}
 }
 
-// DELTA-13: "each nonce is settled by itself", in any order: refusals are kept in the order of
-// their responses.
+// DELTA-13: each message has its own answer, in any order. Refusals are kept in the order of their
+// responses.
 func TestRefusedInAnyOrder(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
@@ -373,14 +374,15 @@ func TestRefusedInAnyOrder(t *testing.T) {
 	}
 }
 
-// SAFE-1: refused names cost a request only the names that it drops or accepts.
+// SAFE-1: with many refused names, the cost of a request is the number of names that it drops or
+// accepts.
 func TestRefusedNamesAreCheap(t *testing.T) {
 	run := func(n int, again bool, req func(name, nonce string) xds.Request) time.Duration {
 		names := numbered(n)
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
 		nonce := l.talk(xds.Request{Type: xds.Endpoint, Nonce: l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names}), Error: &xds.Status{}})
 		if again {
-			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names[:1]}) // all are sent again, without an answer
+			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: names[:1]}) // all refused names are sent again, without an answer
 		}
 		took := computing(func() {
 			for _, name := range names {
@@ -468,8 +470,9 @@ func TestRefusedChurnLeavesNothing(t *testing.T) {
 	}
 }
 
-// SAFE-9: names whose removal the client refuses are kept, for it holds them. More than MaxNames of
-// them end the stream; on the next one the client states what it holds.
+// SAFE-9: names whose removal the client refuses are kept, because the client holds them. More than
+// MaxNames such names end the stream. On the next stream the client states the resources that it
+// holds.
 func TestRefusedRemovalsAreBounded(t *testing.T) {
 	const most = 20
 	for _, v := range []xds.Variant{xds.Delta, xds.SotW} {
@@ -505,8 +508,8 @@ func TestRefusedRemovalsAreBounded(t *testing.T) {
 	}
 }
 
-// DELTA-15, ADS-6: refused names are sent again when one of them changes. One that waits for a
-// cluster is sent after its ACK, whatever else was sent meanwhile.
+// DELTA-15, ADS-6: refused names are sent again when one of them changes. A name that waits for a
+// cluster is sent after the ACK of the cluster, whatever else was sent meanwhile.
 func TestRefusedNameWaitsForCluster(t *testing.T) {
 	many := numbered(70)
 	view := xds.Tables{
@@ -544,8 +547,8 @@ func TestRefusedNameWaitsForCluster(t *testing.T) {
 	t.Error("l1 is not told again")
 }
 
-// DELTA-13, DELTA-15: a part is refused after one of its names was sent again. When that is
-// accepted, nothing of the refusal is left, though the other parts are unanswered.
+// DELTA-13, DELTA-15: a part is refused after one of its names was sent again. When the client
+// accepts this name, no refusal is left, although the other parts are unanswered.
 func TestRefusedPartResentIsForgotten(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "c"}})

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// DELTA-13: a message is identified by its names, be they resources, heartbeats, removals or
-// absences.
+// DELTA-13: the names of a message identify it. They are names of resources, heartbeats, removals
+// or absences.
 func TestPartOf(t *testing.T) {
 	rs := resources(1, "b", "c", "d")
 	for _, c := range []struct {
@@ -35,7 +35,8 @@ func TestPartOf(t *testing.T) {
 	}
 }
 
-// DELTA-13: each message of a split response is one event, and missing names are in one of them.
+// DELTA-13: each message of a split response is one event, and the missing names are in one of
+// these messages.
 func TestSplitTellsMissing(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{MaxResponse: 1, ResourceErrors: true}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b", "x"}})
@@ -75,7 +76,7 @@ func changesText(c *xds.Changes) string {
 }
 
 // SOTW-8: "the server must include the complete state of the world": all resources of the view that
-// the subscription covers, and kept ones, by name.
+// the subscription covers, and the kept resources, by name.
 func TestFullStateHasAll(t *testing.T) {
 	late := resource("d", 1)
 	late.OnDemand = true
@@ -104,7 +105,8 @@ func TestFullStateHasAll(t *testing.T) {
 	}
 }
 
-// ADS-3: kept resources are in the full state. While they are, its version differs from the view's.
+// ADS-3: kept resources are in the full state. While it has kept resources, the version of the full
+// state is not the version of the view.
 func TestFullStateHasKeptResources(t *testing.T) {
 	l := withdrawing2(t, xds.SotW, "*")
 	l.commit(xds.Route, route(2, "z"))
@@ -127,8 +129,8 @@ func TestFullStateHasKeptResources(t *testing.T) {
 	}
 }
 
-// The content sent for a diff: the full state; for other SotW types only the news, since "the API
-// provides no mechanism" for removals; in delta both.
+// The content sent for a diff. In SotW that is the full state or, for other types, only the
+// upserts: "the API provides no mechanism" for removals. In delta it is upserts and removals.
 func TestChanges(t *testing.T) {
 	d := diff{upserts: resources(2, "a"), removed: []string{"b", "c"}, absent: []string{"c"}, missing: []string{"c"}}
 	shared := &xds.Changes{Upserts: resources(2, "a"), Removed: []string{"b"}}
@@ -167,7 +169,7 @@ func TestChanges(t *testing.T) {
 }
 
 // SOTW-2: no two messages of a stream have the same nonce, whatever their type and however a
-// response is split; each is listed with its own.
+// response is split. Each message is listed with its own nonce.
 func TestNoncesDiffer(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c"),
@@ -194,7 +196,7 @@ func TestNoncesDiffer(t *testing.T) {
 }
 
 // ADS-6: if a cluster has no assignment, no ACK is expected for any message that may have the
-// cluster: the last of them is recorded.
+// cluster. The last of these messages is recorded.
 func TestStuckUntilLastMessage(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{MaxResponse: 1}, xds.Tables{
 		xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "none"), cluster("y", 1, "e")}), xds.Endpoint.URL: tableOf(xds.Endpoint, "e"),

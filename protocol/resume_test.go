@@ -10,7 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A stated version is known if it was sent with it, or if the present table or a recent one has it.
+// A stated version is known if a recorded response had it, or if the present table or a recent
+// table has it.
 func TestWorld(t *testing.T) {
 	var tables []*xds.Table // the newest first
 	table := xds.NewTable(xds.Cluster)
@@ -63,8 +64,8 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// The next stream adopts what the events report of a client, including states that the view does
-// not have.
+// The next stream adopts the states that the events report of a client, including states that the
+// view does not have.
 func TestWorldOfAnEarlierStream(t *testing.T) {
 	refer := func(version int) []*xds.Resource {
 		return []*xds.Resource{resource("l", version, xds.Ref{Type: xds.Cluster, Name: "x"})}
@@ -146,7 +147,8 @@ func othersOf(w *World) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// After a refused response of a type, it is unknown what the client holds, whatever it states.
+// After a refused response of a type, it is unknown which resources the client holds, whatever
+// version it states.
 func TestRefusedBefore(t *testing.T) {
 	table := tableOf(xds.Cluster, "a")
 	for _, refused := range []bool{false, true} {
@@ -163,8 +165,8 @@ func TestRefusedBefore(t *testing.T) {
 	}
 }
 
-// DELTA-9: a client is sent resources that it does not state, or states at another version. Stated
-// names that it may not have are removed.
+// DELTA-9: a client gets resources that it does not state, or states in another version. Stated
+// names that the client may not have are removed.
 func TestInitialVersions(t *testing.T) {
 	view := xds.Tables{xds.Endpoint.URL: with(tableOf(xds.Endpoint, "a", "b"), []*xds.Resource{aliased("c", "n")})}
 	for _, c := range []struct{ sub, initial, want string }{
@@ -196,8 +198,8 @@ func TestInitialVersions(t *testing.T) {
 	}
 }
 
-// The references of a stated version are known if the view had it recently; otherwise it may refer
-// to anything.
+// The references of a stated version are known if the view had this version recently. Otherwise the
+// resource may refer to anything.
 func TestStated(t *testing.T) {
 	ref := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	one := with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 1, ref("x"))})
@@ -231,9 +233,9 @@ func TestStated(t *testing.T) {
 	}
 }
 
-// ADS-9: "what a client was told and has not been told otherwise counts as held on its next
-// stream". The wait for references to it begins with the first call of Responses, whatever caused
-// that.
+// ADS-9: a resource that was sent, and was not replaced or removed, counts as held on the next
+// stream. The wait for references to it begins with the first call of Responses, whatever caused
+// this call.
 func TestKeptFromTheFirstRequest(t *testing.T) {
 	was := with(xds.NewTable(xds.Listener), []*xds.Resource{resource("l", 1, xds.Ref{Type: xds.Cluster, Name: "x"})})
 	lost := tableOf(xds.Cluster, "x", "y")
@@ -301,8 +303,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// ADS-9, SOTW-12: a client that may hold more than it states is answered. "The server can skip"
-// that only for one that holds exactly what it states.
+// ADS-9, SOTW-12: a client that may hold more than it states gets a response. "The server can skip"
+// the response only for a client that holds exactly the resources that it states.
 func TestStatedVersionAfterRefusalIsAnswered(t *testing.T) {
 	table := tableOf(xds.Listener, "l")
 	for _, c := range []struct {
@@ -322,8 +324,8 @@ func TestStatedVersionAfterRefusalIsAnswered(t *testing.T) {
 	}
 }
 
-// ADS-9: a World lacks names that waited. They are looked up by name, and so they are sorted, in
-// whatever order they began to wait.
+// ADS-9: a World lacks names that waited. They are sorted for the lookup, in whatever order they
+// began to wait.
 func TestWorldLacks(t *testing.T) {
 	many := numbered(20)
 	routes := func(version int, cluster string) (all []*xds.Resource) {
@@ -353,8 +355,8 @@ func TestWorldLacks(t *testing.T) {
 	}
 }
 
-// ADS-9: other states that a client may hold are looked up by name, and so they are sorted, in
-// whatever order the view lost them.
+// ADS-9: other states that a client may hold are sorted by name for the lookup, in whatever order
+// the view lost them.
 func TestWorldOthersAreInOrder(t *testing.T) {
 	many := numbered(50)
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
@@ -381,7 +383,7 @@ func TestWorldOthersAreInOrder(t *testing.T) {
 	}
 }
 
-// DELTA-9: an index agrees with a map, also when it is as full as possible.
+// DELTA-9: an index agrees with a map, even if the index is as full as possible.
 func TestIndex(t *testing.T) {
 	for n := range 70 {
 		var of []xds.Version
@@ -401,8 +403,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// ADS-9: a World may have several other states of a name. None of them is held any more after the
-// client accepts the new one.
+// ADS-9: a World may have several other states of a name. After the client accepts the new state,
+// it holds none of the others any more.
 func TestSeveralOthersOfOneName(t *testing.T) {
 	old := func(v int) *xds.Stamp { return resource("a", v).Stamp }
 	w := &World{Versions: with(xds.NewTable(xds.Endpoint), resources(1, "a")).Versions(), Others: []*xds.Stamp{old(3), old(2)}}
@@ -417,8 +419,9 @@ func TestSeveralOthersOfOneName(t *testing.T) {
 	}
 }
 
-// ADS-9: the client may hold an earlier state of each name that it was not sent. Its next stream
-// knows that, even if nothing waits for it any more. Names that it was sent it holds.
+// ADS-9: the client may hold an earlier state of each name that was not sent to it. The next stream
+// knows that, even if nothing waits for the name any more. Names that were sent to the client count
+// as held.
 func TestWorldOfUnknownVersion(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x"), xds.Route.URL: with(xds.NewTable(xds.Route), append(route(1, "x"), resources(1, "a", "z")...)),
@@ -459,7 +462,8 @@ func TestWorldOfUnknownVersion(t *testing.T) {
 	}
 }
 
-// ADS-9: a client that has accepted a full state holds exactly that, and nothing from before.
+// ADS-9: a client that has accepted a full state holds exactly this state, and no earlier
+// resources.
 func TestWorldOfFullState(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "a", "b")})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"*"}, Version: "of another replica"})
@@ -479,7 +483,8 @@ func TestWorldOfFullState(t *testing.T) {
 	}
 }
 
-// SAFE-1: however many states of a name a client may hold, the memory for them is bounded.
+// SAFE-1: the memory for the states of a name that a client may hold is bounded, however many
+// states there were.
 func TestManyOthersOfOneName(t *testing.T) {
 	var old []*xds.Stamp
 	for v := range 40 {
@@ -541,8 +546,8 @@ func TestStampLists(t *testing.T) {
 	}
 }
 
-// ADS-4, ADS-9: a client with an unknown version may hold resources that the view had recently, not
-// those of later tables: they are new to it, and resources that refer to them wait (ADS-3).
+// ADS-4, ADS-9: a client with an unknown version may hold resources that the view had recently.
+// Resources of later tables are new to the client, and resources that refer to these wait (ADS-3).
 func TestRecallIgnoresLaterTables(t *testing.T) {
 	was := tableOf(xds.Cluster, "x")
 	is := with(was, nil, "x")
@@ -592,8 +597,8 @@ func TestWorldOfAnotherServer(t *testing.T) {
 	}
 }
 
-// Whether a request states resources from an earlier stream, and whether the view has or had
-// exactly these.
+// Brings reports whether a request states resources from an earlier stream, and whether the view
+// has or had exactly these.
 func TestBrings(t *testing.T) {
 	first := with(xds.NewTable(xds.Cluster), resources(0, "a"))
 	before := with(first, resources(0, "b"))

@@ -8,7 +8,7 @@ import (
 )
 
 // DELTA-3: new subscriptions are answered while a response is unanswered, until the list of
-// unanswered responses is full; superseded ones do not count.
+// unanswered responses is full. Superseded responses do not count.
 func TestCrowded(t *testing.T) {
 	for _, c := range []struct {
 		acks string // nonces answered, all at the end
@@ -88,7 +88,8 @@ func TestDeadlineSendsHeartbeat(t *testing.T) {
 	}
 }
 
-// SAFE-1: while nothing may be sent, a request costs the names in it, not all that wait.
+// SAFE-1: while nothing may be sent, the cost of a request is the number of names in it, not the
+// number of waiting names.
 func TestUnansweredNamesAreCheap(t *testing.T) {
 	run := func(n int, have ...string) time.Duration {
 		names := numbered(n)
@@ -113,8 +114,8 @@ func TestUnansweredNamesAreCheap(t *testing.T) {
 	})
 }
 
-// SAFE-9: "What a client can make the server hold or do is bounded": also with a wildcard, a
-// response costs its content, not the names that the client subscribes to.
+// SAFE-9: "What a client can make the server hold or do is bounded". The cost of a response is its
+// content, not the number of subscribed names, also with a wildcard.
 func TestNamesBesideAWildcardAreCheap(t *testing.T) {
 	run := func(n int) func() time.Duration {
 		return func() time.Duration {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// OND-4: a wildcard of virtual hosts covers those of the routes that the stream subscribes to, in
-// whatever order they were subscribed, and follows them.
+// OND-4: a wildcard of virtual hosts covers the hosts of the routes to which the stream subscribes,
+// in whatever order the client subscribes. It follows later changes of the routes.
 func TestScopes(t *testing.T) {
 	hosts := with(xds.NewTable(xds.VirtualHost), resources(1, "r/a", "r/b", "s/a", "t/a"))
 	routes := func(sub, unsub string) xds.Request {
@@ -76,8 +76,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// OND-4: on a per-type stream a wildcard covers everything; its first answer also names the empty
-// collections, and only those.
+// OND-4: on a per-type stream a wildcard covers everything. The first response to it also has the
+// empty collections, and only these.
 func TestEmptyCollections(t *testing.T) {
 	view := xds.Tables{
 		xds.Route.URL:       tableOf(xds.Route, "empty", "full"),
@@ -92,8 +92,8 @@ func TestEmptyCollections(t *testing.T) {
 	}
 }
 
-// OND-4, SUB-5: Interests reports when scopes become a wildcard again. Refusals under a wildcard
-// end with it.
+// OND-4, SUB-5: Interests reports when scopes become a wildcard again. Refusals of names under a
+// wildcard end with the wildcard.
 func TestScopesEnd(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Route.URL: tableOf(xds.Route, "r"), xds.VirtualHost.URL: tableOf(xds.VirtualHost, "r/a"),

@@ -113,8 +113,8 @@ func TestWaits(t *testing.T) {
 	wait("one is answered", 0)
 }
 
-// SAFE-12: the newest response of a type must be answered, whatever the state of older ones.
-// Responses before a time, and names without a subscription, need no answer.
+// SAFE-12: the newest response of a type must be answered, whatever the state of older responses.
+// Responses before a given time, and names without a subscription, need no answer.
 func TestAnswered(t *testing.T) {
 	began := time.Unix(0, 0)
 	for _, c := range []struct {
@@ -147,7 +147,7 @@ func TestAnswered(t *testing.T) {
 				u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
 			}
 			for a := range strings.FieldsSeq(c.answers) {
-				if a == "-" { // it unsubscribes from the last name
+				if a == "-" { // the client unsubscribes from the last name
 					if err := s.Receive(xds.Request{Type: xds.Route, Unsubscribe: []string{"a"}}); err != nil {
 						t.Fatal(err)
 					}
@@ -184,8 +184,8 @@ func TestEventsGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// Events report how long answers take, and how many names were reported as missing, in whatever
-// form.
+// Events report how long answers take, and how many names were reported as missing, whatever the
+// form of the report.
 func TestEventsCount(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Endpoint, Options{Bodyless: true}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	event := func(kind EventKind) (found Event) {
@@ -250,8 +250,8 @@ func TestHintOfNoNames(t *testing.T) {
 	}
 }
 
-// "A hint only saves work": a name had no references when it was removed, and has one at the next
-// call of Responses. It is kept as long, whether a hint had the name or not.
+// "A hint only saves work": a name had no references when it was removed, and has a reference at
+// the next call of Responses. The name is kept for the same time, with or without a hint.
 func TestHintAndLaterReference(t *testing.T) {
 	for name, hinted := range map[string]bool{"ADS-3 hints": true, "ADS-3 no hint": false} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// The event of an answer, and the refusals then.
+// The event of an answer, and the refusals after it.
 func TestSettleEvents(t *testing.T) {
 	ack := func(nonce string) xds.Request { return xds.Request{Nonce: nonce} }
 	nack := func(nonce string) xds.Request {
@@ -116,8 +116,8 @@ func TestSettleEvents(t *testing.T) {
 	}
 }
 
-// DELTA-13: each nonce is settled by itself. Of a split response, the names of one message are
-// accepted and those of another refused; it stays listed until all are answered.
+// DELTA-13: each message has its own answer. The client may accept one message of a split response
+// and refuse another. The response stays listed until all messages are answered.
 func TestSettlePartByPart(t *testing.T) {
 	for _, c := range []struct {
 		answers string
@@ -161,7 +161,7 @@ func TestSettlePartByPart(t *testing.T) {
 	}
 }
 
-// SOTW-3: a client without subscriptions owes no answer, and nothing waits for it.
+// SOTW-3: a client without subscriptions need not answer, and nothing waits for its answer.
 func TestNoAnswerOwedWithoutSubscription(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}})
@@ -180,8 +180,8 @@ func TestNoAnswerOwedWithoutSubscription(t *testing.T) {
 	l.want("EDS b@1")
 }
 
-// SOTW-3: an answer to a response that is no longer listed counts, if it cannot be for another one.
-// So an accepted full state ends older refusals.
+// SOTW-3: an answer to a response that is no longer listed counts, if it cannot be for another
+// response. So an accepted full state ends older refusals.
 func TestSettleUnlistedResponse(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -220,9 +220,9 @@ func TestSettleUnlistedResponse(t *testing.T) {
 	}
 }
 
-// DELTA-13: "each nonce is settled by itself". A joined delivery stays listed alone if the one that
-// includes it is answered first, and ends with its own answer. If the later one was accepted, the
-// states before it are not held any more.
+// DELTA-13: each message has its own answer. If the delivery that includes a joined delivery is
+// answered first, the joined delivery stays listed until its own answer. If the client accepted the
+// later delivery, it no longer holds the states before.
 func TestSettleJoinedDelivery(t *testing.T) {
 	for _, c := range []struct {
 		answers string // to five responses; "!" refuses

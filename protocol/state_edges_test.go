@@ -28,7 +28,7 @@ func TestStatesOfNameKeptByAlias(t *testing.T) {
 	})
 }
 
-// A refused heartbeat is a refusal of its resource that nothing was sent after.
+// A refused heartbeat is a refusal of its resource, if nothing was sent after the heartbeat.
 func TestStatesOfRefusedHeartbeat(t *testing.T) {
 	a := resource("a", 1)
 	a.TTL = 30 * time.Second
@@ -47,7 +47,8 @@ func TestStatesOfRefusedHeartbeat(t *testing.T) {
 	}
 }
 
-// Names accepted in a later response leave an older one, and mark the messages that had them.
+// Names accepted in a later response leave an older response, and mark the messages that had these
+// names.
 func TestAcceptedLaterLeavesOlderResponse(t *testing.T) {
 	d := delivery{
 		cargo: cargo{items: itemsOf("b:->b1 c:->c1 d:b1>-")},

@@ -138,7 +138,7 @@ func TestStatesOfRemovedNames(t *testing.T) {
 	})
 }
 
-// The states of names that match others, and of names that a wildcard does not cover.
+// The states of names that match other resources, and of names that a wildcard does not cover.
 func TestStatesOfMatches(t *testing.T) {
 	a, hidden := resource("a", 1), resource("hidden", 1)
 	a.Aliases = []string{"n"}
@@ -247,7 +247,7 @@ func named(v xds.Variant, typ *xds.Type, names ...string) xds.Request {
 	return xds.Request{Type: typ, Subscribe: names}
 }
 
-// In SotW a client answers in order: after an answer, earlier responses need none.
+// In SotW a client answers in order: after an answer, earlier responses need no answer.
 func TestStatesUnansweredInOrder(t *testing.T) {
 	both(t, func(t *testing.T, v xds.Variant) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a")})

@@ -75,7 +75,7 @@ func (c *tally) sum(r protocoltest.Result) {
 	}
 }
 
-// all is what the worlds of the whole simulation were, and which tests are part of it.
+// all describes the worlds of the whole simulation, and the tests that are part of it.
 var all = struct {
 	*tally
 	tests []string
@@ -160,8 +160,8 @@ func (c *tally) excess() (out []string) {
 	return out
 }
 
-// An excuse changes a verdict only where there would be a failure: without it the world fails.
-// Without an excuse that changed nothing, the world ends as before.
+// An excuse changes a verdict only from a failure: without this excuse the world fails. Without an
+// excuse that changed nothing, the world ends as before.
 func TestExcusesTurnVerdicts(t *testing.T) {
 	tried, seeds := map[protocoltest.Excuse]int{}, uint64(150)
 	if raceEnabled {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tells counts the due content of a type as told, and returns its items as itemsOf reads them.
-// Lapsed items have a "!", and those of a collection a "*".
+// tells counts the due content of a type as told, and returns its items in the form that itemsOf
+// reads. Lapsed items have a "!", and lapsed items of a collection have a "*".
 func (l *line) tells(typ *xds.Type) string {
 	l.t.Helper()
 	u, t := l.sub(typ), l.view.Table(typ)
@@ -41,8 +41,8 @@ func (l *line) tells(typ *xds.Type) string {
 	return strings.Join(out, " ")
 }
 
-// toldText returns the told states of names: those of entries and, after "|", those of the
-// wildcard.
+// toldText returns the told states of names: the states of entries and, after "|", the states of
+// the wildcard.
 func (l *line) toldText(typ *xds.Type) string {
 	var own, base []string
 	u := l.sub(typ)
@@ -183,9 +183,9 @@ type undecided struct {
 
 func (v undecided) Undecided(_ *xds.Type, name string) bool { return v.names[name] }
 
-// ADS-3: a name that the view has lost and looks for stays dirty after everything else is sent, for
-// the client may hold it. It is sent when the view has decided. A name of a type that others refer
-// to is kept instead.
+// ADS-3: a name that the view has lost, and looks for again, stays dirty after everything else is
+// sent, because the client may hold it. The name is sent when the view has decided. If other types
+// refer to its type, the name is kept instead.
 func TestUndecidedStaysListed(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Listener.URL: tableOf(xds.Listener, "a", "b")})
 	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"a", "b"}})
@@ -233,8 +233,8 @@ func TestForgetPlain(t *testing.T) {
 	}
 }
 
-// SAFE-1: a name that is sent again, waits or differs from the wildcard has an entry only until
-// that is over.
+// SAFE-1: a name has an entry while it is to be sent again, waits, or differs from the wildcard's
+// table, and no longer.
 func TestExceptionsEnd(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 		xds.Cluster.URL: tableOf(xds.Cluster, "x", "y"), xds.Listener.URL: tableOf(xds.Listener, "l", "m"),
@@ -268,7 +268,7 @@ func TestExceptionsEnd(t *testing.T) {
 	entries("m was refused, told anew and accepted", 0)
 }
 
-// DELTA-4: a client that subscribes to everything again is sent everything again, also names that
+// DELTA-4: a client that subscribes to the wildcard again gets everything again, even names that
 // have to wait.
 func TestWildcardAgainWaits(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
@@ -287,7 +287,7 @@ func TestWildcardAgainWaits(t *testing.T) {
 	l.want("LDS l@1")
 }
 
-// ADS-3: a kept name has an empty item, also when other removals are sent. Each name has one item.
+// ADS-3: a kept name has an empty item, even if other removals are sent. Each name has one item.
 func TestKeptNameIsListedOnce(t *testing.T) {
 	l := withdrawing2(t, xds.Delta, "*", "y")
 	l.commit(xds.Route, route(2, "z"))

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// held returns what the client may hold of a type and the view does not have: "a1" is a at version
-// 1, "a1!" is firm, "?" has unknown content.
+// held returns the states of a type that the client may hold and the view does not have: "a1" is a
+// at version 1, "a1!" is firm, "?" has unknown content.
 func (l *line) held(typ *xds.Type) string {
 	var out []string
 	l.mayHold(l.sub(typ), func(st *xds.Stamp, firm bool) bool {
@@ -28,8 +28,9 @@ func (l *line) held(typ *xds.Type) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// ADS-3: what the client may hold and the view does not have. It decides which names are kept: too
-// little breaks clients, too much keeps names for ever.
+// ADS-3: the states that the client may hold and the view does not have. They decide which names
+// are kept. If a state is missing here, clients break; if a state is too much, names are kept for
+// ever.
 func TestMayHold(t *testing.T) {
 	set := func(version int, names ...string) func(*line) {
 		return func(l *line) { l.commit(xds.Route, resources(version, names...)) }
@@ -88,7 +89,7 @@ func TestMayHold(t *testing.T) {
 	}
 }
 
-// SOTW-9: the client keeps names that SotW cannot remove, until it unsubscribes or is sent the name
+// SOTW-9: the client keeps names that SotW cannot remove, until it unsubscribes or the name is sent
 // again.
 func TestOrphans(t *testing.T) {
 	for _, wild := range []bool{false, true} {
@@ -120,8 +121,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// Unknown content from an earlier stream counts as held until the client accepts all that it is
-// sent. If there is nothing to send, it counts for the duration silence.
+// Unknown content from an earlier stream counts as held until the client accepts all responses. If
+// nothing is to be sent, it counts for the duration silence.
 func TestUnknownContentIsHeld(t *testing.T) {
 	route := resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "c"})
 	view := xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{route}), xds.Cluster.URL: tableOf(xds.Cluster, "c")}
@@ -170,9 +171,9 @@ func TestUnknownContentIsHeld(t *testing.T) {
 	}
 }
 
-// ADS-8, ADS-9: of unknown content, the client keeps the part that it still subscribes to, by name
-// or by wildcard. For a full-state type the next full state ends it, unless the client has no
-// subscription.
+// ADS-8, ADS-9: of unknown content, the client keeps the names to which it still subscribes, by
+// name or by wildcard. For a full-state type the next full state ends the unknown content, unless
+// the client has no subscription.
 func TestUnknownContentAfterUnsubscribe(t *testing.T) {
 	for _, c := range []struct {
 		typ   *xds.Type
@@ -206,7 +207,7 @@ func TestUnknownContentAfterUnsubscribe(t *testing.T) {
 	}
 }
 
-// Stamps with unknown content are equal to no other, not even to each other.
+// A stamp with unknown content is not equal to any other stamp, known or unknown.
 func TestSame(t *testing.T) {
 	a, b := stampOf("a1"), stampOf("a2")
 	unknown, another := &xds.Stamp{Name: "a"}, &xds.Stamp{Name: "a"}
@@ -228,8 +229,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// ADS-9: unknown content with nothing to send is forgotten after a while, and stays so when any
-// entry may have changed.
+// ADS-9: if nothing is to be sent, unknown content is forgotten after a while. It stays forgotten
+// when any entry may have changed.
 func TestUnknownContentEndsWithoutHints(t *testing.T) {
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "q")})
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Version: "before"})

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// SAFE-9: "What a client can make the server hold or do is bounded per stream": a request costs the
-// names in it, not all that wait for clusters without an answer.
+// SAFE-9: "What a client can make the server hold or do is bounded per stream". The cost of a
+// request is the number of names in it, not of all names that wait for clusters without an answer.
 func TestWaitingNamesAreCheap(t *testing.T) {
 	names := numbered(4000)
 	var clusters, routes []*xds.Resource
@@ -79,7 +79,7 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 	}
 }
 
-// The first of several times, and how many are equal to it.
+// The first of several times, and the number of times equal to it.
 func TestEarliest(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// Resting names are not evaluated, except the roused. The methods accept a nil waiting.
+// Resting names are not evaluated, except those in roused. The methods accept a nil waiting.
 func TestResting(t *testing.T) {
 	waits := func() map[string]wait { return map[string]wait{"a": {}, "b": {}} }
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestResting(t *testing.T) {
 	}
 }
 
-// ADS-3: which names wait, since when, and until when without an answer.
+// ADS-3: the names that wait, the start of each wait, and the end of the wait if no answer comes.
 func TestWait(t *testing.T) {
 	now := time.Unix(1000, 0)
 	until := now.Add(7 * time.Second)
@@ -209,8 +209,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// ADS-7: a full state is sent as a whole. While one of its names waits, all wait, each with its own
-// start.
+// ADS-7: a full state is sent as a whole. While one of its names waits, all its names wait, each
+// with its own start.
 func TestWaitOfAWorld(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{})
@@ -262,9 +262,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// ADS-3: a resting name is evaluated only when something changes that its wait depends on: a
-// cluster that it refers to, or its assignments; a name that may refer to anything, with each
-// answer.
+// ADS-3: a resting name is evaluated only when a cluster to which it refers changes, or an
+// assignment of this cluster. A name that may refer to anything is evaluated after each answer.
 func TestStir(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -322,8 +321,8 @@ func TestStir(t *testing.T) {
 	}
 }
 
-// ADS-6: an event reports the names that waited for a silent client; not those whose wait an answer
-// ended.
+// ADS-6: an event reports the names that waited for a silent client. Names whose wait ended with an
+// answer are not reported.
 func TestWaive(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Lists of the same names are equal, whatever their order; other lists are not.
+// Lists of the same names are equal, whatever their order. Other lists are not equal.
 func TestSpelling(t *testing.T) {
 	a := spell([]string{"a", "b", "c"})
 	if a != spell([]string{"c", "a", "b"}) {
@@ -107,8 +107,8 @@ func TestInterest(t *testing.T) {
 	}
 }
 
-// SAFE-1: a session keeps none of a request's memory: names share the strings of the table, or have
-// their own.
+// SAFE-1: a session does not keep the memory of a request. Names share the strings of the table, or
+// have their own.
 func TestNamesOwnTheirMemory(t *testing.T) {
 	known := resource("known", 1)
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{known})})
@@ -132,7 +132,7 @@ func TestNamesOwnTheirMemory(t *testing.T) {
 }
 
 // An ACK that repeats 100,000 names is recognised by its spelling: its allocations do not grow with
-// them.
+// the number of names.
 func TestACKOfManyNames(t *testing.T) {
 	names := numbered(100_000)
 	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{})
@@ -174,8 +174,9 @@ func TestUnsubscribedUnderWildcard(t *testing.T) {
 	}
 }
 
-// SAFE-9: "What a client can make the server hold or do is bounded per stream": also names
-// unsubscribed under a wildcard by a client that answers nothing, and so is not told their state.
+// SAFE-9: "What a client can make the server hold or do is bounded per stream". That includes names
+// that a client unsubscribes under a wildcard and whose state it is not told, because it answers
+// nothing.
 func TestUnsubscribedUnderWildcardIsBounded(t *testing.T) {
 	const most = 20
 	l := newLine(t, xds.Delta, nil, Options{MaxNames: most}, xds.Tables{})
@@ -195,7 +196,7 @@ func TestUnsubscribedUnderWildcardIsBounded(t *testing.T) {
 	t.Errorf("%d names are kept, more than %d", len(l.subs[0].dropped), most)
 }
 
-// SAFE-9: names unsubscribed under a wildcard are forgotten with it.
+// SAFE-9: names unsubscribed under a wildcard are forgotten when the wildcard ends.
 func TestUnsubscribedNamesEndWithWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
 	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a", "x"}})
@@ -208,9 +209,9 @@ func TestUnsubscribedNamesEndWithWildcard(t *testing.T) {
 	l.want("")
 }
 
-// DELTA-6, OND-4: a client unsubscribes from the hosts of a route, and the wildcard matches new
-// ones before the client is told that there were none. The new hosts tell the state, and nothing is
-// left when all routes are subscribed.
+// DELTA-6, OND-4: a client unsubscribes from the virtual hosts of a route. The wildcard matches new
+// hosts before the client is told that the route had none. The new hosts then show the state, and
+// no record is left when all routes are subscribed.
 func TestDroppedScopeIsMatched(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "r"), xds.VirtualHost.URL: tableOf(xds.VirtualHost)})
 	l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
@@ -248,8 +249,8 @@ func TestDropAll(t *testing.T) {
 	}
 }
 
-// SAFE-1: all that a wildcard told is released with it, answered or not. Names that may still
-// arrive are in flight.
+// SAFE-1: when a wildcard ends, the states that it was told are released, answered or not. Names
+// that may still arrive are in flight.
 func TestDroppedWildcard(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
@@ -283,8 +284,9 @@ func TestSubscribeTwoAtATime(t *testing.T) {
 	grows(t, 25, run(500), run(4000))
 }
 
-// SAFE-9: a client subscribes to one name after the other and answers nothing, on a stream that
-// sends before each. A request must not look at all names: 20,000 used to take half a minute.
+// SAFE-9: a client subscribes to one name after the other and answers nothing, and the stream sends
+// a response before each request. A request must not look at all names: 20,000 requests used to
+// take half a minute.
 func TestSubscribeWithoutAnswers(t *testing.T) {
 	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x")}
 	run := func(n int) func() time.Duration {
@@ -327,8 +329,8 @@ func TestUnsubscribedManyTimes(t *testing.T) {
 	grows(t, 100, run(1), run(1000))
 }
 
-// SAFE-9: an unsubscribed name is counted once, by however many names it was wanted, and no longer
-// once the client is told its state. Otherwise a long-lived stream would end.
+// SAFE-9: an unsubscribed name counts once, however many subscriptions covered it. It no longer
+// counts after the client is told its state. Otherwise a long-lived stream would end.
 func TestGivenUpIsCountedOnce(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.VirtualHost, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "x", "y")})})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
@@ -349,7 +351,8 @@ func TestGivenUpIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Unsubscribed names are forgotten with their wildcard: a client that repeats this holds no memory.
+// Unsubscribed names are forgotten when their wildcard ends, so a client that repeats this does not
+// use up memory.
 func TestGivenUpEndsWithTheWildcard(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("a", "x")})})
 	for range 3 {

@@ -11,8 +11,8 @@ func cluster(name string, version int, assignment string) *xds.Resource {
 	return resource(name, version, xds.Ref{Type: xds.Endpoint, Name: assignment})
 }
 
-// WARM-2: "a new ClusterLoadAssignment response is supplied": with each change of a cluster its
-// assignment is sent again, also one that an alias matches.
+// WARM-2: "a new ClusterLoadAssignment response is supplied". With each change of a cluster its
+// assignment is sent again, even an assignment that an alias matches.
 func TestWarm(t *testing.T) {
 	for _, c := range []struct {
 		name, assignment string
@@ -76,8 +76,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// A kept cluster makes no response stuck: nothing sent refers to it. An assignment that is kept
-// with it exists.
+// A kept cluster does not make a response stuck, because no sent resource refers to it. An
+// assignment that is kept with the cluster counts as existing.
 func TestRemovedClusterIsNotStuck(t *testing.T) {
 	view := xds.Tables{
 		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// References to resources of a type: by name or alias, to any, or unknown.
+// References to resources of a type: by name or alias, to any resource, or unknown.
 func TestRefSet(t *testing.T) {
 	cds := func(name string) xds.Ref { return xds.Ref{Type: xds.Cluster, Name: name} }
 	body := aliased("x", "n", "m")
@@ -41,9 +41,9 @@ func TestRefSet(t *testing.T) {
 	}
 }
 
-// ADS-3: which types keep a cluster, and until when. A refused route keeps it for ever; a route
-// without an answer, until the client is silent; a type that may still be opened, for the grace
-// period.
+// ADS-3: the types that keep a cluster, and the end of that. A refused route keeps the cluster for
+// ever. A route without an answer keeps it until the client is silent. A type that the client may
+// still open keeps it for the grace period.
 func TestReferrerHolds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	lost := now.Add(-10 * time.Second)
@@ -97,8 +97,8 @@ func withdrawing2(t *testing.T, v xds.Variant, clusters ...string) *line {
 	return l
 }
 
-// A kept resource has a time at which it is removed without an answer. The session is woken then,
-// and removes it then and not before.
+// A kept resource has a time at which it is removed without an answer. The session has a deadline
+// at this time, and removes the resource then and not before.
 func TestRemovalDeadline(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -169,7 +169,8 @@ func TestRemovalDeadline(t *testing.T) {
 	}
 }
 
-// A waived wait is reported once, with the removal, and only if there was one.
+// An event reports a waived wait once, together with the removal, and only if the removal had to
+// wait.
 func TestWaived(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		l := withdrawing2(t, xds.Delta)
@@ -219,8 +220,8 @@ func TestWaived(t *testing.T) {
 	}
 }
 
-// A per-type stream keeps removed resources for the grace period: for types that others refer to
-// and, in SotW, only for full-state types, since others have no removals.
+// A per-type stream keeps removed resources for the grace period, if other types refer to their
+// type. In SotW that holds only for full-state types, because other types have no removals.
 func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -247,8 +248,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// ADS-3: a name that was added again and removed again is kept from the second removal on, also on
-// a stream that could not send in between.
+// ADS-3: a name that was added again and removed again is kept from the second removal on, even if
+// the stream could not send in between.
 func TestRemovedAddedAndRemoved(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")})
 	l.ask(xds.Request{Type: xds.Cluster})
@@ -262,8 +263,8 @@ func TestRemovedAddedAndRemoved(t *testing.T) {
 	}
 }
 
-// DELTA-11, ADS-3: a resource that loses the alias by which the client has it is kept from the time
-// at which the stream can send that.
+// DELTA-11, ADS-3: if a resource loses the alias because of which the client holds it, it is kept
+// from the time at which the stream can send this change.
 func TestAliasRemoved(t *testing.T) {
 	l := newLine(t, xds.Delta, xds.Cluster, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), []*xds.Resource{aliased("x", "n")})})
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"n"}})
@@ -301,8 +302,8 @@ func TestRemovedAssignmentIsNotKept(t *testing.T) {
 	}
 }
 
-// 10,000 removals leave next to nothing behind on a stream after the ACK. Streams that held the
-// same share the same Changes. Names without references are not looked at one by one.
+// After the ACK, 10,000 removals leave almost no memory in use on a stream. Streams that held the
+// same resources share the same Changes. Names without references are not evaluated one by one.
 func TestMassRemoval(t *testing.T) {
 	const n, streams = 10_000, 10
 	names := numbered(n)
@@ -531,8 +532,8 @@ func TestLingersWithStampOnly(t *testing.T) {
 	}
 }
 
-// TTL-5: "not of a resource which the client has not ACKed": a kept and refused resource gets no
-// heartbeats, so its stream is not woken.
+// TTL-5: a kept resource that was refused gets no heartbeats, so its stream has no deadline for
+// them.
 func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		x := xds.NewResource(nil, "x", []byte("1"))
@@ -562,8 +563,8 @@ func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 	}
 }
 
-// ADS-3, ADS-8: a removed name that the view is looking for is kept from then on, even without
-// references. Other removed names are not.
+// ADS-3, ADS-8: a removed name that the view is looking for is kept, even without references. Other
+// removed names without references are not kept.
 func TestRemovedWhileUndecided(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{Grace: -1}, xds.Tables{})
 	l.Change(undecided{l.view, map[string]bool{"c": true}}, nil)

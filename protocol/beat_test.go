@@ -73,8 +73,8 @@ func TestLateHeartbeatsSendAgain(t *testing.T) {
 }
 
 // TTL-3 "jittered": streams with different Spread send heartbeats at different times within a third
-// of the TTL, also for consecutive numbers. Streams with the same Spread send them together,
-// whenever they began, and share the responses.
+// of the TTL, even for consecutive numbers. Streams with the same Spread send heartbeats together,
+// whenever the streams began, and share the responses.
 func TestBeatsAreSpread(t *testing.T) {
 	const ttl, streams = 30 * time.Second, 100
 	r := xds.NewResource(xds.Endpoint, "a", []byte("1"))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The content of a response: for a wildcard the difference of two tables, or all of one; items
-// override it.
+// The content of a response: for a wildcard it is the difference of two tables, or all of one
+// table. Items override the tables.
 func TestCargo(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -118,8 +118,8 @@ func TestCargoAdd(t *testing.T) {
 	}
 }
 
-// Whether the client may hold a resource of the name before or after the item. If not, the name
-// need not be remembered.
+// tellsNothing reports whether the client holds no resource of the name before and after the item.
+// Then the name need not be remembered.
 func TestTellsNothing(t *testing.T) {
 	for text, want := range map[string]bool{
 		"a:->-": true, "a:>": true, "a:->": true, "a:>-": true,

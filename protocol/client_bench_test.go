@@ -32,8 +32,9 @@ func drain(c *protocol.Client) {
 	}
 }
 
-// One of 10,000 held clusters changes. In SotW the response has all of them, either each in its own
-// memory, or the same objects from the decoder. In delta it has the one.
+// One of 10,000 held clusters changes. In SotW the response has all clusters, either each in its
+// own memory, or the same objects from the decoder. In delta the response has only the changed
+// cluster.
 func BenchmarkClientOneChange(b *testing.B) {
 	const n = 10_000
 	for _, bb := range []struct {

@@ -39,7 +39,8 @@ func TestMinus(t *testing.T) {
 	}
 }
 
-// DELTA-7: Envoy is told each absence after a delay of its own; for a name that it held, at once.
+// DELTA-7: each absence is reported to Envoy after its own delay. The absence of a name that Envoy
+// held is reported at once.
 func TestDelayedAbsence(t *testing.T) {
 	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "had")})
 	l.ask(xds.Request{Type: xds.Route, Node: &xds.Node{UserAgentName: "envoy"}, Subscribe: []string{"a", "had"}})
@@ -70,7 +71,8 @@ func TestDelayedAbsence(t *testing.T) {
 	}
 }
 
-// SAFE-1: delayed absences cost other inputs nothing, nor does the end of a delay cost all names.
+// SAFE-1: delayed absences do not increase the cost of other inputs. The cost of the end of a delay
+// does not depend on the number of all names.
 func TestDelayedAbsenceIsCheap(t *testing.T) {
 	run := func(n int) time.Duration {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: xds.NewTable(xds.Route)})

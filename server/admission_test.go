@@ -35,7 +35,7 @@ func (a *admission) empty(places int) bool {
 	return a.free == places && a.n == 0 && len(a.root.lines) == 0 && a.root.waiting.Len() == 0
 }
 
-// from returns an address. Each of its ports is a connection.
+// from returns an address with a port. Each port of an address is a connection.
 func from(host, port int) net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(host)), Port: port}
 }
@@ -72,7 +72,7 @@ func TestAdmission(t *testing.T) {
 				waiting[a.enter(map[string]net.Addr{"x": x, "w": x2, "y": y, "z": z}[f[0]], f[1])] = f[2]
 				look()
 			}
-			for len(in) > 0 { // each goes when all have gone that came in before
+			for len(in) > 0 { // each stream leaves after all streams that entered before it
 				k := in[0]
 				in = in[1:]
 				a.leave(k)
@@ -99,7 +99,7 @@ func TestAdmission(t *testing.T) {
 				path [3]any
 			}
 			var open []*stream
-			// places of those with whom a stream shares the beginning of its path
+			// places of the lines above the stream: address, connection and node
 			has := func(of *stream, depth int) (n int) {
 				for _, k := range open {
 					if k.in && slices.Equal(k.path[:depth], of.path[:depth]) {
@@ -158,7 +158,8 @@ type arrival struct {
 	at chan time.Duration // when it was answered, since the start
 }
 
-// arrive opens streams of a node at once. Accept says whether the client acknowledges its responses.
+// arrive opens streams of a node at the same time. With accept set, the client acknowledges its
+// responses.
 func (w *world) arrive(t *testing.T, n int, node string, accept bool) (all []arrival) {
 	start := time.Now()
 	for range n {
@@ -180,7 +181,7 @@ func (w *world) arrive(t *testing.T, n int, node string, accept bool) (all []arr
 	return all
 }
 
-// answered returns when the stream got its answer, or an hour if it got none.
+// answered returns the time at which the stream got its answer, or an hour without an answer.
 func (a arrival) answered() time.Duration {
 	select {
 	case d := <-a.at:
@@ -275,7 +276,7 @@ func TestFirstAnswers(t *testing.T) {
 				t.Errorf("answered after %v", at)
 			}
 		}
-		time.Sleep(2 * placeTime) // the last whose turn came has a place
+		time.Sleep(2 * placeTime) // only the last stream whose turn came has a place
 		synctest.Wait()
 		if !w.first.empty(1) || w.Stats().Waiting != 0 {
 			t.Errorf("%+v", w.first)

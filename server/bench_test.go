@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A change that is sent to each client, and acknowledged by all.
+// A change is sent to each client, and all clients acknowledge it.
 func BenchmarkUpdate(b *testing.B) {
 	for _, clients := range []int{1, 100} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {
@@ -104,7 +104,7 @@ func TestRepeatedNames(t *testing.T) {
 		return
 	}
 	least := uint64(math.MaxUint64)
-	for range 10 { // whatever else the process does meanwhile
+	for range 10 { // ten tries, because the process may do other work meanwhile
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		ack()
@@ -127,7 +127,7 @@ func TestRepeatedNamesAreCheap(t *testing.T) {
 	scaling.AtMost(t, most, func() time.Duration { return scaling.CPUTime(anew) }, func() time.Duration { return scaling.CPUTime(ack) })
 }
 
-// A SotW ACK that repeats its names, as each does.
+// A SotW ACK that repeats its names, like nearly every ACK.
 func BenchmarkRepeatedNames(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

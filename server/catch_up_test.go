@@ -16,7 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client that reconnects with a version from another server is answered when the source is as new as that.
+// A client that reconnects with a version from another server gets an answer when the source is as
+// new as that server.
 func TestCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type question struct {
@@ -50,7 +51,7 @@ func TestCatchUp(t *testing.T) {
 			return c, q
 		}
 		c, q := back("of another server", false)
-		w.set(xds.Cluster, res("a", "2")) // this comes first
+		w.set(xds.Cluster, res("a", "2")) // this change comes first
 		q.answer <- nil
 		if got := c.want(); string(got.Resources[0].Value) != "2" {
 			t.Errorf("%s", got)
@@ -81,8 +82,8 @@ func (b *board) Has(node, url string) bool {
 func (b *board) Refused(node, url string)  { b.Store(node+" "+url, true) }
 func (b *board) Accepted(node, url string) { b.Delete(node + " " + url) }
 
-// A client that refused a response at one server gets everything again from another, even if that server has the version
-// that the client states.
+// A client that refused a response of one server gets everything again from another server, even if
+// the other server has the version that the client states.
 func TestSharedRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b board
@@ -101,7 +102,7 @@ func TestSharedRefusals(t *testing.T) {
 		bad := c.want()
 
 		elsewhere := two.sotw(t, two.dial(t))
-		ask(elsewhere, good.VersionInfo) // which it has
+		ask(elsewhere, good.VersionInfo) // a version that the server has
 		synctest.Wait()
 		if err := elsewhere.s.CloseSend(); err != nil {
 			t.Fatal(err)
@@ -113,7 +114,7 @@ func TestSharedRefusals(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: good.VersionInfo, ResponseNonce: bad.Nonce, ErrorDetail: &rpcstatus.Status{Code: 3, Message: "no"}})
 		synctest.Wait()
 		elsewhere = two.sotw(t, two.dial(t))
-		ask(elsewhere, good.VersionInfo) // the client may have a part of it
+		ask(elsewhere, good.VersionInfo) // the client may have a part of the refused response
 		again := elsewhere.want()
 		if again.VersionInfo != good.VersionInfo {
 			t.Error(again.VersionInfo)

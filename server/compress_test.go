@@ -27,7 +27,8 @@ func (s *sniffer) HandleRPC(_ context.Context, st stats.RPCStats) {
 	}
 }
 
-// A response is encoded once for all streams. It is not compressed, even if the requests of the client are.
+// A response is encoded once for all streams. The response is not compressed, even if the requests
+// of the client are compressed.
 func TestResponsesAreNotCompressed(t *testing.T) {
 	within(t, "SAFE-1 a response costs no more because its client compresses", func(t *testing.T) {
 		w, s := serve(t), &sniffer{}

@@ -35,7 +35,7 @@ func (l leash) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-// onLeash makes the connections of a client to the server such connections.
+// onLeash connects a client to the server by leashes.
 func onLeash(w *world, cut *atomic.Bool) grpc.DialOption {
 	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		conn, err := w.lis.DialContext(ctx)

@@ -26,7 +26,7 @@ func TestDrain(t *testing.T) {
 		var all []*sotwClient
 		for i := range 50 {
 			c := w.sotw(t, conn)
-			if i > 0 { // the first one has not said anything yet
+			if i > 0 { // the first stream has not sent a request yet
 				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 				c.send(ack(c.want()))
 			}
@@ -55,7 +55,7 @@ func TestDrain(t *testing.T) {
 		if err := w.sotw(t, conn).end(); status.Code(err) != codes.Unavailable || time.Since(began) > 0 {
 			t.Errorf("a new stream got %v after %v", err, time.Since(began))
 		}
-		// Until its turn comes a stream is served.
+		// A stream is served until its turn comes.
 		w.set(xds.Cluster, res("a", "1"))
 
 		var early, late int
@@ -132,7 +132,7 @@ func TestHealth(t *testing.T) {
 	if r, err := h.Check(t.Context(), &healthgrpc.HealthCheckRequest{}); err != nil || r.Status != healthgrpc.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("SAFE-12 drained: %v, %v", r, err)
 	}
-	// A health service of the caller's own stays.
+	// The server keeps a health service that the caller has registered.
 	g := grpc.NewServer(GRPCOptions()...)
 	defer g.Stop()
 	healthgrpc.RegisterHealthServer(g, healthgrpc.UnimplementedHealthServer{})
@@ -199,7 +199,7 @@ func TestDrainDuringAStep(t *testing.T) {
 		shut := make(chan struct{})
 		g.shut.Store(&shut)
 		put(t, g.Store, xds.Cluster, res("a", "2"))
-		synctest.Wait() // it is in Next
+		synctest.Wait() // the stream is in Next
 		done := make(chan error, 1)
 		go func() { done <- w.Drain(t.Context()) }()
 		synctest.Wait()

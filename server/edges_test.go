@@ -79,7 +79,7 @@ func TestPollWithAnErrorIsNoACK(t *testing.T) {
 		w.set(xds.Cluster, res("a", "1"))
 		v := w.visitor(xds.Cluster)
 		v.gets(0, "a")
-		req := v.request() // it states the version that it got, and refuses it
+		req := v.request() // the client states the version that it got, and refuses it
 		req.Error = &xds.Status{Code: 3, Message: "invalid"}
 		v.refuses = true
 		v.poll(req)

@@ -18,8 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Refusals is an observer that reports which node refused a response, and why. Its methods are called by the goroutines of
-// the streams, so they only put the refusal into a channel.
+// Refusals is an observer that reports which node refused a response, and why. The goroutines of
+// the streams call its methods, so these only put the refusal into a channel.
 type Refusals chan string
 
 func (Refusals) Opened(*server.Stream)        {}

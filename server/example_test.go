@@ -33,7 +33,7 @@ func Example() {
 		panic(err)
 	}
 	go g.Serve(lis)
-	defer g.Stop() // after srv.Drain, where clients shall not notice
+	defer g.Stop() // in a real program, call srv.Drain before this
 
 	fmt.Println(len(g.GetServiceInfo()), "services")
 	// Output: 12 services

@@ -15,7 +15,7 @@ import (
 
 // A head is the newest state of several servers with the same configuration.
 type head struct {
-	asked []bool // known, of each question
+	asked []bool // the argument known of each call
 	says  func(context.Context) error
 }
 
@@ -27,7 +27,7 @@ func (h *head) newest(ctx context.Context, known bool) error {
 	return h.says(ctx)
 }
 
-// wants fails the test if the calls were not exactly these, and forgets them.
+// wants fails the test if the calls since the last check were not exactly these.
 func (h *head) wants(t *testing.T, known ...bool) {
 	t.Helper()
 	if len(h.asked) != len(known) || len(known) > 0 && h.asked[0] != known[0] {
@@ -36,8 +36,8 @@ func (h *head) wants(t *testing.T, known ...bool) {
 	h.asked = nil
 }
 
-// A client that polls with a version from another server is answered when the source is as new as that, like a stream. So
-// no client gets older content than it has.
+// A client that polls with a version from another server gets an answer when the source is as new
+// as that server, like a stream. So no client gets older content than it has.
 func TestCatchUpOfPolls(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -46,12 +46,12 @@ func TestCatchUpOfPolls(t *testing.T) {
 			w.set(xds.Cluster, res("a", "1"))
 			v := w.visitor(xds.Cluster, names...)
 			v.gets(0, "a")
-			h.wants(t) // a client without a version has nothing newer
+			h.wants(t) // a client without a version cannot have newer content
 			w.set(xds.Cluster, res("a", "2"))
 			v.gets(0, "a")
 			h.wants(t, true) // this server sent the version
 			v.waits()
-			h.wants(t) // it gets nothing
+			h.wants(t) // the client gets nothing
 
 			// Another server sent a version that comes here a moment later.
 			other := newPollWorld(t)
@@ -71,7 +71,8 @@ func TestCatchUpOfPolls(t *testing.T) {
 			v.gets(10*time.Second, "a")
 			h.wants(t, true)
 
-			// It is not known whether its version is newer, so the client keeps it.
+			// The server does not know whether the client's version is newer, so the client keeps
+			// it.
 			v.version = "of another server"
 			h.says = func(context.Context) error { return errors.New("nobody knows") }
 			p, err := w.Poll(t.Context(), v.typ, v.request(), v.caller())
@@ -84,7 +85,7 @@ func TestCatchUpOfPolls(t *testing.T) {
 			p.Close(errBehind)
 			h.wants(t, false)
 
-			// Nor is it waited for longer than the client waits.
+			// The server does not wait longer than the client.
 			h.says = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 			if p, err = w.Poll(t.Context(), v.typ, v.request(), v.caller()); err != nil {
 				t.Fatal(err)
@@ -98,7 +99,8 @@ func TestCatchUpOfPolls(t *testing.T) {
 	}
 }
 
-// A version that the client may have applied only in part is news for it, even if the source now has that version.
+// A version that the client may have applied only in part is new for the client, even if the source
+// now has that version.
 func TestCatchUpAfterRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &head{}
@@ -110,7 +112,7 @@ func TestCatchUpAfterRefusal(t *testing.T) {
 		v.refuses = true
 		v.gets(0, "a")
 		h.wants(t, true)
-		h.says = func(context.Context) error { w.set(xds.Cluster, res("a", "1")); return nil } // somebody takes it back
+		h.says = func(context.Context) error { w.set(xds.Cluster, res("a", "1")); return nil } // another writer reverts the change
 		w.set(xds.Cluster, res("a", "3"))
 		if r := v.gets(0, "a"); r.Version != v.version {
 			t.Error("it is told", r.Version)

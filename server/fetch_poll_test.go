@@ -64,7 +64,7 @@ func (v *visitor) poll(req xds.Request) (*xds.Response, time.Duration) {
 	return r, time.Since(start)
 }
 
-// gets polls and expects the resources after that time.
+// gets polls and expects these resources after the given time.
 func (v *visitor) gets(after time.Duration, names ...string) *xds.Response {
 	v.t.Helper()
 	r, took := v.poll(v.request())
@@ -193,7 +193,7 @@ func TestPoll(t *testing.T) {
 	within(t, "REST-7 nothing is asked for", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"))
-		v := w.visitor(xds.Endpoint) // for this type an empty list does not mean all
+		v := w.visitor(xds.Endpoint) // for this type an empty list does not mean all resources
 		v.gets(0)
 		v.waits()
 	})
@@ -249,7 +249,7 @@ func TestPoll(t *testing.T) {
 // looking is a source that does not know one name at first.
 type looking struct {
 	decided atomic.Bool
-	found   bool // it has the name all the same
+	found   bool // the table has the name all the same
 	c       chan struct{}
 }
 
@@ -269,7 +269,8 @@ func (l *looking) Table(t *xds.Type) *xds.Table {
 	return with(xds.NewTable(t), []*xds.Resource{res("a", "1")})
 }
 
-// Versions are equal on replicas and after a restart. Otherwise all clients would get an answer without news.
+// Versions are equal on replicas and after a restart. Otherwise all clients would get an answer
+// without any change.
 func TestPollVersion(t *testing.T) {
 	src := newSource()
 	src.set(xds.Endpoint, res("a", "1"), res("b", "1"), res("c", "1"))
@@ -345,7 +346,7 @@ func TestPollRefused(t *testing.T) {
 	within(t, "REST-3 SOTW-21 reverted while it is held", func(t *testing.T) {
 		w, v := setup(t)
 		w.later(func() { w.update(xds.Cluster, nil, "bad") })
-		v.gets(10*time.Second, "a") // though that is the version it states
+		v.gets(10*time.Second, "a") // although the client states this version
 		v.waits()
 		recorded(t, w, 1)
 	})
@@ -372,7 +373,7 @@ func TestPollRefused(t *testing.T) {
 		v.gets(0, "bad")
 		v.waits()
 		recorded(t, w, 1)
-		v.port++ // another process of the same name must not wait
+		v.port++ // another process with the same node id must not wait
 		v.gets(0, "bad")
 	})
 	within(t, "REST-3 a node of the same id on another machine refuses nothing", func(t *testing.T) {
@@ -401,9 +402,9 @@ func TestPollRefused(t *testing.T) {
 				t.Errorf("%+v %+v", e, e.Error)
 			}
 		}
-		// It need not say so again.
+		// The client need not send the NACK again.
 		v.waits()
-		// The refused version is not the current one any more.
+		// The refused version is not current any more.
 		req := v.request()
 		req.Nonce, req.Error = refused, &xds.Status{Code: 3}
 		w.update(xds.Cluster, nil, "bad")
@@ -424,7 +425,7 @@ func TestPollRefused(t *testing.T) {
 	})
 	within(t, "REST-3 a lost answer is repeated", func(t *testing.T) {
 		w, v := setup(t)
-		v.port++ // the other one broke
+		v.port++ // the other connection broke
 		v.waits()
 		v.gets(0, "a", "bad")
 		v.port++
@@ -435,8 +436,8 @@ func TestPollRefused(t *testing.T) {
 	})
 	within(t, "REST-3 a pool of connections", func(t *testing.T) {
 		w, v := setup(t)
-		// Envoy's next poll comes on another connection; that it has used the first
-		// one for something else since shows that it has the answer.
+		// Envoy's next poll comes on another connection. Since then it has used the first
+		// connection for another poll, which shows that it has the answer.
 		other := w.visitor(xds.Listener)
 		other.gets(0)
 		for range 5 {
@@ -454,17 +455,17 @@ func TestPollRefused(t *testing.T) {
 		v := w.visitor(xds.Cluster)
 		v.refuses = true
 		v.gets(0, "bad")
-		v.port = 1 // which is older than the answer: it is the same process
+		v.port = 1 // this connection is older than the answer, so it is the same process
 		v.waits()
 		recorded(t, w, 1)
-		v.port = 2 // which may be another, that has just started
+		v.port = 2 // this may be another process, which has just started
 		v.gets(0, "bad")
 	})
 	within(t, "REST-3 a connection that carries several at a time", func(t *testing.T) {
 		_, v := setup(t)
 		v.mixed = true
 		v.waits()
-		v.gets(0, "a", "bad") // nothing shows that it was received
+		v.gets(0, "a", "bad") // nothing shows that the client received the answer
 		v.waits()
 		v.waits()
 		v.gets(0, "a", "bad")
@@ -472,7 +473,7 @@ func TestPollRefused(t *testing.T) {
 			v.waits()
 		}
 		v.gets(0, "a", "bad")
-		// Unless the client says so.
+		// Only a NACK of the client shows that.
 		req := v.request()
 		req.Error = &xds.Status{Message: "bad"}
 		if r, _ := v.poll(req); r != nil {
@@ -516,7 +517,7 @@ func TestPollRefused(t *testing.T) {
 		}
 		v.node = ""
 		for range 3 {
-			v.gets(0, "a", "bad") // nothing is known of whom
+			v.gets(0, "a", "bad") // the client has no node id, so nothing is remembered
 		}
 		recorded(t, w, 0)
 	})

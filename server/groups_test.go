@@ -21,7 +21,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// strict refuses nodes without a cluster, and those of cluster "busy" with a status of its own.
+// strict refuses nodes without a cluster, and refuses nodes of cluster "busy" with its own status.
 func strict(ctx context.Context, n *xds.Node) ([]string, error) {
 	if _, ok := peer.FromContext(ctx); !ok {
 		return nil, errors.New("the connection is not known")
@@ -110,7 +110,8 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// A client that now sees other groups gets the difference. Resources to which others still refer are removed last.
+// A client that now sees other groups gets the difference. Resources to which other resources still
+// refer are removed last.
 func TestOtherGroups(t *testing.T) {
 	within(t, "ADS-3 SUB-4 from a canary back to all others", func(t *testing.T) {
 		in := func(groups ...string) store.Selector {

@@ -205,8 +205,8 @@ func (c *client[Req, Res]) send(r *Req) {
 	}
 }
 
-// soon panics unless its result is called within 5 minutes. In a bubble time costs nothing, and connections keep it going
-// for ever.
+// soon panics unless its result is called within 5 minutes. In a bubble time passes without a wait,
+// and connections keep the bubble running for ever.
 func soon() func() bool {
 	return time.AfterFunc(5*time.Minute, func() { panic("nothing came for 5 minutes") }).Stop
 }

@@ -107,8 +107,8 @@ func TestHistoryMemory(t *testing.T) {
 				streams[i] = open(i, false, fmt.Sprint("cluster-", i%10))
 			}
 		}
-		// Measure the memory that is freed when all is forgotten. Memory of earlier tests may be freed at any
-		// time, so nothing else happens between the two measurements.
+		// Measure the memory that is freed when the history is forgotten. Memory of earlier tests
+		// may be freed at any time, so nothing else happens between the two measurements.
 		for n := range perStream {
 			arrive()
 			kept := inUse().HeapAlloc
@@ -131,7 +131,7 @@ func TestHistoryMemory(t *testing.T) {
 			for _, d := range deaf {
 				d.wake(t, view, []xds.Names{{xds.Cluster.URL: {r.Name}}}, now)
 			}
-			if n%10 == 0 { // somebody comes, and stays
+			if n%10 == 0 { // another stream begins, and stays open
 				c := streams[n/10]
 				if keep {
 					c.end(now)

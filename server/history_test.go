@@ -80,8 +80,8 @@ func (m *moving) open(cds, rds string) (*sotwClient, *grpc.ClientConn) {
 	return c, conn
 }
 
-// breaks opens a stream that ends while the client moves, and returns its responses. Accept says whether the client
-// acknowledges the clusters.
+// breaks opens a stream that ends while the client moves, and returns its responses. With accept
+// set, the client acknowledges the clusters.
 func (m *moving) breaks(answer func(c *sotwClient, union *discovery.DiscoveryResponse)) (first, union, route *discovery.DiscoveryResponse) {
 	c, conn := m.open("", "")
 	first = c.wants(c.want(), xds.Cluster, "c1, other")
@@ -111,7 +111,7 @@ func (m *moving) commits(n int) {
 
 func accept(c *sotwClient, union *discovery.DiscoveryResponse) {
 	c.send(ack(union))
-	c.wants(c.want(), xds.Route, "r to c2") // which it does not answer any more
+	c.wants(c.want(), xds.Route, "r to c2") // the client does not answer this response
 }
 
 // finishes checks how the client gets from c1 to c2 after the reconnect.
@@ -252,7 +252,7 @@ func TestResumeSotW(t *testing.T) {
 	within(t, "ADS-5 ADS-9 SotW: two streams of a node", func(t *testing.T) {
 		m := newMoving(t, "n")
 		_, union, route := m.breaks(accept)
-		// The other one accepts everything.
+		// The other client accepts everything.
 		o, _ := m.open("", "")
 		o.send(ack(o.wants(o.want(), xds.Cluster, "c2, other")))
 		o.send(ack(o.wants(o.want(), xds.Route, "r to c2"), "r"))
@@ -434,8 +434,9 @@ func TestResumeSotW(t *testing.T) {
 	})
 }
 
-// The client opens its clusters 2 s after the other types, like Envoy while some clusters are warming. The route waits.
-// The assignments to which it subscribes come, even if their clusters were removed.
+// The client opens its clusters 2 s after the other types, like Envoy while some clusters are
+// warming. The route waits. The assignments to which the client subscribes arrive, even if their
+// clusters were removed.
 func TestResumeWithoutClusters(t *testing.T) {
 	endpoints := func(name string) xds.Ref { return xds.Ref{Type: xds.Endpoint, Name: name} }
 	serve := func(t *testing.T) (*world, *store.Store) {
@@ -504,7 +505,7 @@ func TestResumeWithoutClusters(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		open(xds.Cluster)
 		r := c.wants(c.want(), xds.Cluster, "c0 to e0, c1 to e1, c2 to e2")
-		accept(xds.Endpoint, "e0, e1", "e0", "e2") // both clusters may be news to it
+		accept(xds.Endpoint, "e0, e1", "e0", "e2") // both clusters may be new for the client
 		accept(xds.Endpoint, "e2", "e0", "e2")
 		time.Sleep(2 * time.Second)
 		c.send(ack(r))
@@ -556,7 +557,7 @@ func TestResumeWithoutClusters(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		open(xds.Cluster)
 		r := want(xds.Cluster, "c2")
-		if gone := c.want(); !slices.Equal(gone.RemovedResources, []string{"e1"}) { // it does not state c1
+		if gone := c.want(); !slices.Equal(gone.RemovedResources, []string{"e1"}) { // the client does not state c1
 			t.Fatal(gone)
 		}
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"e2"}})
@@ -651,7 +652,7 @@ func TestResumeLacksWaitingResources(t *testing.T) {
 	if got := lacks(); !slices.Equal(got, []string{"b", "c"}) {
 		t.Error(got)
 	}
-	// And of one that served another table b, and c as it was.
+	// And from a stream that served another table: b, and the old c.
 	tell(&protocol.World{Versions: with(new(xds.Table), []*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
 	w := (&streamHistory{history: memory, node: "n"}).recall(now, xds.Route, "v", nil)
 	has := map[string]bool{}
@@ -723,7 +724,8 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// ADS-9: a client may have a part of the responses after the version that it states. Of too many responses, one in the middle is forgotten.
+// ADS-9: a client may have a part of the responses after the version that it states. If there are
+// too many responses, one in the middle is forgotten.
 func TestResumeMayHaveLaterResponses(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {
@@ -874,7 +876,7 @@ func TestRecallLimit(t *testing.T) {
 			m.hold(now, &statedContent{content: content{each: l}, of: key}, nil)
 		}
 		c, ok := m.recall(now, key)
-		// Beside anything nothing else needs to be remembered.
+		// A content with any resource needs no other stamps.
 		if !ok || c.isAnything() != (tt.want == 0) || c.each.len() != max(tt.want, 1) {
 			t.Errorf("%s: %d names, want %d", what, c.each.len(), tt.want)
 		}
@@ -895,8 +897,8 @@ func TestRecallLimit(t *testing.T) {
 	}
 }
 
-// ADS-9: of the content with which a client came, it keeps the part to which it subscribes: by name, by a collection, or with the
-// wildcard.
+// ADS-9: of the content that a client states at its start, it keeps the part to which it
+// subscribes: by name, by a collection, or with the wildcard.
 func TestResumeKeepsSubscribedPart(t *testing.T) {
 	now := time.Now()
 	const in, glob = "xdstp://a/" + "envoy.config.route.v3.RouteConfiguration/x/1", "xdstp://a/" + "envoy.config.route.v3.RouteConfiguration/x/*"
@@ -1008,7 +1010,8 @@ func TestRecallOfSeveralStreams(t *testing.T) {
 	}
 }
 
-// Of too many ended streams, those are forgotten whose content was not renewed for the longest time.
+// If too many streams have ended, the streams whose content was not renewed for the longest time
+// are forgotten.
 func TestHistoryForgetsOldest(t *testing.T) {
 	now, m := time.Now(), newSentHistory(2)
 	key := func(name string) stateKey { return stateKeyOf("n", "t", name) }
@@ -1047,8 +1050,8 @@ func TestHistoryOfUnansweredResponses(t *testing.T) {
 	}
 }
 
-// A client that changes from the wildcard to names still has what it got before. It has resources on demand by name, in addition
-// to the wildcard.
+// A client that changes from the wildcard to names still has the resources that it got before. It
+// has resources on demand by name, in addition to the wildcard.
 func TestHistoryOfWildcardThenNames(t *testing.T) {
 	now, m := time.Now(), newSentHistory(10)
 	a := &streamHistory{history: m, node: "n"}
@@ -1070,7 +1073,8 @@ func TestHistoryOfWildcardThenNames(t *testing.T) {
 	}
 }
 
-// SAFE-1: the history of ended streams is limited in bytes too. The oldest is forgotten first.
+// SAFE-1: the history of ended streams is also limited in bytes. The oldest content is forgotten
+// first.
 func TestHistoryBytes(t *testing.T) {
 	now, m := time.Now(), newSentHistory(10_000)
 	var sts []*xds.Stamp

@@ -285,7 +285,7 @@ func TestTextBudgetChargesRealCost(t *testing.T) {
 
 var errRefused = errors.New("it is given up")
 
-// Many look at many streams, while these are served and end.
+// Many goroutines inspect many streams while the streams are served and end.
 func TestInspectStorm(t *testing.T) {
 	o := &streams{}
 	w := serve(t, WithObserver(o))

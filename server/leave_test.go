@@ -49,7 +49,8 @@ func agedWorld(t *testing.T, a Age, age grpc.ServerOption, opts ...Option) (*wor
 	return w, o
 }
 
-// agedClient is a client of such a world that has asked for the clusters, and when it did.
+// agedClient returns a client of such a world that has requested the clusters, and the time of the
+// request.
 func agedClient(t *testing.T, a Age) (*world, *sotwClient, time.Time) {
 	t.Helper()
 	w, _ := agedWorld(t, a, a.GRPCOption())
@@ -60,8 +61,8 @@ func agedClient(t *testing.T, a Age) (*world, *sotwClient, time.Time) {
 	return w, c, start
 }
 
-// reads answers each response after a while, until the stream ends; it returns
-// how many came and why it ended.
+// reads answers each response after a while, until the stream ends. It returns the number of
+// responses and the reason of the end.
 func (c *client[Req, Res]) reads(takes time.Duration, answer func(*Res) *Req) (n int, err error) {
 	for {
 		r, err := c.s.Recv()
@@ -124,8 +125,8 @@ func lost(t *testing.T, a Age, age grpc.ServerOption) (lost int, ages []time.Dur
 	return lost, ages
 }
 
-// endsInTime fails the test unless a stream that began at start has just ended as an old
-// one, without any of its grace.
+// endsInTime fails the test unless a stream that began at start has just ended because of its age,
+// without using its grace time.
 func endsInTime(t *testing.T, a Age, start time.Time, end error) {
 	t.Helper()
 	if status.Code(end) != codes.Unavailable {

@@ -33,8 +33,8 @@ func names(n int) []string {
 	return s
 }
 
-// A wrong request ends its own stream with a clear status and a line in the log that names the client. Other streams are not
-// affected.
+// A wrong request ends only its own stream, with a clear status and a line in the log that names
+// the client.
 func TestBadRequests(t *testing.T) {
 	node := &corev3.Node{Id: "culprit"}
 	sotw := func(r *discovery.DiscoveryRequest) string { return encoded(t, r) }
@@ -51,7 +51,7 @@ func TestBadRequests(t *testing.T) {
 		code   codes.Code
 		says   string
 		counts string // in Stats.Throttled; "": malformed
-		nobody bool   // the client is not known
+		nobody bool   // the server does not know the client
 	}{
 		{"torn", adsStream, []string{"\x1a\x05abc"}, codes.InvalidArgument, "malformed DiscoveryRequest", "", true},
 		{"torn, delta", adsDelta, []string{"\x1a\x05abc"}, codes.InvalidArgument, "malformed DeltaDiscoveryRequest", "", true},
@@ -263,7 +263,7 @@ func TestLimits(t *testing.T) {
 			_ = d.s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesUnsubscribe: name})
 			synctest.Wait()
 		}
-		if rounds < 15 || rounds == 30 { // an answer that is sent at once is not kept, nor are its names
+		if rounds < 15 || rounds == 30 { // an answer that is sent immediately is not kept, and neither are its names
 			t.Fatalf("it ends after %d names that are given up", rounds)
 		}
 		refused(t, d.end())
@@ -459,7 +459,7 @@ func TestStreamLimits(t *testing.T) {
 	})
 }
 
-// A choked stream ends when it cannot read a request, while a response is being sent.
+// A stream ends when the server cannot read a request while it sends a response.
 type choked struct {
 	grpc.ServerStream
 	ctx     context.Context

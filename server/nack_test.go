@@ -324,7 +324,8 @@ func nacked(text string) protocol.Event {
 	return protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Error: &xds.Status{Message: text}}
 }
 
-// OBS-2: warnings are counted for each node at an address, or for each stream without a node id.
+// OBS-2: warnings are counted for each node at an address. Without a node id, they are counted for
+// each stream.
 func TestLogOwner(t *testing.T) {
 	peer := func(a string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
 	seen := map[string]string{}

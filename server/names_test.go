@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The context parameters of a name "compare in any order": files and stores have them sorted, clients send them in any
-// order.
+// The context parameters of a name "compare in any order". Files and stores have sorted parameters,
+// and clients send them in any order.
 func TestContextParametersInAnyOrder(t *testing.T) {
 	const asked, name = "xdstp://a/t/x?b=2&a=1", "xdstp://a/t/x?a=1&b=2"
 	serve := func(t *testing.T) (*world, *store.Store) {

@@ -225,7 +225,7 @@ func TestPanicsOfStreams(t *testing.T) {
 	})
 }
 
-// The client gets the first reason for the end of its stream, and not a later panic.
+// The client gets the first reason for the end of its stream, even if a panic follows.
 func TestPanicAfterRefusal(t *testing.T) {
 	within(t, "SAFE-8 a client that is refused hears why", func(t *testing.T) {
 		w := newBombWorld(t, "Closed", WithLimits(Limits{Types: 1}))
@@ -298,7 +298,7 @@ func TestPanicsOfPolls(t *testing.T) {
 	}
 }
 
-// A stuntman is a stream of an interceptor that panics at the second request.
+// A stuntman is the stream of an interceptor. It panics at the second request.
 type stuntman struct {
 	grpc.ServerStream
 	requests int

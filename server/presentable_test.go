@@ -53,7 +53,7 @@ func TestPresentableSecrets(t *testing.T) {
 			t.Error("SAFE-6", typ.URL, got)
 		}
 	}
-	// The name of a resource is not a secret, and shows what to correct.
+	// The name of a resource is not a secret, and shows where the mistake is.
 	const plain = `filter chain: name: "edge" refers to unknown cluster "x": 'route: y'`
 	if got := presentable(xds.Listener, plain); got != plain {
 		t.Error(got)

@@ -54,7 +54,7 @@ func TestSlowClients(t *testing.T) {
 			if took := time.Since(begin); took < time.Minute {
 				t.Errorf("it took %v: the connection is not narrow", took)
 			}
-			// It has read all, and nothing more is to come for a while.
+			// The client has read everything, and no more data comes for a while.
 			time.Sleep(time.Minute)
 			w.set(xds.Listener, res("l", "2"))
 			c.wants(c.want(), xds.Listener, "2")

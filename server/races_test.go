@@ -199,8 +199,8 @@ func TestTwoStreamsOfANode(t *testing.T) {
 			first[c] = c.want()
 			synctest.Wait()
 		}
-		// One refuses, the other accepts; each is told the next, and its own nonces
-		// are what counts.
+		// One stream refuses, the other accepts. Each stream gets the next response, and only its
+		// own nonces count.
 		one.send(nack(first[one], "no", "a"))
 		two.send(ack(first[two], "a"))
 		synctest.Wait()
@@ -248,8 +248,8 @@ func TestReconnectInSplitAnswer(t *testing.T) {
 				held[u.Name] = u.Version
 			}
 		}
-		// It gets and accepts some of the parts, gets one more, and its stream
-		// breaks; and again, until it has all.
+		// The client gets and accepts some of the parts, gets one more, and its stream breaks. That
+		// repeats until the client has all parts.
 		for broken := 0; len(held) < n; broken++ {
 			c := w.delta(t, w.dial(t))
 			c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: held})

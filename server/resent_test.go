@@ -60,7 +60,7 @@ type memory struct {
 	held     map[string]map[string]string // delta: versions by type and name
 }
 
-// A fellow is a client of a known kind: the streams that it opens, and their subscriptions.
+// A fellow describes a known kind of client: its streams and their subscriptions.
 type fellow struct {
 	name    string
 	variant xds.Variant
@@ -153,8 +153,9 @@ func (m *memory) delta(c *deltaClient, wants []want, retained map[string]map[str
 	}()
 }
 
-// The resources that an up-to-date client gets again after a reconnect. In delta it gets none. In SotW it gets none of the wildcard,
-// and the named ones once, because a version does not say for which names it was.
+// The resources that an up-to-date client gets again after a reconnect. In delta it gets none. In
+// SotW it gets no resources of the wildcard. It gets resources that are subscribed by name one more
+// time, because a version does not show the names to which it belongs.
 //
 // The table is in docs/performance.md.
 func TestResent(t *testing.T) {

@@ -79,7 +79,7 @@ func TestShares(t *testing.T) {
 		if err := all[2].end(); status.Code(err) != codes.ResourceExhausted {
 			t.Error(err)
 		}
-		for _, conn := range []*grpc.ClientConn{greedy, other} { // they have two each
+		for _, conn := range []*grpc.ClientConn{greedy, other} { // two streams for each connection
 			if err := w.sotw(t, conn).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "4 streams are open") {
 				t.Error(err)
 			}

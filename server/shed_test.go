@@ -33,7 +33,7 @@ func TestLeaveEndsStream(t *testing.T) {
 					t.Error("it has ended")
 				}
 				synctest.Wait()
-				w.set(xds.Cluster, res("a", "1")) // it does not get this change
+				w.set(xds.Cluster, res("a", "1")) // the leaving stream does not get this change
 				synctest.Wait()
 				if answers {
 					c.send(ack(r))

@@ -60,7 +60,8 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// SAFE-1: the cost of a list that is like another depends on the difference, for added and removed stamps.
+// SAFE-1: the cost of a list that is similar to another depends on the difference, for added and
+// removed stamps.
 func TestLikeCostsTheDifference(t *testing.T) {
 	var sts []*xds.Stamp
 	for i := range 20 * piece {

@@ -33,7 +33,7 @@ type storm struct {
 	Server  string
 	Clients int
 	Names   int  // resources of 300 bytes that each gets
-	All     bool // by wildcard, not by name out of ten times as many
+	All     bool // all resources by wildcard; false: by name, out of ten times as many
 }
 
 // The cost of 5,000 clients that reconnect at once, with and without the limit of first answers. Each has 1,000 names and a node
@@ -120,7 +120,7 @@ func (s storm) rage(b *testing.B, done *served) {
 	}
 	b.ReportMetric(float64(before)/(1<<20), "before-MB")
 	b.ReportMetric(float64(after)/(1<<20), "peak-MB")
-	// The machine may be busy with other things; the server's own time is not.
+	// Other programs may use the machine, so the CPU time of the server is measured.
 	done.mu.Lock()
 	defer done.mu.Unlock()
 	slices.Sort(done.at)

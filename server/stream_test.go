@@ -381,8 +381,8 @@ func TestRefused(t *testing.T) {
 		synctest.Wait()
 		w.set(xds.Cluster, res("a", "1"))
 
-		// It states the version that is current now, yet may have applied parts
-		// of the one it refused.
+		// The client states the version that is current now. But it may have applied parts of the
+		// refused version.
 		c := reopen(good.VersionInfo)
 		c.send(ack(c.want()))
 		synctest.Wait()

@@ -48,7 +48,7 @@ func (c *counted) costs(t *testing.T) int64 {
 	return c.steps.Load() - before
 }
 
-// A change costs a stream nothing while it could not send anything.
+// A change does not wake a stream that could not send anything.
 func TestChangesDuringWaits(t *testing.T) {
 	serve := func(t *testing.T, opts ...Option) (*world, *counted) {
 		c := &counted{Store: store.New()}
@@ -86,7 +86,7 @@ func TestChangesDuringWaits(t *testing.T) {
 		s.send(ack(r))
 		newest(t, s.want())
 
-		// Not for ever either: a client that does not answer gets it after a while.
+		// The wait ends: a client that does not answer gets the change after a while.
 		start := time.Now()
 		if n := c.costs(t); n != 0 {
 			t.Errorf("they cost %d steps", n)

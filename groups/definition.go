@@ -19,8 +19,8 @@ type Definition struct {
 	Alone    bool     // an error in its files does not stop changes of other groups
 	Lane     *Lane    // set if the group is a lane of another group
 
-	// Otherwise is for the root only: what nodes get that match no group. It is Default, Refuse, or the
-	// name of a group. Empty: Default.
+	// Otherwise is for the root only. It names the group for nodes that match no group: Default,
+	// Refuse, or the name of a group. Empty: Default.
 	Otherwise string
 
 	File   string

@@ -27,9 +27,9 @@ type entry struct {
 	nextTry      time.Time // when to resolve again; zero: not scheduled
 	failures     int       // consecutive failures of the resolver
 
-	users       int           // number of watches that are subscribed to it
+	users       int           // number of watches that are subscribed to the name
 	idleElement *list.Element // in Source.idle, if users is 0
-	heapIndex   int           // index in Source.due; -1: none
+	heapIndex   int           // index index in Source.due; -1: not in Source.due
 }
 
 // A status is the state of a name for streams.
@@ -59,7 +59,7 @@ type storedResource struct {
 }
 
 // canResolve reports whether the resolver may be called for this name. The wildcard and collections
-// match many resources, and those on demand are not among them.
+// match many resources, but no resources on demand.
 func canResolve(t *xds.Type, name string) bool {
 	if name == "" || name == xds.Wildcard {
 		return false
@@ -154,7 +154,7 @@ func (s *Source) attach(e *entry, h *storedResource) {
 	e.status = found
 }
 
-// detach undoes attach.
+// detach removes an entry from the names of its stored resource.
 func (s *Source) detach(e *entry) {
 	if h := e.stored; h != nil {
 		delete(h.names, e.name)

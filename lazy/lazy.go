@@ -1,7 +1,7 @@
 // Package lazy resolves resources when a stream subscribes to them. It wraps a store: a [Resolver]
-// looks for a name that the store does not have. The resource it finds is put into the store as a
-// resource on demand, for all streams of the group. The package knows neither gRPC nor generated code,
-// and does not look into resources.
+// looks for a name that the store does not have. The source puts the resource that the resolver
+// finds into the store, as a resource on demand for all streams of the group. The package uses
+// neither gRPC nor generated code, and does not decode resources.
 //
 //	st := store.New(store.WithEmptyGroups()) // if all resources are resolved on demand
 //	src, err := lazy.New(st, find, []*xds.Type{xds.VirtualHost})
@@ -13,17 +13,17 @@
 //
 // # Lifetime of resources
 //
-// A resolved resource stays while a stream is subscribed to one of its names. Without subscribers it
-// stays until there are too many names ([WithLimit]); then the name that has been without subscribers
-// for the longest time is forgotten first. [Source.Refresh] resolves a name again. A name that does not
-// exist is remembered for a while ([WithAbsentTTL]). Then it is resolved again if a stream is
-// subscribed to it, and else forgotten.
+// A resolved resource stays while a stream is subscribed to one of its names. Without subscribers
+// it stays until the number of names exceeds the limit ([WithLimit]). Then the name that has been
+// without subscribers for the longest time is forgotten first. [Source.Refresh] resolves a name
+// again. A name that does not exist is remembered for a while ([WithAbsentTTL]). Then it is
+// resolved again if a stream is subscribed to it, and else forgotten.
 //
 // # Concurrency
 //
 // A [Source] is safe for concurrent use. A [Watch] belongs to the goroutine of its stream. No other
-// goroutine waits for a resolver, and no lock is held while it works. All goroutines end with the
-// context of [Source.Run].
+// goroutine waits for a resolver, and no lock is held while a resolver works. All goroutines end
+// with the context of [Source.Run].
 package lazy
 
 import (
@@ -47,12 +47,14 @@ type Query struct {
 	Name  string
 }
 
-// A Resolver returns the resource of a name, or nil if it does not exist. The resource must be sealed
-// ([xds.Resource.Seal]). The query's name must be its name or one of its aliases. It becomes a resource
-// on demand, whatever its OnDemand is. A Resolver is not called for the wildcard and for collections.
+// A Resolver returns the resource of a name, or nil if the resource does not exist. The resource
+// must be sealed ([xds.Resource.Seal]). The query's name must be the name or an alias of the
+// resource. The resource becomes a resource on demand, whatever its field OnDemand is. A Resolver
+// is not called for the wildcard and for collections.
 //
-// After an error the name stays undecided, and the Resolver is called again later. Several goroutines
-// call it. It must return when ctx is done. A panic is logged with its stack and counts as an error.
+// After an error the name stays undecided, and the Resolver is called again later. Several
+// goroutines may call a Resolver. It must return when ctx is done. A panic is logged with its stack
+// and counts as an error.
 type Resolver func(ctx context.Context, q Query) (*xds.Resource, error)
 
 // A Source is a store that resolves missing resources. Create it with [New]; the zero value and nil
@@ -109,9 +111,9 @@ func WithParallel(n int) Option { return func(s *Source) { s.parallel = max(n, 1
 // the limit. The default, also for nil, is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(s *Source) { s.log = cmp.Or(l, s.log) } }
 
-// New returns a source with the resources of st and, for the given types, those that the resolver
-// finds. The resolver is called only while [Source.Run] runs. A nil store, resolver or type is an
-// error, and so is an empty list of types.
+// New returns a source with the resources of st and, for the given types, the resources that the
+// resolver finds. The resolver is called only while [Source.Run] runs. A nil store, resolver or
+// type is an error, and so is an empty list of types.
 func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) (*Source, error) {
 	switch {
 	case st == nil:
@@ -140,8 +142,9 @@ func New(st *store.Store, resolver Resolver, types []*xds.Type, opts ...Option) 
 	return s, nil
 }
 
-// Refresh resolves names of a group again, for example because their resources have changed. Until then
-// streams keep the present resources. It ignores names that are not remembered, and a nil type.
+// Refresh resolves names of a group again, for example because their resources have changed. Until
+// then streams keep the present resources. Refresh ignores names that are not remembered, and a nil
+// type.
 func (s *Source) Refresh(group string, t *xds.Type, names ...string) {
 	if t == nil {
 		return
@@ -150,7 +153,7 @@ func (s *Source) Refresh(group string, t *xds.Type, names ...string) {
 	defer s.mu.Unlock()
 	for _, name := range names {
 		if e := s.entries[key{group, t.URL, xds.CanonicalName(name)}]; e != nil {
-			e.refresh = e.phase == running // it may have begun before the change
+			e.refresh = e.phase == running // the present call may have begun before the change
 			s.enqueue(e)
 		}
 	}

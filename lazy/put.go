@@ -68,7 +68,8 @@ func (s *Source) prepare(found []*resolved) {
 	}
 }
 
-// prepare makes the resource one on demand, with all names for which it was resolved as aliases.
+// prepare makes the resource a resource on demand. All names for which it was resolved become
+// aliases.
 func (f *resolved) prepare(h *storedResource) {
 	names := map[string]bool{}
 	for _, r := range f.results {

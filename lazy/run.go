@@ -16,12 +16,12 @@ import (
 // A result is the result of resolving an entry.
 type result struct {
 	*entry
-	resource *xds.Resource // nil: it does not exist
+	resource *xds.Resource // nil: the resource does not exist
 	err      error
 }
 
-// Run resolves names until ctx is done. It returns when all calls of the resolver have returned. It
-// must not run twice at the same time.
+// Run resolves names until ctx is done. It returns when all calls of the resolver have returned. Do
+// not call Run twice at the same time.
 func (s *Source) Run(ctx context.Context) {
 	results := make(chan result)
 	timer := time.NewTimer(0)
@@ -48,7 +48,8 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// gather returns a result together with all others that are ready, to commit them at once.
+// gather returns a result together with all other results that are ready, so that one transaction
+// commits them.
 func (s *Source) gather(r result, results <-chan result) []result {
 	batch := []result{r}
 	for {
@@ -233,7 +234,7 @@ func (s *Source) commit(c change) {
 	_, err := s.store.Update(func(tx *store.Tx) error {
 		for _, h := range c.deleted {
 			g := tx.Group(h.group)
-			if r := g.Lookup(h.typ, h.name); r != nil && r.OnDemand && r.Sum == h.sum { // else it was replaced from another source
+			if r := g.Lookup(h.typ, h.name); r != nil && r.OnDemand && r.Sum == h.sum { // in other cases another source has replaced the resource
 				g.Delete(h.typ, h.name)
 			}
 		}

@@ -12,12 +12,12 @@ import (
 type Watch struct {
 	*store.Watch
 	src   *Source
-	group string         // at the last Next; resolved resources are put into it
+	group string         // the group at the last Next; resolved resources are put into this group
 	used  map[key]*entry // entries that the stream is subscribed to; guarded by the source
 }
 
 // Watch returns a watch of the resources for a node, or an error if the node must not see any
-// ([store.Store.Watch]).
+// resource ([store.Store.Watch]).
 func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	w, err := s.store.Watch(ctx, node)
 	if err != nil {
@@ -26,7 +26,8 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
 	return &Watch{Watch: w, src: s, group: w.Group()}, nil
 }
 
-// Interested is [store.Watch.Interested]. It also resolves added names that the store does not have.
+// Interested does the same as [store.Watch.Interested]. It also resolves added names that the store
+// does not have.
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.Watch.Interested(t, wildcard, added, removed)
 	if t == nil || !w.src.types[t.URL] {
@@ -70,7 +71,7 @@ func (w *Watch) release(k key) {
 	}
 }
 
-// Close ends the watch. Closing it again does nothing.
+// Close ends the watch. A second call does nothing.
 func (w *Watch) Close() {
 	w.Watch.Close()
 	w.releaseAll()
@@ -84,7 +85,8 @@ func (w *Watch) releaseAll() {
 	}
 }
 
-// Next is [store.Watch.Next]. The view is [xds.Undecided] about names that are being resolved.
+// Next does the same as [store.Watch.Next]. The view is [xds.Undecided] about names that are being
+// resolved.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	v, names, err := w.Watch.Next()
 	if err != nil {
@@ -106,8 +108,8 @@ type view struct {
 	watch *Watch
 }
 
-// Undecided reports whether it is still unknown if the name exists. It starts to resolve a name without
-// an entry, for example one that was just removed from the store.
+// Undecided reports whether it is still unknown if the name exists. It starts to resolve a name
+// without an entry, for example a name that was just removed from the store.
 func (v *view) Undecided(t *xds.Type, name string) bool {
 	s := v.watch.src
 	k := v.watch.key(t, name)
@@ -122,8 +124,8 @@ func (v *view) Undecided(t *xds.Type, name string) bool {
 	if e == nil {
 		return inView(newest, t, k.name)
 	}
-	if v.watch.Wants(t, name) { // not for a name that the client has unsubscribed: it would never be released
+	if v.watch.Wants(t, name) { // an unsubscribed name must not get an entry, because nothing would release the entry
 		v.watch.use(e)
 	}
-	return e.status != absent // if it is found, a newer view has it
+	return e.status != absent // if the status is found, a newer view has the resource
 }

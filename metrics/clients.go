@@ -22,9 +22,9 @@ func States() []string { return slices.Clone(states) }
 
 var states = []string{"nacked", "stale", "waiting", "sent", "not_sent", "synced", "idle"}
 
-// Clients adds two metrics: connected clients by state, and clients with old unanswered responses. All yields the
-// connected clients and is called at each scrape, because the metrics do not track clients. Clients may be
-// called once. Nil adds nothing.
+// Clients adds two metrics: connected clients by state, and clients with old unanswered responses.
+// The function all yields the connected clients. It is called at each scrape, because the metrics
+// do not track clients. Call Clients at most once. Nil adds nothing.
 func (m *Metrics) Clients(all iter.Seq[Standing]) {
 	if all != nil {
 		register(m.registry, &clients{all: all, groups: m.names})

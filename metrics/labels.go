@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// MaxGroups is how many groups have their own series: the first that were seen. The number of groups may be
-// unlimited, because clients may choose their names.
+// MaxGroups is how many groups have their own series. These are the first groups that were seen.
+// The number of groups may be unlimited, because clients may choose the names of groups.
 const MaxGroups = 100
 
 // other is the label of values without a label of their own.

@@ -9,9 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/promx"
 )
 
-// Loads are the metrics of one source of configuration: the results of its loads, and its state. They are safe
-// for concurrent use. Create them with [NewLoads]. If there are several sources, give each its own Loads with a
-// label:
+// Loads are the metrics of one source of configuration: the results of its loads, and its state.
+// Loads are safe for concurrent use. Create them with [NewLoads]. If there are several sources,
+// give each its own Loads with a label:
 //
 //	loads := metrics.NewLoads(prometheus.WrapRegistererWith(prometheus.Labels{"source": "edge"}, registry))
 //	src := dir.New("config/edge", st, dir.Options{Group: "edge", Done: loads.Loaded})
@@ -29,8 +29,9 @@ type Source interface {
 	FirstExpiry() time.Time // when the first certificate of the served resources expires; zero: no certificate
 }
 
-// NewLoads registers the metrics with the value zero. If r is nil, it uses prometheus.DefaultRegisterer. It panics
-// if the registry already has some of their names.
+// NewLoads registers the metrics with the value zero. If r is nil, it uses
+// prometheus.DefaultRegisterer. NewLoads panics if the registry already has metrics with some of
+// these names.
 func NewLoads(r prometheus.Registerer) *Loads {
 	r = cmp.Or(r, prometheus.DefaultRegisterer)
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,7 +47,7 @@ func NewLoads(r prometheus.Registerer) *Loads {
 	return &Loads{registry: r, good: results.WithLabelValues("success"), bad: results.WithLabelValues("failure"), last: last, fine: fine}
 }
 
-// Source adds the state of the source. It may be called once. Nil adds nothing.
+// Source adds the state of the source. Call Source at most once. Nil adds nothing.
 func (l *Loads) Source(s Source) {
 	if s == nil {
 		return

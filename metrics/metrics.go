@@ -1,6 +1,6 @@
-// Package metrics exports Prometheus metrics of servers and stores: streams, requests, responses, refusals
-// (NACKs), clients that still refuse, served resources and exceeded limits. It only observes. It starts no
-// goroutine and allocates no memory for an event of a stream.
+// Package metrics exports Prometheus metrics of servers and stores: streams, requests, responses,
+// refusals (NACKs), clients that still refuse, served resources and exceeded limits. The package
+// only observes. It starts no goroutine and allocates no memory for an event of a stream.
 //
 // All names begin with "xds_server_"; docs/metrics.md lists them.
 //
@@ -28,21 +28,22 @@ type Options struct {
 	Registry prometheus.Registerer
 
 	// Group returns the group of a node for the label. If a node sees several groups
-	// ([store.WithGroups]), use the first. Nil counts all nodes in the default group. It is called when a
-	// client refuses a response.
+	// ([store.WithGroups]), use the first. Nil counts all nodes in the default group. The function
+	// is called when a client refuses a response.
 	Group func(*xds.Node) string
 
 	// Snapshot returns the served resources, which are counted at each scrape: pass
-	// [store.Store.Snapshot]. Nil means that they are not counted.
+	// [store.Store.Snapshot]. Nil means that the resources are not counted.
 	Snapshot func() *store.Snapshot
 
-	// Newest returns the newest commit: pass [store.Store.Newest]. It is used to measure the time until a
-	// client accepts a commit, and is called for each ACK. Nil means that this is not measured.
+	// Newest returns the newest commit: pass [store.Store.Newest]. The metrics call Newest for each
+	// ACK, to measure the time until a client accepts a commit. Nil means that this time is not
+	// measured.
 	Newest func() (store.Commit, bool)
 }
 
-// Metrics are the metrics of one server. They are safe for concurrent use. Create them with [New]. As a
-// [server.Observer] they count the events of streams.
+// Metrics are the metrics of one server. Metrics are safe for concurrent use. Create them with
+// [New]. As a [server.Observer] they count the events of streams.
 type Metrics struct {
 	registry prometheus.Registerer
 	streams  *streams
@@ -50,7 +51,8 @@ type Metrics struct {
 	newest   func() (store.Commit, bool) // may be nil
 }
 
-// New registers the metrics with the value zero. It panics if the registry already has some of their names.
+// New registers the metrics with the value zero. It panics if the registry already has metrics with
+// some of these names.
 func New(o Options) *Metrics {
 	if o.Registry == nil {
 		o.Registry = prometheus.DefaultRegisterer
@@ -76,8 +78,8 @@ func register(r prometheus.Registerer, all ...prometheus.Collector) {
 	}
 }
 
-// Server adds the counters of a server. It may be called once, with [server.Server.Stats] of the server that m
-// observes. Nil adds nothing.
+// Server adds the counters of a server. Call Server at most once, with [server.Server.Stats] of the
+// server that m observes. Nil adds nothing.
 func (m *Metrics) Server(stats func() server.Stats) {
 	if stats == nil {
 		return

@@ -31,8 +31,8 @@ type refusal struct {
 	types []*xds.Type
 }
 
-// A client is a node with a type that it refuses. All streams of a node are one client. Each stream without a
-// node id is a client of its own.
+// A client is a node with a type that it refuses. All streams of a node are one client. Each stream
+// without a node id is a separate client.
 type client struct {
 	group, node string
 	stream      uint64

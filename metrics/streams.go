@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// streams counts events of streams. All series of a type exist from the start, so that the first event is
-// visible as a change from zero. Counting an event is an index and an atomic addition.
+// streams counts events of streams. All series of a type exist from the start, so that the first
+// event is visible as a change from zero. To count an event takes an index and an atomic addition.
 type streams struct {
 	byType   []typeMetrics // by index
 	open     [2]prometheus.Gauge
@@ -73,7 +73,7 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 	removed := counter("resources_removed_total", "Names in responses sent that say that a resource was removed or does not exist.", "type")
 	answered := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: promx.Prefix + "response_ack_seconds", Help: "Time from sending a response until the client accepts (ACK) or refuses (NACK) it, in seconds.",
-		// Envoy answers for clusters when they are warm, which may take it 15 s.
+		// Envoy answers for clusters when they are warm, which may take 15 s.
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})
 	bytes := prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -17,8 +17,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// write sends a response. Polls that get the same resources at about the same time share one encoding
-// of them; the rest of a response is encoded for each poll.
+// write sends a response. Polls that get the same resources at about the same time share one
+// encoding of these resources. The other parts of a response are encoded for each poll.
 func (h *Handler) write(w http.ResponseWriter, r *xds.Response) error {
 	a := h.encodings.get(r)
 	a.once.Do(func() {
@@ -90,8 +90,8 @@ type encoding struct {
 	err       error
 }
 
-// get returns the encoding of a response's resources. The version finds it, and get compares the
-// resources, because two groups could have equal versions by accident.
+// get returns the encoding of a response's resources. get looks for the encoding by version. It
+// also compares the resources, because two groups could have equal versions by accident.
 func (c *encodings) get(r *xds.Response) *encoding {
 	c.mu.Lock()
 	defer c.mu.Unlock()

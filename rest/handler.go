@@ -47,9 +47,9 @@ import (
 //
 // Over HTTP/1.1 a held poll uses less memory than an idle connection: the handler hijacks the
 // connection from the [http.Server] and gives it back with the response. This has some effects.
-// Middleware sees the request end early. ConnState reports the connection as hijacked and later as new.
-// ReadHeaderTimeout then limits how long it may be idle. [http.Server.Shutdown] does not wait for held
-// polls: call [server.Server.Drain] before, which does.
+// Middleware sees the request end early. ConnState reports the connection as hijacked and later as
+// new. ReadHeaderTimeout then limits how long the connection may be idle. [http.Server.Shutdown]
+// does not wait for held polls, but [server.Server.Drain] does: call Drain first.
 //
 // A Handler is safe for concurrent use.
 type Handler struct {

@@ -19,8 +19,8 @@ import (
 // occurs twice, the last one counts. The result does not refer to b. An error contains the path and the
 // reason.
 //
-// It does not use protojson, because the generated messages are not linked, and because most of Envoy's
-// requests is a list of 516 extensions that the server does not use.
+// decode does not use protojson, because the generated messages are not linked. Also, most of each
+// request of Envoy is a list of 516 extensions that the server does not use.
 func decode(b []byte) (req xds.Request, err error) {
 	p := parse(b)
 	err = p.Document(func(name string) bool {

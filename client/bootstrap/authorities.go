@@ -11,11 +11,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// authorities sets the servers for authorities of xdstp names: "resource_authority is compared against
-// the authorities in any peer ConfigSource", here lds_config or cds_config, then "sequentially with the
-// authorities in each ConfigSource in config_sources. The first ConfigSource to match wins." An
-// authority of a locator that matches none uses "default_config_source" or, without it, the peer. All
-// other authorities are unknown to the client.
+// authorities sets the servers for authorities of xdstp names: "resource_authority is compared
+// against the authorities in any peer ConfigSource", here lds_config or cds_config, then
+// "sequentially with the authorities in each ConfigSource in config_sources. The first ConfigSource
+// to match wins." If an authority of a locator matches none of these, it uses
+// "default_config_source" or, without that, the peer. All other authorities are unknown to the
+// client.
 func (e *EnvoyConfig) authorities(d *protoyaml.Decoder, doc *yaml.Node, r located) error {
 	boot := envoy.Envoy().New(bootstrapName).Descriptor()
 	read := func(n *yaml.Node, at string) (located, *client.Config, error) {

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/local"
 )
 
-// A serverCluster is a static cluster of management servers. Envoy balances load among them. Here the
-// first is preferred, and the others are fallbacks (gRFC A71).
+// A serverCluster is a static cluster of management servers. Envoy balances load among them. Here
+// the first server is preferred, and the other servers are fallbacks (gRFC A71).
 type serverCluster struct {
 	targets   []string // gRPC targets
 	addresses []hostPort
@@ -117,7 +117,7 @@ func (m *maker) cluster(name, at string) (*serverCluster, error) {
 	return c, nil
 }
 
-// endpoints reads the addresses, those of the highest priority first.
+// endpoints reads the addresses. Addresses with the highest priority come first.
 func (m *maker) endpoints(is located, c *serverCluster) error {
 	assignment := located{sub(is, "load_assignment"), is.field("load_assignment")}
 	localities := assignment.Get(assignment.Descriptor().Fields().ByName("endpoints")).List()

@@ -2,9 +2,9 @@
 // returns a [client.Config]. It also reads a ConfigSource inside a resource ([EnvoyConfig.Source],
 // [GRPCConfig.Source]).
 //
-// It reads the bootstrap and the certificate files. It starts no goroutine and does not connect: a
-// transport connects when its first stream opens. Each error names the file and the field. No error
-// contains the value of a field that may be a secret.
+// The package reads the bootstrap and the certificate files. It starts no goroutine and does not
+// connect: a transport connects when its first stream opens. Each error names the file and the
+// field. No error contains the value of a field that may be a secret.
 package bootstrap
 
 import (
@@ -32,8 +32,8 @@ type Options struct {
 	// google.golang.org/grpc/credentials/google. This package does not link these libraries.
 	Credentials map[string]func(config json.RawMessage) (credentials.TransportCredentials, []credentials.PerRPCCredentials, error)
 
-	// UserAgent and UserAgentVersion describe the program in the node. If UserAgent is empty, it is
-	// "chancery", with the version of this module if it is known.
+	// UserAgent and UserAgentVersion describe the program in the node. If UserAgent is empty, the
+	// user agent is "chancery", with the version of this module if known.
 	UserAgent, UserAgentVersion string
 
 	// Log receives a line when a certificate file cannot be read any more, and when changes of files

@@ -47,12 +47,12 @@ const (
 
 // Envoy reads Envoy's bootstrap in YAML or JSON. The text of each error begins with the argument file.
 //
-// Envoy reads node, dynamic_resources, config_sources and default_config_source. Of the static clusters
-// it reads only those of management servers, and of these only the addresses and TLS. It ignores the
-// rest of the bootstrap.
+// Envoy reads node, dynamic_resources, config_sources and default_config_source. It reads only the
+// static clusters of management servers, and in these only the addresses and TLS. It ignores all
+// other parts of the bootstrap.
 //
-// Envoy sends its node in each request unless set_node_on_first_message_only is true. This client sends
-// it in the first request of each stream, as the protocol requires.
+// Envoy sends its node in each request unless set_node_on_first_message_only is true. This client
+// sends the node in the first request of each stream, as the protocol requires.
 func Envoy(file string, data []byte, o Options) (_ *EnvoyConfig, err error) {
 	m := &maker{Options: o, file: file, clusters: map[string]staticCluster{}}
 	defer func() {
@@ -208,7 +208,7 @@ func (e *EnvoyConfig) dynamic(r located) (err error) {
 }
 
 // A staticCluster is a static cluster of a bootstrap. It may contain unknown extensions, so it is
-// decoded only when it turns out to be a management server.
+// decoded only if a source uses it as a management server.
 type staticCluster struct {
 	node *yaml.Node
 	at   string

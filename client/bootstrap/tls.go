@@ -49,7 +49,7 @@ func (m *maker) upstream(t located, addresses []hostPort) (*tls.Config, error) {
 	for f := range fieldsSet(common) {
 		switch f {
 		case "tls_certificates", "validation_context", "alpn_protocols":
-		case "tls_params", "key_log": // they do not affect trust
+		case "tls_params", "key_log": // these fields do not affect trust
 		default:
 			return nil, m.errorf(common.field(string(f)), "is not supported: use file names or PEM text in tls_certificates and validation_context")
 		}

@@ -57,11 +57,12 @@ type Options struct {
 // .yaml or .yml, .pb_text, .txtpb or .textproto. The file need not exist yet. Each stream is for one
 // type, the type of the resources in the file.
 //
-// A stream reads the file once it exists and is not being written to: after a change it waits a moment,
-// and it uses the content only if it is stable. Replacing the file, or a symbolic link on the way to
-// it, is also a change. If the file is missing, empty or not readable, or a resource in it is not
-// readable, the response has Malformed errors. A client refuses it and keeps the last good resources.
-// Each content is sent once, and again when the client subscribes to other names.
+// A stream reads the file when the file exists and no program is writing to it. After a change the
+// stream waits a moment, and uses the content only if the content is stable. Replacing the file, or
+// a symbolic link on the way to it, is also a change. If the file is missing, empty or not
+// readable, or a resource in it is not readable, the response has Malformed errors. A client
+// refuses such a response and keeps the last good resources. Each content is sent once, and again
+// when the client subscribes to other names.
 func New(path string, o Options) (client.Transport, error) {
 	form := formats[strings.ToLower(filepath.Ext(path))]
 	switch {

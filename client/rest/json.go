@@ -94,8 +94,8 @@ const (
 	// maxMalformed limits the malformed resources of one response: 20 million empty ones fit in 58 KB of
 	// gzip.
 	maxMalformed = 10_000
-	// maxResourceDepth limits the nesting of a resource, as in Envoy (kDefaultRecursionLimit of protobuf
-	// in C++). Each Any inside another one is decoded once more.
+	// maxResourceDepth limits the nesting of a resource, as in Envoy (kDefaultRecursionLimit of
+	// protobuf in C++). Each Any inside another Any is decoded once more.
 	maxResourceDepth = 100
 	// maxDepth limits the nesting of a response, as encoding/json does.
 	maxDepth = 10_000
@@ -123,7 +123,8 @@ type decoder struct {
 // An entry is a resource of a response: its index in the list, and the offset of its JSON.
 type entry struct{ index, offset int }
 
-// decode decodes a DiscoveryResponse. A resource that cannot be read is malformed. It ends with ctx.
+// decode decodes a DiscoveryResponse. A resource that cannot be read is malformed. decode ends when
+// ctx is done.
 func (t *transport) decode(ctx context.Context, only *xds.Type, b []byte) (*xds.Response, error) {
 	d := &decoder{transport: t, ctx: ctx, only: only, body: b}
 	d.Scanner = jsonscan.New(b, jsonscan.Options{Root: "the response", MaxDepth: maxDepth, Place: d.place, Check: ctx.Err})

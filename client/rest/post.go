@@ -30,7 +30,7 @@ func (e *StatusError) Error() string {
 
 var errTimeout = errors.New("the server did not answer in time")
 
-// post polls for the resources of a type. It returns nil if they have not changed.
+// post polls for the resources of a type. It returns nil if the resources have not changed.
 func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, error) {
 	fail := func(err error) error { return fmt.Errorf("%s: %w", t.uri, err) }
 	body, err := encode(r)
@@ -54,7 +54,7 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 		return nil, nil
 	case http.StatusOK:
 	default:
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // without the text, the code is still useful
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // if reading fails, the code is still useful
 		return nil, &StatusError{Server: t.uri, Code: answer.StatusCode, Cause: cause(answer, said)}
 	}
 	most := t.options.MaxMessage

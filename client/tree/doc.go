@@ -1,10 +1,10 @@
-// Package tree watches a listener with all resources that it refers to, directly or indirectly: routes,
-// clusters, endpoints and others. It returns them as one configuration once all have arrived (gRFC A74,
-// requirement CLI-9). So a change of several resources is one change: a route to a new cluster appears
-// only together with the cluster and its endpoints.
+// Package tree watches a listener with all resources that it refers to, directly or indirectly:
+// routes, clusters, endpoints and others. It returns these resources as one configuration when all
+// have arrived (gRFC A74, requirement CLI-9). So a change of several resources is one change: a
+// route to a new cluster appears only together with the cluster and its endpoints.
 //
 // The package starts no goroutine and reads no clock: the client decides when a resource counts as
-// absent. It applies the changes of one response together.
+// absent. The package applies the changes of one response together.
 package tree
 
 import (

@@ -8,8 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// walk collects the members and starts to watch new references, until there are no new ones. A name
-// that cannot be watched becomes a member with an error at once. It reports whether the state changed.
+// walk collects the members and starts to watch new references, until it finds no new reference. A
+// name that cannot be watched becomes a member with an error immediately. walk reports whether the
+// state has changed.
 func (g *builder) walk() bool {
 	var t *Tree
 	var waiting []Waiting
@@ -81,7 +82,7 @@ func (g *builder) watch(all []*node) {
 	}
 }
 
-// prune stops watching the names that are neither in the tree nor in the next one.
+// prune stops watching the names that are neither in the present tree nor in the next tree.
 func (g *builder) prune(next *Tree, waiting []Waiting) {
 	waits := byRef[bool]{}
 	for _, w := range waiting {

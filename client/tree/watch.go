@@ -9,12 +9,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Watch watches a listener with all resources that it refers to. It yields each new state; a slow loop
-// gets only the newest. The watch starts when the loop over the iterator starts, and ends with the
-// loop. The loop receives an error and ends if ctx is done ([context.Cause]), the client is closed
-// ([client.ErrClosed]), or the listener cannot be watched. If another resource of the tree has a name
-// that cannot be watched, the loop goes on: the tree has a member for that name, with the error in
-// [Member.Err].
+// Watch watches a listener with all resources that it refers to. It yields each new state; a slow
+// loop gets only the newest state. The watch starts when the loop over the iterator starts, and
+// ends with the loop. The loop receives an error and ends if ctx is done ([context.Cause]), the
+// client is closed ([client.ErrClosed]), or the listener cannot be watched. If another resource of
+// the tree has a name that cannot be watched, the loop goes on: the tree has a member for that
+// name, with the error in [Member.Err].
 //
 // A resource that is no longer referred to stays watched until the next tree has all its members. If
 // the listener refers to the resource again before that, it need not be fetched again.
@@ -84,7 +84,7 @@ type builder struct {
 // A node is a watched name.
 type node struct {
 	xds.Ref
-	referrer *node   // the first node that refers to it; nil: it is the root
+	referrer *node   // the first node that refers to it; nil: this node is the root
 	member   *Member // immutable; nil: no event yet
 }
 

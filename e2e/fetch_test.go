@@ -194,7 +194,7 @@ func TestFetchExplains(t *testing.T) {
 		says string
 	}{
 		"nobody there":    {[]string{fmt.Sprintf("xds://127.0.0.1:%d", freePort(t))}, 3, "is the server running"},
-		"no such host":    {[]string{"xds://nowhere.invalid:18000"}, 3, "is its name right"},
+		"no such host":    {[]string{"xds://nowhere.invalid:18000"}, 3, "is the host name right"},
 		"HTTP/1.1":        {[]string{"xds://" + rest}, 3, "--rest"},
 		"no TLS":          {[]string{"xds://" + d.addr(), "--tls"}, 3, "leave out the --tls flags"},
 		"no such message": {[]string{"xds://" + d.addr(), "cds", "nothing", "--delta"}, 4, "has no CDS/nothing"},

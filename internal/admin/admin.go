@@ -1,9 +1,9 @@
 // Package admin serves the admin API of the daemon: it shows operators the connected clients and their
-// state, and carries out a few commands. Answers are JSON; their types are in package api. The daemon is
-// behind small interfaces.
+// state, and carries out a few commands. Answers are JSON; package api has the types. The package uses
+// the rest of the daemon through small interfaces.
 //
-// It makes no decision about clients and keeps no state: each answer shows what the daemon knows at that
-// moment. docs/admin-api.md describes the API for users.
+// The package decides nothing about clients and keeps no state: each answer shows the present state of
+// the daemon. docs/admin-api.md describes the API for users.
 package admin
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// A Server serves the admin API. Fields are required unless their comment gives the meaning of nil. They
-// must not change once it serves.
+// A Server serves the admin API. A field is required unless its comment gives the meaning of nil. The
+// fields must not change after the call of Serve.
 type Server struct {
 	About   api.Server      // describes the process; the same in each answer
 	Version api.VersionInfo // the answer of /version
 
-	Config func() api.Config  // the configuration that is served now
+	Config func() api.Config  // the present configuration
 	Groups func() []api.Group // sorted by name, without Clients
 
 	Tracker   Tracker
@@ -34,12 +34,12 @@ type Server struct {
 	Reload    Loads
 	Level     *slog.LevelVar // of the log
 	Settles   Settles        // nil: ask the stream
-	Holds     Holds          // nil: no client does
+	Holds     Holds          // nil: no resource is in quarantine
 	Dump      http.Handler   // /config_dump; nil: not served
 	GRPC      http.Handler   // gRPC requests at the same address; nil: none
 
-	// Token returns the bearer token that requests must have. If it fails, all requests are refused. Nil:
-	// no token is needed. Unix sockets never need one.
+	// Token returns the bearer token that requests must have. If Token fails, the server refuses all
+	// requests. Nil: requests need no token. Requests on unix sockets never need a token.
 	Token func() (string, error)
 	TLS   *tls.Config // of listeners that are not unix sockets; nil: plain text
 
@@ -48,7 +48,7 @@ type Server struct {
 	Endpoints *endpoints.Registry // nil: endpoints cannot be registered
 	Revisions *Revisions          // nil: no revision store
 
-	Replicas Replicas // the other servers of the store; nil: none, or they cannot be asked
+	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
 	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
 	unpacking                                                                     door
@@ -69,14 +69,14 @@ const (
 const (
 	maxHeader = 16 << 10
 
-	// maxStreams limits the requests in progress on one HTTP/2 connection: each may have an answer that the
-	// peer does not read.
+	// maxStreams is the maximum number of requests in progress on one HTTP/2 connection, because the peer
+	// may leave each answer unread.
 	maxStreams = 16
 )
 
-// Serve answers on a listener until the context is done. Then it waits up to grace for requests in
-// progress; those that wait for events end at once. It closes the listener. It returns nil if the context
-// ended it.
+// Serve answers requests on a listener until the context is done. Then it waits up to grace for requests
+// in progress. Requests that wait for events end immediately. Serve closes the listener. The result is
+// nil if the context has ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler:           s.Handler(l.Addr()),
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // errors of peers
+		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // errors that peers cause
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Protocols:         protocols(),
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},

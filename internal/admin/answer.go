@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// A problem is an error with its HTTP status.
+// A problem is an error answer with its HTTP status.
 type problem struct {
 	code                 int
 	field, message, hint string
@@ -18,7 +18,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.message }
 
-// mistakes is a problem with the findings of a commit, each with its place.
+// mistakes is the problem for an invalid commit. Each finding has its place.
 type mistakes struct {
 	problem
 	all []string
@@ -26,7 +26,7 @@ type mistakes struct {
 
 func (m *mistakes) Unwrap() error { return &m.problem }
 
-// maxMistakes limits the findings in an answer.
+// maxMistakes is the maximum number of findings in an answer.
 const maxMistakes = 1000
 
 // wrong returns the error for an invalid parameter.
@@ -34,7 +34,7 @@ func wrong(field, message, hint string) error {
 	return &problem{http.StatusBadRequest, field, message, hint}
 }
 
-// missing returns the error for something that does not exist.
+// missing returns the error (404) for a parameter whose object does not exist.
 func missing(field, message, hint string) error {
 	return &problem{http.StatusNotFound, field, message, hint}
 }
@@ -63,7 +63,7 @@ func headers(w http.ResponseWriter, content string) {
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 }
 
-// refuse answers with an error.
+// refuse writes an error as the answer.
 func refuse(w http.ResponseWriter, err error) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker knows the clients: a [clients.Tracker].
+// A Tracker lists the clients and their events. The implementation is [clients.Tracker].
 type Tracker interface {
 	SummaryOf(clients.Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	TurnedAway(node string) []api.TurnedAway
@@ -26,48 +26,48 @@ type Tracker interface {
 
 // Replicas are the other servers of a store.
 type Replicas interface {
-	// Ask sends a GET of path to all of them at once, and returns them after little more than a second,
-	// with the error of each that did not answer. It calls read with each answer of at most size bytes, one
-	// after another; body is nil for 404. unsure tells why the list may be incomplete.
+	// Ask sends a GET request for path to all other servers in parallel. After little more than a second
+	// it returns the servers; a server that did not answer has an error. Ask calls read for each answer
+	// of at most size bytes, one after another; body is nil for 404. unsure is the reason why the list of
+	// servers may be incomplete.
 	Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error)
 }
 
-// A Stand is the state of a stream compared to the configuration that is served.
+// A Stand is the state of a stream relative to the served configuration.
 type Stand int
 
 // The states of a stream.
 const (
 	Pending Stand = iota // a response must be sent or answered
 	Settled              // the client has accepted the current configuration
-	Refuses              // the client refuses a part of it; the rest is sent
+	Refuses              // the client refuses a part of the configuration; the rest is sent
 	Gone                 // the stream has ended
 )
 
-// An Explainer knows the resources of a client by name, and explains their state. Questions about something
-// that does not exist return a [*NotFound].
+// An Explainer lists the resources of a client by name, and explains their state. For a node, type, group
+// or name that does not exist, the error is a [*NotFound].
 type Explainer interface {
-	// Explain follows a resource from its file to a client. Without a name it covers the type, without a
-	// type the whole client.
+	// Explain follows a resource from its file to a client. Without a name it covers the whole type, and
+	// without a type the whole client.
 	Explain(ctx context.Context, node, typ, name string) (api.Explanation, error)
 
-	// ClientResources lists at most limit resources of a client: of all types if typ is "", one if there is
-	// a name.
+	// ClientResources lists at most limit resources of a client. An empty typ means all types; an empty
+	// name means all names.
 	ClientResources(ctx context.Context, node, typ, name string, limit int) (api.ClientResources, error)
 
 	// Served lists the resources that are served.
 	Served(ctx context.Context, q ResourceQuery) (api.ResourceList, error)
 
-	// Impact returns which clients planned changes would reach.
+	// Impact counts the clients that would get the planned changes.
 	Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error)
 
-	// Node returns the node as the client describes itself.
+	// Node returns the node message of a connected client.
 	Node(node string) (api.NodeInfo, error)
 
-	// Wait sets the state of types that wait for others, as far as it is found before the context ends.
+	// Wait sets the state of types that wait for other resources. It stops when the context ends.
 	Wait(ctx context.Context, clients []api.Client)
 
-	// Blame returns the refusals with their faulty resources, as far as they are found before the context
-	// ends.
+	// Blame returns the refusals with their faulty resources. It stops the search when the context ends.
 	Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal
 }
 
@@ -80,20 +80,20 @@ type ResourceQuery struct {
 	Subscribers bool // count the clients of each resource
 }
 
-// A NotFound is the error for a question about something that does not exist.
+// A NotFound is the error for a node, type, group or name that does not exist.
 type NotFound struct{ Field, Message, Hint string }
 
 // Error implements error.
 func (e *NotFound) Error() string { return e.Message }
 
-// Loads loads the files now and returns the result. With approve, the load may remove any number of
+// Loads loads the files and returns the result. With approve, the load may remove any number of
 // resources.
 type Loads func(ctx context.Context, approve bool) api.Reload
 
-// Settles returns the state of a stream for a type, or for all its types if t is nil, compared to the
-// configuration at the time of the call.
+// Settles returns the state of a stream for a type, relative to the configuration at the time of the
+// call. If t is nil, it covers all types of the stream.
 type Settles func(ctx context.Context, st *server.Stream, t *xds.Type) Stand
 
-// Holds reports whether the refused resource of a type is in quarantine for a stream, so that the rest of
-// the type is updated.
+// Holds reports whether a refused resource of a type is in quarantine for a stream. In this case the
+// server still updates the rest of the type.
 type Holds func(st *server.Stream, t *xds.Type) bool

@@ -60,10 +60,11 @@ func (s *Server) clientNow(ctx context.Context, node string, all []api.Client) a
 	return api.ClientList{APIVersion: api.Version, Kind: api.KindClientList, Total: len(all), Items: some(all)}
 }
 
-// maxBlamed limits the resources or events in one answer whose fault is searched.
+// maxBlamed is the maximum number of resources or events in one answer for which the server searches the
+// faulty resource.
 const maxBlamed = 50
 
-// blameResources adds the place of the fault to refused resources, as far as it is found within blameTime.
+// blameResources sets the place and the reason of refused resources. It searches for at most blameTime.
 func (s *Server) blameResources(ctx context.Context, node string, all []api.ClientResource) {
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
@@ -78,7 +79,7 @@ func (s *Server) blameResources(ctx context.Context, node string, all []api.Clie
 	}
 }
 
-// faults sets the place and the reason of refused resources, as far as they are known.
+// faults sets the place and the reason of those refused resources that Blame finds faulty.
 func (s *Server) faults(ctx context.Context, node, typ, text string, all []*api.Resource) {
 	refused := api.Refusal{Type: typ, Error: text, Nodes: []string{node}}
 	for _, r := range all {
@@ -93,18 +94,18 @@ func (s *Server) faults(ctx context.Context, node, typ, text string, all []*api.
 	}
 }
 
-// maxWaits limits the clients in one answer whose streams are asked what they wait for.
+// maxWaits is the maximum number of clients in one answer whose streams are inspected for waiting types.
 const maxWaits = 100
 
-// waits adds to clients what their types wait for, as far as it is found in time. Only unhealthy clients
-// wait.
+// waits sets the state of waiting types, and the resources that they wait for. It inspects streams for at
+// most blameTime, and only those of unhealthy clients.
 func (s *Server) waits(ctx context.Context, all []api.Client) {
 	ctx, cancel := context.WithTimeout(ctx, blameTime)
 	defer cancel()
 	s.Explainer.Wait(ctx, all[:min(len(all), maxWaits)])
 }
 
-// blameIn adds the faulty resources to the refusals of clients, with their places.
+// blameIn adds the faulty resources with their places to the refusals of clients.
 func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 	for i := range all {
 		for j := range all[i].Types {
@@ -121,7 +122,7 @@ func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 
 func (s *Server) unknownNode(node string) error {
 	hint := ""
-	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // the longest prefix that some node ID has
+	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // find the longest prefix that a connected node has
 		if near := s.Tracker.Nodes(node[:n], 3); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, " or ") + "?"
 		}
@@ -192,7 +193,7 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxChanges limits the changes of one request.
+// maxChanges is the maximum number of planned changes in one request.
 const maxChanges = 10_000
 
 func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
@@ -261,13 +262,13 @@ func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Timeouts for asking streams.
+// Timeouts for inspecting streams.
 const (
 	askTime   = 5 * time.Second
-	blameTime = time.Second // for finding faulty resources, which is less important
+	blameTime = time.Second // for the search of faulty resources, which is less important
 )
 
-// asked converts the error of a question to an answer.
+// asked converts the error of an Explainer or a stream to a problem.
 func asked(err error) error {
 	if e, ok := errors.AsType[*NotFound](err); ok {
 		return missing(e.Field, e.Message, e.Hint)

@@ -39,7 +39,7 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 		return wrong("level", "must be debug, info, warn or error", "")
 	}
 	if was := s.Level.Level(); was != level {
-		// Log at the lower of both levels, so that the change itself is in the log.
+		// Write the log line at the lower level, so that the change itself is in the log.
 		s.Level.Set(min(was, level))
 		s.log().Log(r.Context(), max(min(was, level), slog.LevelInfo), "log level changed", "from", was.String(), "to", level.String(), "peer", peer(r))
 		s.Level.Set(level)
@@ -48,7 +48,7 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// reloadTime is the write timeout of a reload: a large load takes long.
+// reloadTime is the time for a load before the answer of a reload is written.
 const reloadTime = 10 * time.Minute
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
@@ -74,7 +74,8 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proven reports whether the caller proved its identity. Reaching a TCP port of this machine is not enough.
+// proven reports whether the caller has proved its identity by a unix socket, a token or a client
+// certificate. A connection to a TCP port of this machine is not enough.
 func (s *Server) proven(r *http.Request) bool {
 	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
 	return unix || s.Token != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0

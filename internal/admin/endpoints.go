@@ -11,8 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/endpoints"
 )
 
-// mayRegister returns an error unless the caller may register endpoints. An endpoint redirects traffic, so
-// a local port is not enough: a unix socket, a token or a client certificate is needed.
+// mayRegister returns an error unless the caller may register endpoints. Registering an endpoint
+// redirects traffic. So a local port is not enough: the caller needs a unix socket, a token or a client
+// certificate.
 func (s *Server) mayRegister(r *http.Request) error {
 	if s.Endpoints == nil {
 		return &problem{http.StatusForbidden, "", "this server takes no endpoints", "chancery serve --endpoints"}
@@ -58,7 +59,8 @@ func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
 	return s.registers(w, r, res, err, "endpoints[0].")
 }
 
-// maxValues limits the JSON values in all endpoints of a cluster: each takes up to 150 bytes.
+// maxValues is the maximum number of JSON values in all endpoints of a cluster. In memory, a value takes
+// up to 150 bytes.
 const maxValues = 300_000
 
 func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
@@ -165,7 +167,7 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 	if err != nil {
 		return s.registering(err, prefix)
 	}
-	if res.Set+res.Removed > 0 { // a renewal changes nothing
+	if res.Set+res.Removed > 0 { // do not log the renewal of a lease
 		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
 	}
 	answer(w, http.StatusOK, api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
@@ -180,8 +182,8 @@ func notRegistered(cluster, id string) error {
 	return missing("", fmt.Sprintf("no endpoint %q of cluster %q is registered", id, cluster), "chancery endpoints ls "+cluster+" lists the registered ones")
 }
 
-// registering converts an error of the registry to an answer. If the field of the error begins with prefix,
-// that is removed.
+// registering converts an error of the registry to a problem. It removes prefix from the field of the
+// error.
 func (s *Server) registering(err error, prefix string) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -195,10 +197,10 @@ func (s *Server) registering(err error, prefix string) error {
 	if errors.Is(err, endpoints.ErrNoGroup) {
 		return &problem{http.StatusNotFound, "group", err.Error(), "/api/v1/groups lists the groups"}
 	}
-	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // an error of the engine
+	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // the database of the registry has failed
 }
 
-// inner removes prefix from the name of a field.
+// inner returns field without prefix, if field is longer and begins with it.
 func inner(field, prefix string) string {
 	if len(field) > len(prefix) && field[:len(prefix)] == prefix {
 		return field[len(prefix):]
@@ -217,7 +219,7 @@ func ttlOf(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// registered converts an endpoint of the API to one of the registry.
+// registered converts an endpoint of the API to an endpoint of the registry.
 func registered(in api.Endpoint) (endpoints.Registered, error) {
 	e := endpoints.Registered{ID: in.ID, Endpoint: endpoints.Endpoint{
 		Address: in.Address, Port: in.Port, Hostname: in.Hostname, Weight: in.Weight, Priority: in.Priority, Health: in.Health,
@@ -242,8 +244,8 @@ func registered(in api.Endpoint) (endpoints.Registered, error) {
 	return e, nil
 }
 
-// registeredAll converts all endpoints of a cluster. None may have a lease of its own; whose is the error
-// for that.
+// registeredAll converts all endpoints of a cluster. No endpoint may have a lease of its own; whose is
+// the error message for this case.
 func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
 	all = make([]endpoints.Registered, len(in))
 	for i, one := range in {
@@ -262,7 +264,7 @@ func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Regis
 	return all, nil
 }
 
-// shown converts an endpoint of the registry to one of the API.
+// shown converts an endpoint of the registry to an endpoint of the API.
 func shown(e endpoints.ListedEndpoint) api.Endpoint {
 	out := api.Endpoint{
 		ID: e.ID, Address: e.Address, Port: e.Port, Hostname: e.Hostname, Weight: e.Weight, Priority: e.Priority, Health: e.Health,

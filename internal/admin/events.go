@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxReaders = 32               // of events, and of waiting requests, each
+	maxReaders = 32               // readers of events; the same number of waiting requests
 	beat       = 15 * time.Second // interval of comments that keep the connection open
 )
 
@@ -33,8 +33,8 @@ func (f eventFilter) keeps(e api.Event) bool {
 	return (f.node == nil || f.node.Match(e.Node, nil)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
 }
 
-// events sends events (SSE) until the reader disconnects. A slow reader loses events and gets their number.
-// A reader that reads nothing for 30 s is disconnected.
+// events sends events (SSE) until the reader disconnects. A slow reader loses events, and gets the number
+// of lost events. The server disconnects a reader that reads nothing for 30 s.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	f := eventFilter{q.pattern("node"), q.typ("type"), q.values["kind"]}
@@ -103,8 +103,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// nextEvents returns events after an ID: with stop the remembered ones, or else the next ones. If there is
-// none for a while, it returns DeadlineExceeded.
+// nextEvents returns events after an ID. With stop it returns the remembered events; else it waits for
+// the next ones. Without an event for a while, the error is DeadlineExceeded.
 func (s *Server) nextEvents(ctx context.Context, after uint64, stop bool) ([]api.Event, error) {
 	if stop {
 		return s.Tracker.Events(after), nil
@@ -138,7 +138,7 @@ func (o *eventWriter) comment(text string) error {
 	return o.flush()
 }
 
-// flush writes the pending events. Each flush has the write timeout of a whole answer.
+// flush writes the pending events. Each flush gets the full write timeout.
 func (o *eventWriter) flush() error {
 	if o.pending.Len() == 0 {
 		return nil
@@ -153,7 +153,7 @@ func (o *eventWriter) flush() error {
 	return o.control.Flush()
 }
 
-// A door limits how many may enter at once.
+// A door limits concurrency: its capacity is the number of callers that may be inside at the same time.
 type door chan struct{}
 
 func (d door) enter(full string) (leave func(), _ error) {

@@ -11,22 +11,22 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// maxLinks limits the links in an explanation of another server: a chain has 10.
+// maxLinks is the maximum number of links in an explanation of another server. A chain has 10 links.
 const maxLinks = 20
 
 // connectedLink is the name of the link about the client's connection.
 const connectedLink = "connected"
 
-// explainOfAll answers with the explanation of the server that has the client.
+// explainOfAll answers with the explanation that comes from the client's server.
 func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
-	var explanations []api.Explanation // the one of this server first
+	var explanations []api.Explanation // first the explanation of this server
 	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *api.Replica) error {
 		e, err := s.explainNow(r)
 		e.Replica = me.ID
 		explanations = append(explanations, e)
 		return err
 	}, func(of *api.Replica, body []byte) error {
-		if body == nil { // a version that cannot explain
+		if body == nil { // another version of the server, which cannot explain
 			return errOther
 		}
 		e, err := readExplanation(body)
@@ -48,7 +48,8 @@ func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readExplanation reads an explanation of another server, which is not trusted.
+// readExplanation decodes an explanation of another server and checks it, because other servers are not
+// trusted.
 func readExplanation(body []byte) (api.Explanation, error) {
 	var is api.Explanation
 	if err := json.Unmarshal(body, &is); err != nil || is.Kind != api.KindExplanation || len(is.Links) > maxLinks {
@@ -67,8 +68,9 @@ func readExplanation(body []byte) (api.Explanation, error) {
 	return e, nil
 }
 
-// bestExplanation selects the explanation of the server that has the client. If several have clients with the node
-// ID, a broken chain wins. If none has one, the server that had one last wins.
+// bestExplanation selects the explanation of the server to which the client is connected. If clients with
+// the node ID are connected to several servers, it prefers a broken chain. If the client is not
+// connected, it selects the server that had the client last.
 func bestExplanation(explanations []api.Explanation) api.Explanation {
 	best := 0
 	for i := range explanations {
@@ -115,8 +117,8 @@ func addToConnected(e *api.Explanation, format string, args ...any) {
 	}
 }
 
-// addUnansweredServers adds how many servers do not have the client. It may be connected to a server that did not
-// answer.
+// addUnansweredServers adds the number of servers without the client to the connection link. It also adds
+// the number of servers that did not answer, because the client may be connected to one of these.
 func addUnansweredServers(e *api.Explanation) {
 	silent := 0
 	for _, r := range e.Replicas {

@@ -15,25 +15,26 @@ import (
 
 // Limits of each stream of endpoints.
 const (
-	maxSteps = 1000            // lines or requests that are applied together, and steps of a request
-	maxAhead = 1 << 20         // bytes that are read ahead, and kept as they came
-	maxParts = 100_000         // of a request
-	fewParts = 5000            // may be unpacked at any time; few streams at a time unpack more, because each takes up to 250 bytes
-	quiet    = 2 * time.Minute // how long a stream without a lease may be silent
+	maxSteps = 1000            // maximum number of lines or requests that are applied together, and of steps in a request
+	maxAhead = 1 << 20         // bytes that are read ahead, not unpacked
+	maxParts = 100_000         // objects and values of a request
+	fewParts = 5000            // parts that may always be unpacked; for more parts a stream needs one of few slots, because a part takes up to 250 bytes
+	quiet    = 2 * time.Minute // timeout of a stream without a lease
 	// pace is the interval at which requests are applied if the sender does not wait for answers. Each
-	// application costs the disk, or each etcd member and server, as much as many steps.
+	// application has a fixed cost, on the disk or on each etcd member and server. This cost is as high
+	// as that of many steps.
 	pace = 10 * time.Millisecond
 )
 
-// An input is one line of a stream of endpoints, or one gRPC request. It renews the lease, even without a
-// step.
+// An input is one line of a stream of endpoints, or one gRPC request. Each input renews the lease, even
+// without a step.
 type input struct {
-	n      int    // counted from 1
+	n      int    // number of the input, from 1
 	size   int    // bytes
-	parts  int    // upper limit of its objects and values when unpacked
-	packed []byte // until it is applied: unpacked, it may be a hundred times as large
+	parts  int    // upper limit of the objects and values in the unpacked input
+	packed []byte // encoded form until the input is applied: the unpacked form may be a hundred times as large
 	steps  []endpoints.Op
-	err    error // why the whole is rejected
+	err    error // why the whole input is rejected
 	wrong  map[int]error
 }
 
@@ -43,10 +44,10 @@ type form interface {
 	ready() bool
 	// read returns the next line or request, packed and without its number, or io.EOF.
 	read() (input, error)
-	// unpack sets the steps, or the error.
+	// unpack sets the steps of an input, or its error.
 	unpack(*input)
-	// answer reports that everything up to number n is processed, except the refused steps. It may buffer
-	// the answer.
+	// answer tells the sender that all inputs up to number n are processed, except the refused steps. It
+	// may buffer the answer.
 	answer(n int, lost bool, refused []refused) error
 }
 
@@ -57,19 +58,19 @@ type refused struct {
 }
 
 // A feed processes a stream of endpoints. Each line or request renews the lease of all endpoints of the
-// stream. Lines that arrive together are applied together and get one answer. The feed ends when the sender
-// ends, when nothing arrives for the time of the lease, or at input that cannot be read.
+// stream. Lines that arrive together are applied together and get one answer. The feed ends when the
+// sender ends the stream, when the lease expires before the next input, or at unreadable input.
 type feed struct {
 	s       *Server
 	form    form
 	control *http.ResponseController
 	session *endpoints.Session
 	wait    time.Duration // for the next line or request
-	n       int           // number processed
+	n       int           // number of the last processed input
 }
 
-// feed returns a feed for a request, if it may register endpoints and there are not too many feeds. The
-// caller must call leave at the end.
+// feed returns a feed for a request. The error says that the caller may not register endpoints, or that
+// there are too many feeds. The caller must call leave at the end.
 func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave func(), err error) {
 	if err := s.mayRegister(r); err != nil {
 		return nil, nil, err
@@ -86,7 +87,7 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave fu
 	})
 	return f, func() {
 		if !stop() {
-			<-woken // after the request, the connection must not be used
+			<-woken // wake uses the connection, which is not allowed after the request
 		}
 		out()
 	}, nil
@@ -98,13 +99,13 @@ func (f *feed) wake() { _ = f.control.SetReadDeadline(time.Unix(1, 0)) }
 // open begins the session of a stream.
 func (f *feed) open(ttl time.Duration) (err error) {
 	if ttl > 0 {
-		f.wait = ttl + time.Second // anything later is too late
+		f.wait = ttl + time.Second // the lease has expired then
 	}
 	f.session, err = f.s.Endpoints.Session(ttl)
 	return err
 }
 
-// serve processes the stream of a request and logs its begin and end.
+// serve processes the stream of a request and logs the begin and end of the stream.
 func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...input) error {
 	defer f.session.End(r.Context())
 	f.s.log().Info("endpoint stream began", "form", name, "ttl", ttl.String(), "peer", peer(r))
@@ -119,16 +120,16 @@ func (f *feed) expect(ctx context.Context) error {
 		return nil
 	}
 	_ = f.control.SetReadDeadline(time.Now().Add(f.wait))
-	if ctx.Err() != nil { // wake may have set its deadline just before
+	if ctx.Err() != nil { // expect may have overwritten the deadline of wake
 		return ctx.Err()
 	}
 	return nil
 }
 
-// run processes the stream; first are lines that were read already. It reads ahead while the last ones are
-// written to the disk, so that many are written together.
+// run processes the stream; first has the inputs that were already read. run reads ahead during a write
+// to the disk, so that the next write has many inputs.
 func (f *feed) run(ctx context.Context, first ...input) (err error) {
-	_ = f.control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a silent stream
+	_ = f.control.SetWriteDeadline(time.Time{}) // over HTTP/2, a deadline would end a silent stream
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	read, room := make(chan input, maxSteps), make(chan struct{}, maxAhead>>10)
@@ -138,13 +139,13 @@ func (f *feed) run(ctx context.Context, first ...input) (err error) {
 		defer close(read)
 		end = f.read(reading, first, read, room)
 	})
-	var rest <-chan time.Time // how long to wait for more; nil: do not wait
+	var rest <-chan time.Time // fires when the wait for more inputs ends; nil: do not wait
 	for one := range read {
 		all := gather(one, read, room, rest)
 		began := time.Now()
 		lost, out := f.do(ctx, all)
 		rest = nil
-		if len(read) > 0 { // the sender is not waiting for an answer
+		if len(read) > 0 { // the sender does not wait for an answer
 			rest = time.After(pace - time.Since(began))
 		}
 		err = f.answer(lost, out)
@@ -161,8 +162,8 @@ func (f *feed) run(ctx context.Context, first ...input) (err error) {
 	return err
 }
 
-// gather returns everything to apply together: one, the lines that arrived since, and those that
-// arrive until rest fires.
+// gather returns the inputs to apply together: one, the inputs in the queue, and those that arrive until
+// rest fires.
 func gather(one input, read <-chan input, room <-chan struct{}, rest <-chan time.Time) (all []input) {
 	parts, bytes := 0, 0
 	take := func(one input) (full bool) {
@@ -191,10 +192,10 @@ func gather(one input, read <-chan input, room <-chan struct{}, rest <-chan time
 	return all
 }
 
-// weight returns the share of the read-ahead room that s takes, in KiB.
+// weight returns the KiB of the read-ahead budget that s takes, at most most.
 func (s *input) weight(most int) int { return min(1+s.size>>10, most) }
 
-// read reads until the input ends, and returns why.
+// read sends the inputs to a channel until the stream ends, and returns the reason for the end.
 func (f *feed) read(ctx context.Context, first []input, to chan<- input, room chan<- struct{}) error {
 	for n := 1; ; n++ {
 		var one input
@@ -225,8 +226,8 @@ func (f *feed) read(ctx context.Context, first []input, to chan<- input, room ch
 	}
 }
 
-// unpacks waits until so many parts may be unpacked. The caller must call leave as soon as it needs them no
-// longer, without waiting for the peer.
+// unpacks waits until parts parts may be unpacked. The caller must call leave as soon as it no longer
+// needs the unpacked parts, and must not wait for the peer before that.
 func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err error) {
 	if parts <= fewParts {
 		return func() {}, nil
@@ -239,7 +240,7 @@ func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err erro
 	}
 }
 
-// do applies lines or requests. It returns whether the lease was lost, and the rejected steps.
+// do applies inputs. It reports whether the lease was lost, and returns the rejected steps.
 func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 	f.n = all[len(all)-1].n
 	var ops []endpoints.Op
@@ -250,7 +251,7 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 		p, _ := errors.AsType[*problem](f.s.registering(err, ""))
 		out = append(out, refused{n, step, p})
 	}
-	err := f.session.KeepAlive(ctx) // before anything that may wait
+	err := f.session.KeepAlive(ctx) // renew the lease before anything that may wait
 	parts := 0
 	for _, one := range all {
 		parts += one.parts

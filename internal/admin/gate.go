@@ -12,12 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// gate returns a handler that admits permitted requests on a listener with the address.
+// gate returns a handler that passes permitted requests to inner. at is the address of the listener.
 //
-// A web page in a browser of this machine can reach the loopback address. It cannot choose the Host header,
-// unless it points a DNS name of its own to this machine (DNS rebinding). It cannot suppress the Origin
-// header where it may read an answer or send JSON. So on the loopback the Host must be the loopback, and
-// everywhere the Origin, if present, must be the server itself.
+// A web page in a browser on this machine can reach the loopback address. The page cannot choose the Host
+// header, unless it uses a DNS name of its own that resolves to this machine (DNS rebinding). The browser
+// always sends the Origin header where the page may read the answer or send JSON. So on a loopback
+// listener the Host must be a loopback address, and on all listeners the Origin, if present, must be the
+// server itself.
 func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	_, unix := at.(*net.UnixAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +38,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	})
 }
 
-// foreign reports whether a page of another server made a request.
+// foreign reports whether a web page of another server sent the request.
 func foreign(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
@@ -49,7 +50,7 @@ func foreign(r *http.Request) bool {
 	return site == "cross-site" || site == "same-site"
 }
 
-// authorised reports whether a request has the token, if one is needed.
+// authorised reports whether a request has the right token, or needs none.
 func (s *Server) authorised(r *http.Request) bool {
 	if s.Token == nil {
 		return true

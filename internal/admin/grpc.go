@@ -11,8 +11,8 @@ import (
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
-// protocols are the protocols of an address. gRPC needs HTTP/2, which it uses in plain text with prior
-// knowledge (h2c).
+// protocols returns the HTTP protocols of a listener. gRPC needs HTTP/2; without TLS it uses HTTP/2 with
+// prior knowledge (h2c).
 func protocols() *http.Protocols {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
@@ -21,15 +21,15 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// isGRPC reports whether a request is a gRPC request. A web page cannot send one to another server without
-// permission, because of its content type.
+// isGRPC reports whether a request is a gRPC request. A web page cannot send a request with this content
+// type to another server without the permission of that server.
 func isGRPC(r *http.Request) bool {
 	kind := r.Header.Get("Content-Type")
 	return r.ProtoMajor == 2 && r.Method == http.MethodPost &&
 		(kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
 }
 
-// either routes gRPC requests and all others.
+// either returns a handler that routes gRPC requests to s, and all other requests to other.
 func (s *Server) either(other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -45,14 +45,14 @@ func (s *Server) either(other http.Handler) http.Handler {
 	})
 }
 
-// deny refuses a request. A gRPC client does not see HTTP bodies, so it gets a gRPC status.
+// deny refuses a request. A gRPC client ignores the body of an HTTP answer, so it gets a gRPC status.
 func deny(w http.ResponseWriter, r *http.Request, p *problem) {
 	if isGRPC(r) {
 		end(w, p)
 		return
 	}
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the answer is sent after the body ends, and a stream does not end
+		_ = http.NewResponseController(w).EnableFullDuplex() // else the answer would wait for the end of the body, and a stream's body does not end
 		w.Header().Set("Connection", "close")
 	}
 	refuse(w, p)
@@ -82,7 +82,7 @@ func end(w http.ResponseWriter, err error) {
 	code, message := ended(err)
 	h := w.Header()
 	prefix := http.TrailerPrefix
-	if h.Get("Content-Type") == "" { // nothing was answered
+	if h.Get("Content-Type") == "" { // before the first answer
 		h.Set("Content-Type", "application/grpc")
 		prefix = ""
 	}
@@ -92,7 +92,7 @@ func end(w http.ResponseWriter, err error) {
 	}
 }
 
-// percent encodes a text for a gRPC header.
+// percent encodes a text for the gRPC header grpc-message.
 func percent(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -18,12 +18,12 @@ const linesOfJSON = "application/x-ndjson"
 
 const maxLine = 16 << 10 // bytes of a line
 
-// streamEndpoints registers endpoints line by line, until the stream ends. Each line renews the lease, an
-// empty one too. Lines that arrive together get one answer line.
+// streamEndpoints registers endpoints line by line, until the stream ends. Each line renews the lease,
+// even an empty line. Lines that arrive together get one line as their answer.
 func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if r.ProtoMajor == 1 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // answers are sent while the body is read; a refusal does not wait for a line
-		w.Header().Set("Connection", "close")                // the rest of the body is not a request, and the deadline of wake stays
+		_ = http.NewResponseController(w).EnableFullDuplex() // send answers, also an error, while the body is still being read
+		w.Header().Set("Connection", "close")                // no further request: the unread rest of the body may follow, and wake leaves an expired read deadline
 	}
 	q := queryOf(r)
 	if q.err != nil {
@@ -49,12 +49,13 @@ func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// lines encodes a stream of endpoints as lines of JSON.
+// lines reads a stream of endpoints as lines of JSON, and writes the answers as lines of JSON. It
+// implements form.
 type lines struct {
 	in  *bufio.Reader
 	w   http.ResponseWriter
 	n   int   // lines read
-	end error // why no more lines are read
+	end error // the reason why no more lines are read; nil: read more
 }
 
 func (l *lines) ready() bool {
@@ -74,7 +75,7 @@ func (l *lines) read() (input, error) {
 	}
 	one := input{size: len(text), parts: values(text)}
 	text = bytes.TrimSpace(text)
-	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // the last line needs no line break
+	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // an error other than the end of the stream, or no last line: the last line needs no line break
 		return input{}, err
 	}
 	one.packed = bytes.Clone(text)

@@ -9,21 +9,24 @@ import (
 )
 
 const (
-	// maxHeavy limits the large answers that are built and sent at once. One of 10,000 clients has 20 MB.
+	// maxHeavy is the maximum number of large answers that are built and sent at the same time. An answer
+	// with 10,000 clients has 20 MB.
 	maxHeavy = 8
 
-	// maxHeld limits them on one HTTP/2 connection.
+	// maxHeld is the maximum number of large answers in progress on one HTTP/2 connection.
 	maxHeld = 4
 
-	// maxMade limits the other answers that are built at once: each looks at all clients, or asks one.
+	// maxMade is the maximum number of other answers that are built at the same time: each reads the
+	// state of all clients, or inspects the streams of one.
 	maxMade = 8
 
-	// maxWriters limits concurrent changes of endpoints: they wait for the disk together.
+	// maxWriters is the maximum number of concurrent changes of endpoints. Concurrent changes share one
+	// write to the disk.
 	maxWriters = 64
 )
 
-// doors has the doors for one purpose. Unix sockets have their own, so that network callers cannot block a
-// local operator.
+// doors has the doors for one purpose. Unix sockets have a door of their own, so that network callers
+// cannot block a local operator.
 type doors struct{ unix, other door }
 
 func newDoors(n int) doors { return doors{make(door, n), make(door, n)} }
@@ -36,7 +39,7 @@ func (d *doors) of(r *http.Request) door {
 	return d.other
 }
 
-// wait enters a door, after a while if necessary.
+// wait enters a door. If the door is full, it waits up to askTime.
 func (d door) wait(ctx context.Context) (leave func(), err error) {
 	t := time.NewTimer(askTime)
 	defer t.Stop()
@@ -50,7 +53,7 @@ func (d door) wait(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// big limits handlers with large answers. An answer counts until it is sent.
+// big limits the concurrency of a handler with large answers. An answer counts until it is sent.
 func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		done, err := s.hold(r)
@@ -67,8 +70,9 @@ func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http
 	}
 }
 
-// hold counts the large answers of an HTTP/2 connection: a peer may ask for many at once and read none.
-// Unix connections have no address to tell them apart.
+// hold counts the large answers in progress on an HTTP/2 connection, because a peer may request many at
+// the same time and read none. Unix connections are not counted: they have no address to distinguish
+// them.
 func (s *Server) hold(r *http.Request) (done func(), _ error) {
 	if r.ProtoMajor < 2 || r.RemoteAddr == "" || r.RemoteAddr == "@" {
 		return func() {}, nil
@@ -92,8 +96,8 @@ func (s *Server) hold(r *http.Request) (done func(), _ error) {
 	}, nil
 }
 
-// brief limits handlers whose short answers are expensive to build. An answer that the peer does not read
-// does not block others.
+// brief limits the concurrency of a handler whose short answers are expensive to build. An answer counts
+// only until it is built, so a peer that does not read its answer does not block others.
 func (s *Server) brief(d *doors, f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		made := &made{ResponseWriter: w}
@@ -114,7 +118,7 @@ func (s *Server) brief(d *doors, f func(http.ResponseWriter, *http.Request) erro
 	}
 }
 
-// made is an answer that is not sent yet.
+// A made is an answer in memory, which is sent after the handler has left the door.
 type made struct {
 	http.ResponseWriter
 	code int
@@ -124,7 +128,7 @@ type made struct {
 // WriteHeader implements [http.ResponseWriter].
 func (m *made) WriteHeader(code int) { m.code = code }
 
-// Write implements [http.ResponseWriter]. It keeps b, because each answer is one write.
+// Write implements [http.ResponseWriter]. It keeps b without a copy, because each answer is one write.
 func (m *made) Write(b []byte) (int, error) {
 	m.body = b
 	return len(b), nil

@@ -17,7 +17,8 @@ var (
 	paramAll     = param{"replicas", "boolean", "ask all servers of the store, not only this one"}
 )
 
-// paramsOf has the parameters of each route. Others are errors: a mistyped filter would select everything.
+// paramsOf has the parameters of each route. Any other parameter is an error, because a mistyped filter
+// would select everything.
 var paramsOf = map[string][]param{
 	"GET /api/v1/status": {paramGroup, paramAll},
 	"GET /api/v1/clients": {paramNode, paramGroup, paramType,

@@ -31,14 +31,14 @@ const (
 	maxText  = 4 << 10 // bytes of a parameter
 )
 
-// A query has the parameters of a request. err describes the first invalid one; later values must not be
-// used then.
+// A query has the parameters of a request. err is the error for the first invalid parameter. If err is
+// set, the caller must not use values that it has read from the query.
 type query struct {
 	values url.Values
 	err    error
 }
 
-// queryOf parses the parameters of a request. Each must be one of its route.
+// queryOf parses the parameters of a request. Each parameter must be one of the request's route.
 func queryOf(r *http.Request) *query {
 	q := &query{}
 	var err error
@@ -79,7 +79,7 @@ func (q *query) fail(name, message, hint string) {
 
 func (q *query) text(name string) string { return q.values.Get(name) }
 
-// flag returns a boolean parameter. Without a value it is true.
+// flag returns a boolean parameter; false if absent. A parameter without a value is true.
 func (q *query) flag(name string) bool {
 	if !q.values.Has(name) {
 		return false
@@ -167,7 +167,8 @@ func (q *query) filter() clients.Filter {
 	return f
 }
 
-// body decodes a JSON body of at most most bytes into v: one object with the fields of v, or nothing.
+// body decodes a JSON body of at most most bytes into v. The body must be empty or one object with the
+// fields of v.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	b, err := sent(w, r, most)
 	if err != nil {
@@ -185,16 +186,16 @@ func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// object decodes a body into v, or leaves v as it is if the body is empty.
+// object decodes a body into v. An empty body does not change v.
 func object(b []byte, most int64, v any) error {
 	err := decode(b, v)
-	if err == nil || errors.Is(err, io.EOF) { // nothing
+	if err == nil || errors.Is(err, io.EOF) { // an empty body
 		return nil
 	}
 	return unread(err, most)
 }
 
-// values returns an upper limit of the JSON values in b, without decoding it.
+// values returns an upper limit of the number of JSON values in b, without decoding b.
 func values(b []byte) int {
 	n := 1
 	for _, begins := range []string{",", "{", "["} {
@@ -203,8 +204,8 @@ func values(b []byte) int {
 	return n
 }
 
-// decode decodes one object with the fields of v. Anything after it is an error; json.Decoder.More would
-// miss a bracket. io.EOF means that there is no object.
+// decode decodes one object with the fields of v. Further input after the object is an error;
+// json.Decoder.More would miss a bracket. The error io.EOF means that b is empty.
 func decode(b []byte, v any) error {
 	if !utf8.Valid(b) { // invalid bytes would be replaced
 		return errors.New("is not valid UTF-8")
@@ -220,7 +221,7 @@ func decode(b []byte, v any) error {
 	return err
 }
 
-// unread converts the error of reading JSON.
+// unread converts an error of reading JSON to a problem.
 func unread(err error, most int64) error {
 	if tooLarge(err) {
 		return wrong("body", fmt.Sprintf("more than %d bytes", most), "")
@@ -235,7 +236,7 @@ func unread(err error, most int64) error {
 		}
 		return wrong(e.Field, "must be "+want+", not a JSON "+e.Value, "")
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) { // the original error has addresses of the socket
+	if errors.Is(err, os.ErrDeadlineExceeded) { // the original error would show socket addresses
 		return errLate
 	}
 	return wrong("body", strings.TrimPrefix(err.Error(), "json: "), "")
@@ -248,8 +249,8 @@ func tooLarge(err error) bool {
 	return ok
 }
 
-// typeOf returns the type with a short name in any case, or a type URL with or without its host; nil if
-// there is none.
+// typeOf returns the type with a short name (upper or lower case), or with a type URL (with or without
+// its host). The result is nil if no type matches.
 func typeOf(s string) *xds.Type {
 	for _, t := range xds.Types() {
 		if strings.EqualFold(t.Short, s) {
@@ -272,7 +273,7 @@ func typesHint() string {
 	return hint.String() + "and type URLs"
 }
 
-// maxQuoted limits a quoted value of a request in an answer, in bytes.
+// maxQuoted is the maximum number of bytes of a request's value that an answer quotes.
 const maxQuoted = 200
 
 // quoted quotes a value of a request.

@@ -27,20 +27,20 @@ import (
 // Limits of a gRPC request that registers endpoints.
 const (
 	maxRequest   = 1 << 20 // bytes
-	maxEndpoints = 10_000  // in all its steps
-	maxDepth     = 200     // nested messages: an object in metadata is three
-	maxUnpacked  = 2       // streams and requests with more than fewParts unpacked parts
+	maxEndpoints = 10_000  // endpoints in all steps of the request
+	maxDepth     = 200     // nested messages: an object in metadata counts as three
+	maxUnpacked  = 2       // maximum number of streams and requests with more than fewParts unpacked parts
 )
 
-// register serves chancery.endpoints.v1.Endpoints/Register, which does the same as the stream of lines.
+// register serves chancery.endpoints.v1.Endpoints/Register, the gRPC form of the stream of lines.
 //
-// gRPC frames are read and written here, not by grpc.Server. Inside another HTTP server, grpc.Server would
-// read a stream into memory as fast as it arrives, however slowly it is processed.
+// register reads and writes gRPC frames itself. As a handler in another HTTP server, grpc.Server would
+// read a stream into memory as fast as the data arrive, even if they are processed slowly.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if p := panics.Do(func() { err = s.registerMessages(w, r) }); p != nil {
 		p.Log(s.log(), "gRPC "+r.URL.Path)
-		panic(http.ErrAbortHandler) // part of the answer may be written
+		panic(http.ErrAbortHandler) // a part of the answer may have been sent
 	}
 	end(w, err)
 }
@@ -57,7 +57,7 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	c := &messages{s: s, in: bufio.NewReader(r.Body), w: w}
 	f.form = c
 	w.Header().Set("Content-Type", "application/grpc")
-	w.WriteHeader(http.StatusOK) // some clients wait for this before they send
+	w.WriteHeader(http.StatusOK) // some clients send nothing before they have the headers
 	_ = f.control.SetWriteDeadline(time.Time{})
 	_ = f.control.Flush()
 	if err := f.expect(r.Context()); err != nil {
@@ -84,7 +84,7 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// ended returns the gRPC status with which a stream ends.
+// ended converts the error of a stream to its gRPC status.
 func ended(err error) (codes.Code, string) {
 	if p, ok := errors.AsType[*problem](err); ok {
 		if p.field != "" {
@@ -103,7 +103,8 @@ func ended(err error) (codes.Code, string) {
 	return codes.Unavailable, err.Error()
 }
 
-// messages encodes a stream of endpoints as gRPC messages.
+// messages reads a stream of endpoints as gRPC messages, and writes the answers as gRPC messages. It
+// implements form.
 type messages struct {
 	s   *Server
 	in  *bufio.Reader
@@ -154,8 +155,8 @@ func (m *messages) read() (input, error) {
 
 var ofRequest = (&endpointsv1.RegisterRequest{}).ProtoReflect().Descriptor()
 
-// parts returns n plus the number of messages in a message, without unpacking it. It stops counting above
-// the limit, and at invalid input, as unpacking does.
+// parts returns n plus the number of messages in the encoded message b, without unpacking b. It stops
+// counting above the limit and at invalid input, where unpacking stops, too.
 func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 	if depth == maxDepth {
 		return n
@@ -171,8 +172,8 @@ func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 	return n
 }
 
-// begin reads the lease of the first request, which the session needs. The request is unpacked again when
-// it is applied.
+// begin reads the duration of the lease from the first request, because the session needs it. The request
+// is unpacked a second time when it is applied.
 func (m *messages) begin(ctx context.Context, first input) error {
 	leave, err := m.s.unpacks(ctx, first.parts)
 	if err != nil {
@@ -214,7 +215,7 @@ func (m *messages) lease(in *endpointsv1.RegisterRequest) error {
 	return nil
 }
 
-// steps reads steps, each with its error.
+// steps converts the steps of a request. An invalid step has its error.
 func steps(to *input, in []*endpointsv1.Step) error {
 	if len(in) > maxSteps {
 		return wrong("steps", fmt.Sprintf("%d, and %d may be", len(in), maxSteps), "")
@@ -258,7 +259,8 @@ func step(in *endpointsv1.Step) (endpoints.Op, error) {
 	return op, nil
 }
 
-// unpacked converts an endpoint message to one of the registry, which checks it.
+// unpacked converts an endpoint message to an endpoint of the registry. The registry checks the endpoint
+// later.
 func unpacked(in *endpointsv1.Endpoint) endpoints.Registered {
 	e := endpoints.Registered{ID: in.GetId(), Endpoint: endpoints.Endpoint{
 		Address: in.GetAddress(), Port: number(in.GetPort()), Hostname: in.GetHostname(), Weight: number(in.GetWeight()), Priority: number(in.GetPriority()),
@@ -276,7 +278,7 @@ func unpacked(in *endpointsv1.Endpoint) endpoints.Registered {
 	return e
 }
 
-// number converts to int, limited to 32 bits.
+// number converts n to int. Values above the range of an int32 become its maximum.
 func number(n uint32) int { return int(min(n, math.MaxInt32)) }
 
 func (m *messages) answer(n int, lost bool, wrong []refused) error {
@@ -297,5 +299,5 @@ func (m *messages) answer(n int, lost bool, wrong []refused) error {
 	return err
 }
 
-// valid replaces invalid UTF-8, which messages must not contain.
+// valid replaces invalid UTF-8, which protobuf messages must not contain.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

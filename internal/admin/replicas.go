@@ -18,15 +18,15 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// Limits for the answers of other servers. They are not trusted: a server can only lie about its own
-// clients.
+// Limits for the answers of other servers. Other servers are not trusted: a wrong answer must affect only
+// the clients of the server that sent it.
 const (
-	maxSpread  = 4        // answers over all servers that are built at a time
+	maxSpread  = 4        // maximum number of answers over all servers that are built at the same time
 	statusSize = 1 << 20  // bytes of a status
 	listSize   = 8 << 20  // bytes of a list of clients
-	listItems  = 3000     // clients in such a list, about as many as fit
+	listItems  = 3000     // clients in such a list: about as many as fit in listSize
 	clientSize = 64 << 10 // bytes of one client
-	maxTold    = 100      // refusals, troubles, and so on
+	maxTold    = 100      // refusals, troubles and similar entries in an answer
 	maxWords   = 2 << 10  // bytes of a text
 	maxCounted = 10_000_000
 )
@@ -34,8 +34,8 @@ const (
 // errOther is the error for an unreadable answer of another server.
 var errOther = errors.New("its answer cannot be read: another version, or not a Chancery")
 
-// spread calls f, or all if every server of the store is to be asked. Other servers are asked without
-// ?replicas, so they ask no further.
+// spread returns a handler that calls all for requests with ?replicas, and f for other requests. Requests
+// to other servers have no ?replicas, so these servers do not ask others.
 func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := queryOf(r)
@@ -60,15 +60,15 @@ func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) f
 	}
 }
 
-// A survey has the servers of a store and whether the list may be incomplete.
+// A survey has the servers of a store, and the reason why the list may be incomplete.
 type survey struct {
 	replicas []api.Replica
 	unsure   string
 }
 
-// survey asks the other servers and this one. set changes the query for the others (nil: no change). here
-// answers for this server, within one of the doors. read gets each answer of another server; it is called
-// after here.
+// survey asks the other servers and this server. set changes the query for the other servers (nil: no
+// change). here answers for this server, and holds one of the doors while it runs. read gets each answer
+// of another server, after here has returned.
 func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *api.Replica) error, read func(of *api.Replica, body []byte) error) (survey, error) {
 	query := r.URL.Query()
 	query.Del(paramAll.name)
@@ -120,7 +120,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	return of, failed
 }
 
-// served sets the fields about the configuration that a server serves.
+// served sets the fields of a replica that come from its configuration.
 func served(of *api.Replica, c *api.Config) {
 	if c.Store != nil {
 		of.Revision, of.Trouble = textutil.Head(c.Store.Revision, maxWords), textutil.Head(c.Store.Error, maxWords)
@@ -158,8 +158,8 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// addStatus adds the status of another server. A server without the group has no clients of it; every
-// server has a status.
+// addStatus adds the status of another server. A nil body (404) is valid only with a group: a server
+// without the group has no clients in it.
 func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error {
 	if body == nil {
 		if group == "" {
@@ -263,7 +263,8 @@ func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// listOfAll answers with the clients of all servers, worst first; at most most if that is not 0.
+// listOfAll answers with the clients of all servers, worst first. If most is not 0, the list has at most
+// most clients.
 func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (api.ClientList, error)) error {
 	var list api.ClientList
 	var set func(url.Values)
@@ -303,8 +304,8 @@ func rank(c api.Client) int {
 	return slices.Index(states, c.State)
 }
 
-// addClients adds the clients of another server to a list. They are decoded one by one, because a few bytes
-// may expand to many.
+// addClients adds the clients of another server to a list. It decodes one client at a time, because a few
+// bytes of JSON may take much memory.
 func addClients(list *api.ClientList, of *api.Replica, body []byte) error {
 	if body == nil { // node or group not found
 		return nil

@@ -27,20 +27,21 @@ type Revisions struct {
 	// Show returns a resource's message without secrets, and whether that is the whole message.
 	Show func(url string, body []byte) ([]byte, bool)
 
-	Write    bool         // proven callers may commit and change which revision is served
+	Write    bool         // proven callers may commit, freeze groups and control rollouts
 	Steering api.Steering // freezes and rollouts
 
-	// Review returns why this server would not serve a revision (nil: it would), and warnings.
+	// Review returns the errors because of which this server would not serve a revision (nil: none), and
+	// warnings.
 	Review func(next *revisions.Snapshot) (wrong, doubts []string)
 
-	// Done is called for each change that the head revision does not record, with the
-	// author and the reason. Nil: not called.
+	// Done is called with the author and the reason for each change that the head revision does not
+	// record. Nil: not called.
 	Done func(what, author, message string)
 	// Refused is called for each refused change. Nil: not called.
 	Refused func(what, author, message string, err error)
 }
 
-// ofStore returns the error of a server without a store.
+// ofStore returns an error if the server has no store.
 func (s *Server) ofStore() error {
 	if s.Revisions == nil {
 		return missing("", "this server has no store of revisions", "chancery serve --store")
@@ -48,7 +49,7 @@ func (s *Server) ofStore() error {
 	return nil
 }
 
-// plain returns an error if there are parameters or no store.
+// plain returns an error if the request has parameters or the server has no store.
 func (s *Server) plain(r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
@@ -80,7 +81,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// revisionOf returns the revision in the path of a request; 0: the newest.
+// revisionOf returns the revision in the path of a request; 0 means the newest.
 func revisionOf(r *http.Request) (revisions.Number, error) {
 	text := r.PathValue("rev")
 	if text == "head" {
@@ -161,7 +162,7 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	err = out.Encode(api.RevisionLine{Revision: &rev})
 	for it := range at.All {
 		if err != nil {
-			break // the missing last chunk shows the reader that the answer is incomplete
+			break // without the last chunk, the reader knows that the answer is incomplete
 		}
 		l := revisionapi.Shown(it, s.Revisions.Show)
 		err = out.Encode(api.RevisionLine{Item: &l})
@@ -169,7 +170,7 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// slowly gives each write of a long answer the whole write timeout.
+// A slowly gives each write of a long answer the full write timeout.
 type slowly struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -215,12 +216,12 @@ func ofRepository(err error) error {
 }
 
 const (
-	maxCommits = 2                // concurrent commits: each is in memory
+	maxCommits = 2                // concurrent commits: the server holds each commit in memory
 	commitTime = 10 * time.Minute // for one commit
 )
 
-// mayCommit returns the identity of the caller, or an error unless the caller is proven and the server
-// accepts commits.
+// mayCommit returns the identity of the caller. It returns an error if the caller has not proved its
+// identity, or if the server accepts no commits.
 func (s *Server) mayCommit(r *http.Request) (who string, err error) {
 	switch err := s.ofStore(); {
 	case err != nil:
@@ -252,8 +253,8 @@ func identityOf(r *http.Request) string {
 	return "token"
 }
 
-// asksFor reads a request to change the store and adds the caller's identity to the author. check checks
-// the message and the author.
+// asksFor reads a request to change the store, and adds the caller's identity to the author. The function
+// check checks the message and the author.
 func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any, message, author *string, check func(string, ...string) error) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
@@ -292,7 +293,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_ = control.SetReadDeadline(in.since.Add(commitTime)) // the commit is canceled if the connection ends
+	_ = control.SetReadDeadline(in.since.Add(commitTime)) // the end of the connection cancels the commit
 	who = revisionapi.Claimed(who, req.Author)
 	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
 	return s.changed(w, "commit", who, req.Message, c, err)
@@ -307,7 +308,7 @@ func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
 	return nil, &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
 }
 
-// readCommit reads the lines of a commit of at most so many bytes.
+// readCommit reads the lines of a commit of at most most bytes.
 func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitRequest, []*revisions.Item, error) {
 	d := json.NewDecoder(bufio.NewReader(http.MaxBytesReader(w, io.NopCloser(in), most)))
 	d.DisallowUnknownFields()
@@ -345,7 +346,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 		if err == nil && l.Item.Redacted {
 			err = errors.New("redacted items cannot be committed: they lack their secrets")
 		}
-		if err == nil && it.Resource != nil { // SotW clients take the name from the body
+		if err == nil && it.Resource != nil { // in SotW the client reads the name from the body
 			_, err = wire.NewResource(it.Resource.Type, it.Resource.Name, &anypb.Any{TypeUrl: l.Item.Type, Value: l.Item.Body})
 		}
 		if err == nil && have[it.Key()] {
@@ -367,7 +368,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 	case len(items) == 0:
 		return nil, nil, wrong("item", "the commit has no items", "")
 	}
-	// More also returns false after a read error: a partial commit is invalid
+	// Only io.EOF is the end of a complete commit: More also returns false after a read error.
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, unread(err, most)
 	}

@@ -112,7 +112,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	}))
 }
 
-// guarded returns the handler of a route. A panic ends only its request.
+// guarded returns the handler of a route. A panic ends only the request in which it happens.
 func (s *Server) guarded(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var err error

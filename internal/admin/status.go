@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
-// maxRejected limits the rejected groups in an answer.
+// maxRejected is the maximum number of rejected groups in an answer.
 const maxRejected = 100
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
@@ -41,7 +41,8 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	return st
 }
 
-// knownGroup returns an error if the group does not exist; "" means no group in particular.
+// knownGroup returns an error if the group does not exist. The empty name stands for all groups and is
+// valid.
 func (s *Server) knownGroup(name string) error {
 	if name == "" || slices.ContainsFunc(s.Groups(), func(g api.Group) bool { return g.Name == name }) {
 		return nil
@@ -62,7 +63,7 @@ func (s *Server) unknownGroup(name string) *problem {
 	return &problem{http.StatusNotFound, "group", "no group has the name " + quoted(name), hint}
 }
 
-// counts makes sure that the map is not nil, so that JSON writes {}.
+// counts replaces a nil map by an empty one, so that the JSON is {} and not null.
 func counts(c api.Counts) api.Counts {
 	if c.By == nil {
 		c.By = map[api.State]int{}
@@ -70,7 +71,7 @@ func counts(c api.Counts) api.Counts {
 	return c
 }
 
-// blamed adds the faulty resources to refusals, as far as they are found within blameTime.
+// blamed adds the faulty resources to refusals. It searches for at most blameTime.
 func (s *Server) blamed(ctx context.Context, all []api.Refusal) []api.Refusal {
 	if len(all) == 0 {
 		return []api.Refusal{}

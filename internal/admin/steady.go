@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Minimum speed of a commit, which takes one of few places.
+// Minimum speed of a sender of a commit, because only maxCommits commits may run at the same time.
 const (
-	stallTime = 15 * time.Second // longest pause
-	leastRate = 32 << 10         // bytes per second, apart from pauses
+	stallTime = 15 * time.Second // longest total pause
+	leastRate = 32 << 10         // bytes per second, pauses not counted
 )
 
 var errStalled = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("request too slow: no data for %v, or less than %d KiB/s", stallTime, leastRate>>10)}
 
-// A steady reader enforces a minimum rate and takes at most commitTime, so that slow senders do not block
-// others.
+// A steady is a reader with a minimum rate and a total timeout of commitTime, so that slow senders do not
+// block others.
 type steady struct {
 	in       io.Reader
 	deadline func(time.Time) error // sets the read deadline; not all connections support it
-	since    time.Time             // when it began
+	since    time.Time             // when the request began
 	n        int64                 // bytes
-	stalled  bool                  // it ended because of a deadline
+	stalled  bool                  // the deadline has passed
 }
 
 // Read implements io.Reader.

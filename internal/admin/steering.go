@@ -69,7 +69,7 @@ func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Re
 	}
 }
 
-// steered logs a change that the head revision does not record, and answers.
+// steered reports a change that the head revision does not record, and answers the request.
 func (s *Server) steered(w http.ResponseWriter, what, who, message string, done any, err error) error {
 	if err == nil && s.Revisions.Done != nil {
 		s.Revisions.Done(what, who, message)

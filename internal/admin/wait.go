@@ -19,20 +19,20 @@ import (
 
 const (
 	maxWait   = time.Hour
-	lookEvery = 20 * time.Millisecond // shortest interval, however fast clients answer
-	lookAgain = time.Second           // interval without a known change
-	lookers   = 4                     // goroutines that ask streams for one request
+	lookEvery = 20 * time.Millisecond // shortest interval between checks, however fast clients answer
+	lookAgain = time.Second           // interval of checks without a known change
+	lookers   = 4                     // goroutines that inspect streams for one request
 	named     = 10                    // node IDs in an answer
 )
 
-// wait answers when all selected clients have accepted the served revision (or a later one), when a client
-// refuses (unless refused=wait), or after the timeout.
+// wait answers when all selected clients have accepted the served revision or a later one. It also
+// answers when a client refuses (unless refused=wait), and after the timeout.
 //
-// A request without a revision is about the files. If the last load was rejected, or that of a selected
-// group, the files are not served anywhere, and that counts as refused.
+// A request without a revision waits for the present files. If the last load of the directory or of a
+// selected group was rejected, no server has these files, and the answer is the same as for a refusal.
 //
-// The tracker may not know a commit that a stream has not seen yet. So each stream is asked itself, until
-// it has once been settled.
+// The tracker cannot show that a stream has not yet seen the newest commit. So wait inspects each stream
+// itself, until the stream has been settled once.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	a, timeout, err := s.waiter(r)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waited waits for at most a time.
+// waited waits for at most timeout and returns the result.
 func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.WaitResult {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
@@ -66,7 +66,7 @@ func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.
 	return result
 }
 
-// waiter reads what a request waits for, and how long.
+// waiter parses the parameters of a request: the selected clients, the revision and the timeout.
 func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	q := queryOf(r)
 	a := waiting{s: s, asked: clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), streamStates: map[*server.Stream]Stand{}}
@@ -84,22 +84,23 @@ func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	return &a, timeout, q.err
 }
 
-// A waiting is one waiting request.
+// A waiting is the state of one waiting request.
 type waiting struct {
 	s              *Server
 	asked          clients.Filter
 	revision       uint64
-	stored         uint64 // revision of the store; 0: any
+	stored         uint64 // awaited revision of the store; 0: any
 	ignoreRefusals bool   // a refusal does not end the wait
 
-	served       uint64                   // the revision that is served
-	of           string                   // the revision of the store that is served
-	reached      bool                     // the awaited revision is served
-	rejected     *api.Rejected            // the last load; nil: accepted or irrelevant
-	streamStates map[*server.Stream]Stand // of streams that were asked since the revision is served
+	served       uint64                   // the revision that this server serves
+	of           string                   // the revision of the store that this server serves
+	reached      bool                     // this server serves the awaited revision
+	rejected     *api.Rejected            // the rejected last load; nil: accepted or irrelevant
+	streamStates map[*server.Stream]Stand // states of the streams that were inspected while this revision was served
 }
 
-// run returns whether all are settled: when they are, when one refuses, or when the context ends.
+// run waits until all selected clients are settled, until one refuses, or until the context ends. It
+// reports whether all are settled.
 func (a *waiting) run(ctx context.Context) bool {
 	for {
 		changed := a.s.Tracker.Changed()
@@ -119,8 +120,8 @@ func (a *waiting) run(ctx context.Context) bool {
 		case <-ctx.Done():
 			again.Stop()
 		}
-		// Many answers may arrive at once: look at most every lookEvery, and spend at most half of the time
-		// on it.
+		// Many clients may answer at the same time: check at most once per lookEvery, and spend at most
+		// half of the time on checks.
 		select {
 		case <-time.After(max(lookEvery, min(cost, lookAgain))):
 		case <-ctx.Done():
@@ -128,7 +129,7 @@ func (a *waiting) run(ctx context.Context) bool {
 	}
 }
 
-// look asks all streams that are not settled yet.
+// look inspects all streams that are not settled yet.
 func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	now := a.s.Config()
 	a.served = now.Revision
@@ -175,7 +176,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	}
 	at.Wait()
 	a.streamStates = streamStates
-	// Clients selected by name may still connect.
+	// A filter that no client matches yet is not done: such clients may still connect.
 	done = len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil
 	for _, stand := range streamStates {
 		done = done && (stand == Settled || stand == Gone)
@@ -184,8 +185,8 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	return done, refused
 }
 
-// rejectedGroup returns the rejected load of a single group, if the request selects it or one of the
-// clients has it.
+// rejectedGroup returns the rejected load of a single group that the request selects, or that a selected
+// client gets; nil if no such load was rejected.
 func (a *waiting) rejectedGroup() *api.Rejected {
 	var all []api.Group
 	for _, g := range a.s.Groups() {
@@ -211,7 +212,7 @@ func (a *waiting) rejectedGroup() *api.Rejected {
 func (a *waiting) result(done bool) api.WaitResult {
 	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected}
 	r.Clients = counts(r.Clients)
-	// A former refusal does not count while the client is being sent something else.
+	// An earlier refusal does not count while a newer response is in flight.
 	refusing := map[uint64]bool{}
 	for st, stand := range a.streamStates {
 		refusing[st.ID] = stand == Refuses
@@ -266,7 +267,7 @@ func (s *Server) settles(ctx context.Context, st *server.Stream, t *xds.Type) St
 	return settled(ctx, st, t, s.Holds)
 }
 
-// settled asks a stream for its state.
+// settled inspects a stream and returns its state.
 func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) Stand {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
@@ -289,7 +290,7 @@ func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) S
 		return Gone
 	case err != nil, moves:
 		return Pending
-	case refuses: // anything that still waits may wait for the refused resource
+	case refuses: // a waiting resource may wait for the refused one
 		return Refuses
 	case waits:
 		return Pending

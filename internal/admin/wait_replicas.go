@@ -12,10 +12,11 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// waitTime limits the wait of each of several servers: the caller asks again.
+// waitTime is the maximum wait of each server in a request to several servers. The caller repeats the
+// request.
 const waitTime = 600 * time.Millisecond
 
-// storedNumber parses a revision of the store, such as r412; 0 if it is invalid.
+// storedNumber parses a revision of the store, such as r412. The result is 0 if text is invalid.
 func storedNumber(text string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimPrefix(text, "r"), 10, 63)
 	if err != nil {
@@ -24,7 +25,7 @@ func storedNumber(text string) uint64 {
 	return n
 }
 
-// stored returns a parameter that is a revision of the store; 0 if absent.
+// stored returns the value of a parameter for a revision of the store; 0 if absent.
 func (q *query) stored(name string) uint64 {
 	v := q.values.Get(name)
 	n := storedNumber(v)
@@ -34,8 +35,8 @@ func (q *query) stored(name string) uint64 {
 	return n
 }
 
-// waitOfAll answers after little more than a second: whether the clients of all servers have accepted a
-// revision of the store.
+// waitOfAll answers after little more than a second. The answer says whether the clients of all servers
+// have accepted a revision of the store.
 func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	a, timeout, err := s.waiter(r)
 	if err != nil {
@@ -72,13 +73,14 @@ func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// arrived reports whether a server has nothing left to wait for, or none of the selected clients.
+// arrived reports whether the clients of a server are done, or the server serves the revision and has no
+// selected client.
 func arrived(r *api.WaitResult) bool {
 	return r.Done || r.Served && r.Clients.Connected == 0
 }
 
-// addWaited adds the result of another server. A server without the group does not serve the awaited
-// revision.
+// addWaited adds the result of another server. A nil body (404) is from a server without the group: that
+// server does not serve the awaited revision.
 func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 	of.Clients = new(sane(api.Counts{}))
 	if body == nil {
@@ -91,7 +93,7 @@ func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 		return errOther
 	}
 	of.Clients, of.Served = new(sane(is.Clients)), is.Served
-	if is.StoreRevision != "" { // newer than announced
+	if is.StoreRevision != "" { // the answer is newer than the announcement
 		of.Revision, of.StoreRevision = textutil.Head(is.StoreRevision, maxWords), textutil.Head(is.StoreRevision, maxWords)
 	}
 	sum.Done = sum.Done && arrived(&is)

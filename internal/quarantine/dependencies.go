@@ -11,23 +11,24 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// dependencies hold back resources that refer to a resource in quarantine, if the client has no version of
-// the latter. Example: a route to a new cluster that the client refused. The view has no such cluster to
-// wait for, so the route would be sent at once and lead nowhere. The last version of the route stays until
-// the cluster is accepted or the route changes. A dependent is not held back if the client was sent it
-// before, or has no older version of it. The zero value holds nothing back. It belongs to the stream's
-// goroutine.
+// dependencies hold back dependents: resources that refer to a resource in quarantine of which the client
+// has no version. Example: a route to a new cluster that the client refused. The substituted view does
+// not have the cluster, so the protocol would not wait for it, and would send the route immediately. The
+// route would lead to a missing cluster. So the client keeps the last version of the route until the
+// cluster is accepted or the route changes. A dependent is not held back if it was already sent to the
+// client, or if the client has no older version of the dependent. The zero value holds nothing back. Only
+// the stream's goroutine uses it.
 type dependencies struct {
-	absent map[key]bool                       // in quarantine, without a replacement
+	absent map[key]bool                       // resources in quarantine without a replacement
 	before map[key]xds.Sum                    // dependents that are not held back
-	later  map[key]held                       // dependents that came while the resource was in quarantine
+	later  map[key]held                       // dependents that came during the quarantine of the resource
 	looked map[string]weak.Pointer[xds.Table] // by type URL
-	extra  []*xds.Resource                    // resources that the view lacks and that replacements refer to, by type and name
-	active []held                             // dependents that are held back, by name
+	extra  []*xds.Resource                    // resources to which replacements refer and that the wrapped view lacks, by type and name
+	active []held                             // held back dependents, by name
 }
 
-// dependents returns resources that refer to a held resource that is new to the client, and that the client
-// was not sent yet. Inspect calls it.
+// dependents returns the resources that refer to one of the held resources in of, if the held one is new
+// to the client and the referring one was not sent yet. The stream's goroutine calls it.
 func dependents(s *protocol.Session, t *xds.Type, of []held) (all []held) {
 	names := map[key]bool{}
 	for i := range of {
@@ -49,7 +50,8 @@ func dependents(s *protocol.Session, t *xds.Type, of []held) (all []held) {
 	return all
 }
 
-// waiters yields the types that wait for a type, if any is true.
+// waiters yields the types whose resources wait for resources of type t. It yields nothing if any is
+// false.
 func waiters(t *xds.Type, any bool) func(func(*xds.Type) bool) {
 	return func(yield func(*xds.Type) bool) {
 		for _, by := range t.ReferredBy() {
@@ -69,7 +71,7 @@ func refers(st *xds.Stamp, to map[key]bool) bool {
 	return slices.ContainsFunc(st.Refs, func(r xds.Ref) bool { return to[keyOf(r.Type, r.Name)] })
 }
 
-// look finds the dependents to hold back and the extra resources for a view, and reports whether they
+// look sets the dependents to hold back and the extra resources for a view. It reports whether they
 // changed.
 func (n *dependencies) look(w *Watch, view xds.View) (moved bool) {
 	moved = n.findDependents(w, view)
@@ -82,7 +84,7 @@ func (n *dependencies) look(w *Watch, view xds.View) (moved bool) {
 	return moved
 }
 
-// findDependents finds the dependents to hold back.
+// findDependents sets the dependents to hold back, and reports whether they changed.
 func (n *dependencies) findDependents(w *Watch, view xds.View) (moved bool) {
 	absent, was := map[key]bool{}, n.absent
 	for i := range w.holds {
@@ -116,7 +118,7 @@ func (n *dependencies) findDependents(w *Watch, view xds.View) (moved bool) {
 	return moved
 }
 
-// ofType returns the dependents of one type. was is the former value of absent.
+// ofType returns the dependents of one type. was is the previous value of absent.
 func (n *dependencies) ofType(w *Watch, by *xds.Type, t *xds.Table, known map[key]held, was map[key]bool, same bool) (all []held) {
 	if same && n.looked[by.URL].Value() == t {
 		for _, h := range n.active {
@@ -144,7 +146,7 @@ func (n *dependencies) ofType(w *Watch, by *xds.Type, t *xds.Table, known map[ke
 			h.refs = r.Stamp
 		case n.before[k] == r.Sum:
 			continue
-		case !refers(r.Stamp, was): // it was there when the resource that it refers to was refused
+		case !refers(r.Stamp, was): // the dependent existed when the client refused the resource
 			n.before[k] = r.Sum
 			continue
 		default:
@@ -160,7 +162,7 @@ func (n *dependencies) ofType(w *Watch, by *xds.Type, t *xds.Table, known map[ke
 	return all
 }
 
-// last returns the last version of a resource that did not refer to an absent one.
+// last returns the newest earlier version of a resource that did not refer to an absent one.
 func (n *dependencies) last(w *Watch, by *xds.Type, r *xds.Resource) *xds.Resource {
 	for _, t := range w.recent(by) {
 		if was := t.Lookup(r.Name); was != nil && was.Refs != nil && !refers(was.Stamp, n.absent) {
@@ -181,7 +183,7 @@ func (n *dependencies) absentOf(t *xds.Type) (names []string) {
 	return names
 }
 
-// exported returns the dependents that are held back, with the resource that each refers to.
+// exported returns the held back dependents, each with the resource in quarantine to which it refers.
 func (n *dependencies) exported() (all []Held) {
 	for i := range n.active {
 		h := n.active[i].exported()
@@ -194,7 +196,7 @@ func (n *dependencies) exported() (all []Held) {
 	return all
 }
 
-// all returns all shown resources that the view lacks.
+// all returns all resources that the client is shown and that the wrapped view lacks.
 func (n *dependencies) all(holds []held) (all []*xds.Resource) {
 	for _, h := range slices.Concat(holds, n.active) {
 		if h.old != nil {
@@ -204,7 +206,8 @@ func (n *dependencies) all(holds []held) (all []*xds.Resource) {
 	return append(all, n.extra...)
 }
 
-// findExtra returns the resources that the view lacks and that replacements refer to.
+// findExtra returns the resources to which replacements refer, directly or indirectly, and that the view
+// lacks.
 func (n *dependencies) findExtra(w *Watch, view xds.View) (all []*xds.Resource) {
 	seen := map[key]bool{}
 	var queue []*xds.Resource
@@ -253,7 +256,8 @@ func (n *dependencies) findExtra(w *Watch, view xds.View) (all []*xds.Resource) 
 	return all
 }
 
-// refsOf returns the references of a resource. If they are unknown, it may refer to anything.
+// refsOf returns the references of a resource. If the references are unknown, the result is a wildcard of
+// each type to which the resource may refer.
 func refsOf(r *xds.Resource) []xds.Ref {
 	if r.Refs != nil {
 		return r.Refs
@@ -267,7 +271,7 @@ func refsOf(r *xds.Resource) []xds.Ref {
 	return all
 }
 
-// lastKnown returns the last version of a resource that no longer exists.
+// lastKnown returns the last known version of a resource that the view lacks; nil if no version is known.
 func (n *dependencies) lastKnown(w *Watch, t *xds.Type, name string) *xds.Resource {
 	for _, r := range n.extra {
 		if r.Name == name && r.Type.Is(t) {

@@ -13,17 +13,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An answer is an ACK or NACK of a stream's client that must be examined.
+// An answer is an ACK or NACK that must be examined.
 type answer struct {
 	st      *server.Stream
 	typ     *xds.Type
 	text    string
-	refused bool // it is a NACK
-	unknown bool // the faulty resource is unknown: an examination has not found it
-	ended   bool // nothing of the type is in quarantine any more
+	refused bool // the answer is a NACK
+	unknown bool // an earlier examination has not found the faulty resource
+	ended   bool // no answer of the client: the last resource of the type has left quarantine
 }
 
-// shortText returns the part of the text that is kept with a resource in quarantine.
+// shortText returns the part of the error text that is kept with a resource in quarantine.
 func (a *answer) shortText() string {
 	return strings.ToValidUTF8(strings.Clone(a.text[:min(len(a.text), maxKept)]), "")
 }
@@ -40,7 +40,7 @@ func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 		s.proceed(ctx, w, x)
 	case a.refused:
 		s.judge(ctx, w, a)
-		if a.unknown { // it had waited for a turn to search, and may not have begun one
+		if a.unknown { // the answer had a turn to search; if no search began, another stream gets the turn
 			s.reexamine(s.searches.turns())
 		}
 	case a.ended && s.opts.Ended != nil:
@@ -105,38 +105,38 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 		}
 		s.verdicts.add(k, v, time.Now())
 		w.order(order{typ: a.typ, add: append(put, needs...)})
-	case w.moving(): // the client is about to be shown another view
-	case len(others) == 1 && !w.unprovenIn(a.typ): // the only new resource of the response is the faulty one
+	case w.moving(): // the client will soon be shown another view
+	case len(others) == 1 && !w.unprovenIn(a.typ): // the only refused resource is the faulty one
 		others[0].by, others[0].proven, others[0].text = Found, true, a.shortText()
 		w.order(order{typ: a.typ, add: append(others, needs...)})
 	default:
 		cleared := w.clearUnproven(a.typ)
 		searched := a.st.Variant == xds.Delta && s.search(w, a, append(others, cleared...))
-		if !searched && len(cleared) > 0 { // it has refused the others without them, too
+		if !searched && len(cleared) > 0 { // the client refused the other resources also without the cleared ones
 			w.order(order{typ: a.typ, drop: (*held).unproven})
 		}
 	}
 }
 
-// suspect returns a resource that may be faulty: it is new to the client, or not the version that it
-// accepted last.
+// suspect returns a refused resource. ok reports whether it may be faulty: it is new to the client, or
+// differs from the version that the client accepted last.
 func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
-	if n.State != protocol.StateRefused || n.View == nil { // not refused, or changed since
-		return h, false // it is not refused, or has changed since
+	if n.State != protocol.StateRefused || n.View == nil {
+		return h, false // the resource is not refused, or has changed since its refusal
 	}
 	h = held{typ: t, name: n.Name, refused: n.View.Sum, version: n.View.Version, nonce: number(n.RefusedIn)}
 	if n.Held != nil {
 		h.had, h.hadVersion, h.has = n.Held.Sum, n.Held.Version, true
 	}
-	if n.Held == nil && n.Before != nil { // the client may use it
+	if n.Held == nil && n.Before != nil { // the client may use the version before
 		h.hadVersion, h.has = n.Before.Version, true
 	}
 	return h, !h.has || !h.hadIs(n.View)
 }
 
-// verdicts cache the faulty resources of a refusal, by its text and all refused content, because many
-// clients refuse alike. A verdict depends on nothing else, so no client decides for another. The zero value
-// is empty.
+// verdicts cache the faulty resources of a refusal, because many clients refuse the same content with the
+// same text. The key has the text and all refused content. A verdict depends on nothing else, so one
+// client cannot decide for another. The zero value is empty.
 type verdicts struct {
 	mu    sync.Mutex // held for memory access only
 	all   map[verdictKey]verdict
@@ -151,12 +151,12 @@ type verdict struct {
 type verdictKey [16]byte
 
 const (
-	verdictTime = 10 * time.Second // how long a verdict is valid
+	verdictTime = 10 * time.Second // validity of a verdict
 	maxVerdicts = 1000             // number of verdicts
 )
 
-// verdictKey returns a digest of a type, a text, and the names and content of the refused resources. A
-// digest, because clients determine the length.
+// verdictKey returns a digest of a type, an error text, and the names and content of the refused
+// resources. A digest has a fixed size, while clients determine the length of the text.
 func (s *Source) verdictKey(ctx context.Context, a answer) (k verdictKey, ok bool) {
 	var all []string
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
@@ -202,7 +202,7 @@ func (vs *verdicts) add(k verdictKey, names []string, now time.Time) {
 	vs.all[k] = verdict{names, now.Add(verdictTime)}
 }
 
-// room removes the oldest verdict, so that many new ones do not remove recent ones.
+// room makes room for one verdict: it removes only the oldest, so that recent verdicts stay.
 func (vs *verdicts) room() {
 	if vs.all == nil {
 		vs.all = map[verdictKey]verdict{}

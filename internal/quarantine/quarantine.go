@@ -1,15 +1,15 @@
-// Package quarantine keeps one refused resource from blocking the other resources of its response. A client
-// that refuses a response may have applied none of it, and the protocol does not send it again while it is
-// unchanged. When the faulty resource is known, the source shows the client another view. In it, the
-// version that the client accepted last replaces the faulty resource; a resource that is new to the client
-// is left out. The protocol then sends the others again by its normal rules, and does not know about the
-// quarantine. If the faulty resource is unknown, a delta client is shown one half of the refused resources
-// at a time, until it is found: see search.
+// Package quarantine keeps one refused resource from blocking the other resources of its response. A
+// client that refuses a response may have applied none of its resources, and the protocol does not send
+// them again while they are unchanged. When the faulty resource is known, the source shows the client
+// another view. In this view, the version that the client accepted last replaces the faulty resource; a
+// faulty resource that is new to the client is left out. The protocol then sends the other resources
+// again by its normal rules, without knowledge of the quarantine. If the faulty resource is unknown, a
+// search shows a delta client one half of the refused resources at a time, until the faulty one is found.
 //
-// A quarantine belongs to one stream: the answers of one client never change the view of another. A finding
-// about one stream is a hint for another stream only if that refused the same content. The hint is dropped
-// if it proves wrong. A quarantine ends when the resource changes or is removed.
-// is taken back if it was not that. A quarantine ends when the resource changes, or is removed.
+// A quarantine belongs to one stream: the answers of one client never change the view of another client.
+// A faulty resource that was found on one stream is a hint for another stream, but only if the other
+// stream refused the same content. A hint that proves wrong is dropped. A quarantine ends when the
+// resource changes or is removed.
 package quarantine
 
 import (
@@ -32,43 +32,43 @@ import (
 )
 
 const (
-	examiners      = 4                      // streams examined at a time, so that a slow one does not block the others
-	examTimeout    = 2 * time.Second        // limit for finding the faulty resources
-	inspectTimeout = 500 * time.Millisecond // limit for reading the state of a stream
+	examiners      = 4                      // streams that are examined at the same time, so that a slow stream does not block the others
+	examTimeout    = 2 * time.Second        // timeout for finding the faulty resources
+	inspectTimeout = 500 * time.Millisecond // timeout for reading the state of a stream
 	maxText        = 16 << 10               // bytes of a client's error text that are examined
-	maxKept        = 1 << 10                // bytes of it that are kept
-	maxTypes       = 8                      // types of one stream that wait to be examined
-	maxExams       = 20                     // of one stream in examPeriod; further refusals get no quarantine
+	maxKept        = 1 << 10                // bytes of a client's error text that are kept
+	maxTypes       = 8                      // types of one stream that may wait for an examination
+	maxExams       = 20                     // examinations of one stream in examPeriod; further refusals get no quarantine
 	examPeriod     = 10 * time.Second
 	maxHeld        = 100 // resources in quarantine on one stream
-	maxCleared     = 100 // resources of a stream that are known not to be faulty alone, though a text names them
+	maxCleared     = 100 // resources of a stream that a text names, and whose quarantine did not help
 )
 
-// Guilty returns the names of the resources of a type that are faulty, among those that a stream's client
-// refused with a text.
+// Guilty returns the names of the faulty resources of type t, among the resources that a stream's client
+// refused with an error text.
 type Guilty func(ctx context.Context, st *server.Stream, t *xds.Type, text string) []string
 
 // Options connect a source with its users. All are optional, except Guilty.
 type Options struct {
 	Guilty Guilty
 
-	// Told is called by [Source.Run] for each resource that comes into quarantine.
+	// [Source.Run] calls Told for each resource that comes into quarantine.
 	Told func(Held, *server.Stream)
 
-	// Ended is called when a stream's client no longer refuses anything of a type, although it sent no
-	// answer: the refused resource was removed, and the client had no other version of it. The stream's
-	// goroutine calls it.
+	// Ended is called when a stream's client no longer refuses resources of a type, though it sent no
+	// ACK: the refused resource was removed, and the client had no other version of the resource. The
+	// stream's goroutine calls Ended.
 	Ended func(*server.Stream, *xds.Type)
 
 	// Moved is called when the result of [Source.Refused] may have changed. It must not block or call the
 	// source.
 	Moved func()
 
-	// Scope returns a key for nodes that see the same resources: a version shown to one of them may be
-	// shown to the others. Nil: all nodes see the same.
+	// Scope returns a key for nodes that see the same resources. A version that is shown to one node may
+	// be shown to all nodes with the same key. Nil: all nodes see the same resources.
 	Scope func(*xds.Node) string
 
-	Log *slog.Logger // for panics; nil: none
+	Log *slog.Logger // for panics; nil: no log
 }
 
 // A Source wraps another source and hides the resources that a client refuses. Create it with [New], run it
@@ -85,7 +85,7 @@ type Source struct {
 	wake    chan struct{} // has one slot
 
 	mu    sync.Mutex // held for memory access only
-	queue []*Watch   // streams that wait to be examined, each once
+	queue []*Watch   // streams that wait for an examination, each stream once
 	held  int        // resources in quarantine, over all streams
 }
 
@@ -102,7 +102,7 @@ type Held struct {
 	Body     *xds.Resource // the refused version
 	Instead  string        // the version that is shown; "": none
 	By       Reason
-	RefersTo xds.Ref // of a Dependent: the resource in quarantine that it refers to
+	RefersTo xds.Ref // for a Dependent: the resource in quarantine to which this one refers
 }
 
 // A Reason is the reason why a resource is in quarantine.
@@ -110,17 +110,17 @@ type Reason uint8
 
 // The reasons.
 const (
-	Named     Reason = iota // the client's text names it, or it has a known fault
-	Found                   // the client refused it alone, during a search
-	Searching               // it may be faulty: a search is running
-	Dependent               // it refers to a refused resource that is new to the client
+	Named     Reason = iota // the client's error text names the resource, or the resource has a known fault
+	Found                   // during a search, the client refused the resource alone
+	Searching               // a search is running, and the resource may be faulty
+	Dependent               // the resource refers to a refused resource that is new to the client
 )
 
 var reasons = [...]string{"named", "found by bisecting", "bisecting", "refers to one in quarantine"}
 
 func (r Reason) String() string { return reasons[r] }
 
-// New returns a source that wraps another one.
+// New returns a source that wraps another source.
 func New(of Watched, o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -150,7 +150,7 @@ func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
 	return nil
 }
 
-// Refused is content that a client refused because it is faulty.
+// Refused is a version of a resource that a client refused because the resource is faulty.
 type Refused struct {
 	Type *xds.Type
 	Name string
@@ -159,8 +159,8 @@ type Refused struct {
 }
 
 // Refused returns the faulty resources of all streams, each content once, by type and name. If there are
-// more than max, the owners of streams (identities or else addresses) take turns, so that an owner with
-// many refusals does not hide those of others.
+// more than max, it takes one content of each owner of streams in turn. The owner is the identity of the
+// client, else its address. So an owner with many refusals does not hide the refusals of others.
 func (s *Source) Refused(max int) []Refused {
 	known, by := map[content]Refused{}, map[string][]content{}
 	s.watches.Range(func(_, of any) bool {
@@ -200,7 +200,7 @@ func (c content) compare(o content) int {
 	return cmp.Or(strings.Compare(c.url, o.url), strings.Compare(c.name, o.name), strings.Compare(c.sum.String(), o.sum.String()))
 }
 
-// inTurn takes n different contents: one of each owner, then the next of each, and so on.
+// inTurn returns n different contents: first one of each owner, then a second one of each, and so on.
 func inTurn(by map[string][]content, n int) (all []content) {
 	owners, taken := slices.Sorted(maps.Keys(by)), map[content]bool{}
 	for _, o := range owners {
@@ -269,7 +269,7 @@ func (s *Source) leave(w *Watch) {
 	s.reexamine(s.searches.leave(w))
 }
 
-// reexamine adds streams to the queue again.
+// reexamine adds streams to the queue.
 func (s *Source) reexamine(all []waiting) {
 	for _, w := range all {
 		if w.w.addAnswer(w.answer) {
@@ -320,7 +320,7 @@ func (s *Source) signal() {
 	}
 }
 
-// next takes a stream from the queue; nil if it is empty.
+// next takes a stream from the queue; nil if the queue is empty.
 func (s *Source) next() (w *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,7 +332,7 @@ func (s *Source) next() (w *Watch) {
 	if len(s.queue) == 0 {
 		s.queue = nil
 	} else {
-		s.signal() // another examiner may take the rest
+		s.signal() // another examiner may take the next stream
 	}
 	return w
 }
@@ -374,7 +374,7 @@ func (s *Source) work(ctx context.Context) {
 		if p := panics.Do(func() { s.examine(ctx, w, w.nextAnswer()) }); p != nil {
 			p.Log(s.opts.Log, "quarantine")
 		}
-		if w.moreAnswers() { // other streams come first
+		if w.moreAnswers() { // put the stream at the end of the queue: other streams come first
 			s.enqueue(w)
 		}
 	}

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	maxIdle      = 1000     // resources that no stream is shown
-	maxIdleBytes = 16 << 20 // bytes of them
+	maxIdle      = 1000     // number of idle resources: no stream is shown them
+	maxIdleBytes = 16 << 20 // bytes of idle resources
 )
 
-// replacements are resources that are served in place of refused ones. They are kept for a while after
-// their last use: a client that reconnects has the same version and refuses the same one, when the store no
-// longer has the former. The zero value is empty.
+// replacements has the resources that are served in place of refused ones. It keeps them for a while
+// after their last use, for clients that reconnect. Such a client has the same old version and refuses
+// the same new version, but the store no longer has the old one. The zero value is empty.
 type replacements struct {
 	mu    sync.Mutex // held for memory access only
 	all   map[replacementKey]*replacement
-	idle  list.List // of *replacement that no stream is shown, oldest first
-	bytes int       // of idle
+	idle  list.List // of *replacement: resources that no stream is shown, oldest first
+	bytes int       // total size of idle
 }
 
-// A replacementKey is a name in a scope. The cache has the version that was shown last.
+// A replacementKey is a resource name in a scope. The cache has only the last shown version for each key.
 type replacementKey struct{ scope, url, name string }
 
 type replacement struct {
@@ -61,7 +61,7 @@ func (k *replacements) drop(is *replacement) {
 	k.bytes -= len(is.Body)
 }
 
-// release notes that a stream is no longer shown a resource.
+// release notes that one stream less is shown a resource.
 func (k *replacements) release(scope string, r *xds.Resource) {
 	if r == nil {
 		return
@@ -85,7 +85,7 @@ func (k *replacements) release(scope string, r *xds.Resource) {
 	}
 }
 
-// find returns the resource that was shown last under a name; nil if it is not cached.
+// find returns the last shown resource with a name; nil if the cache does not have it.
 func (k *replacements) find(scope string, t *xds.Type, name string) *xds.Resource {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,41 +15,42 @@ import (
 )
 
 const (
-	maxSuspects = 5000             // of one refusal; larger ones are not searched
-	maxRounds   = 100              // responses of one search: enough for five faulty resources among 5000
-	stepTime    = 5 * time.Second  // limit for one answer
-	searchTime  = 30 * time.Second // limit for one search
-	pauseTime   = 10 * time.Minute // pause of a stream after a search without result
+	maxSuspects = 5000             // resources of one refusal; larger refusals are not searched
+	maxRounds   = 100              // responses of one search, enough to find five faulty resources among 5000
+	stepTime    = 5 * time.Second  // timeout for one answer
+	searchTime  = 30 * time.Second // timeout for one search
+	pauseTime   = 10 * time.Minute // pause of searches for a type on a stream after a search without result
 
-	maxSearches = 8                // at a time, over all streams
-	maxOfPeer   = 2                // of one peer, so that a reconnecting peer cannot take all
+	maxSearches = 8                // concurrent searches over all streams
+	maxOfPeer   = 2                // concurrent searches of one peer, so that a reconnecting peer does not block others
 	maxResults  = 1000             // cached results
-	resultTime  = 10 * time.Minute // how long they are valid
+	resultTime  = 10 * time.Minute // validity of a cached result
 )
 
-// A search finds the faulty resources among those that a delta client refused without naming one. It shows
-// the client one half of the new or changed resources at a time; for the others it shows the version that
-// the client accepted last. Accepted resources stay shown. If the client refuses again, the search
-// continues with halves. A resource that the client refuses alone is faulty.
+// A search finds the faulty resources of a refusal in which a delta client named none. It shows the
+// client one half of the refused changes at a time. For the resources of the other half, it shows the
+// version that the client accepted last. Accepted changes stay shown. If the client refuses again, the
+// search continues with halves of the refused part. A resource that the client refuses alone is faulty.
 //
-// There is no search if a refused resource is new to the client: it may have applied that although it
-// refused the response, and hiding it would remove it. If the only new resource of a response is refused,
-// it is faulty without a search, in SotW, too. SotW has no search, because a client that is sent a part of
-// the resources takes the rest for removed.
+// A refusal with a resource that is new to the client is not searched. The client may have applied this
+// resource though it refused the response, and hiding the resource would remove it. If only one resource
+// of a refusal is a suspect, it is faulty without a search, in SotW, too. SotW clients are not searched,
+// because a SotW client that gets a part of the resources considers the others removed.
 //
-// The result is a hint for other streams that refused the same and have the same kind of client; each of
-// them decides for itself. A hint with one resource leaves that out, and the client's own answer proves or
-// disproves it. An answer without several resources would prove that at least one of them is faulty, not
-// that each is. So several are searched again on the client's own stream, after the others.
+// The result is a hint for other streams that refused the same content and have the same kind of client.
+// Each stream decides for itself. If the hint has one resource, this resource is left out, and the
+// client's own answer proves or disproves the hint. If the hint has several resources, an ACK without
+// them would prove only that at least one is faulty. So they are searched again on the client's own
+// stream, after the other resources.
 type search struct {
 	typ    *xds.Type
 	st     *server.Stream
 	text   string
 	key    searchKey
-	groups [][]held // not shown yet, the next one last
+	groups [][]held // groups that are not shown yet; the last is the next to show
 	trying []held   // currently shown
-	bad    []held   // refused alone
-	since  uint64   // newest nonce refused before trying was shown
+	bad    []held   // resources that the client refused alone
+	since  uint64   // newest refused nonce before trying was shown
 	rounds int
 	total  int
 
@@ -60,7 +61,7 @@ type search struct {
 type searchKey struct {
 	url, agent string
 	suspects   [16]byte
-	own        uint64 // stream ID, if the stream is searched for itself
+	own        uint64 // stream ID, if the search must not share its result with other streams
 }
 
 func keyOfSearch(a answer, suspects []held, own bool) searchKey {
@@ -78,8 +79,8 @@ func keyOfSearch(a answer, suspects []held, own bool) searchKey {
 	return k
 }
 
-// search begins a search, unless an equal one is running or finished. It reports whether the client is
-// about to be shown another view.
+// search begins a search, unless an equal search is running or has a result. It reports whether the
+// client will soon be shown another view.
 func (s *Source) search(w *Watch, a answer, suspects []held) bool {
 	now := time.Now()
 	if len(suspects) == 0 || len(suspects) > maxSuspects || slices.ContainsFunc(suspects, isNew) || !w.maySearch(a.typ, now) {
@@ -116,11 +117,11 @@ func (s *Source) search(w *Watch, a answer, suspects []held) bool {
 	return true
 }
 
-// isNew reports whether the client has accepted no version of the resource. It may have applied the refused
-// one.
+// isNew reports whether the client has accepted no version of the resource. Such a client may have
+// applied the refused version.
 func isNew(h held) bool { return !h.has }
 
-// step handles the refused part of the shown resources and shows the next group.
+// step splits the refused part of the shown resources, and shows the next group.
 func (s *Source) step(w *Watch, x *search, refused []held) {
 	for i := range refused {
 		x.since = max(x.since, refused[i].nonce)
@@ -129,7 +130,7 @@ func (s *Source) step(w *Watch, x *search, refused []held) {
 	case n == 1:
 		refused[0].by, refused[0].proven, refused[0].text = Found, true, x.text
 		x.bad = append(x.bad, refused[0])
-		if all := slices.Concat(x.groups...); len(all) > 0 { // it may be the only faulty resource
+		if all := slices.Concat(x.groups...); len(all) > 0 { // show all others together: this resource may be the only faulty one
 			x.groups = [][]held{all}
 		}
 	case n > 1:
@@ -173,13 +174,13 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 	if s.inspect(ctx, x.st, func(session *protocol.Session) {
 		for i := range x.trying {
 			switch n := session.NameState(x.typ, x.trying[i].name); {
-			case n.View == nil || n.View.Sum != x.trying[i].refused: // it has changed
+			case n.View == nil || n.View.Sum != x.trying[i].refused: // the resource has changed
 			case n.State == protocol.StateSent, n.State == protocol.StateDue, n.State == protocol.StateWaiting, n.State == protocol.StateRefused && number(n.RefusedIn) <= x.since:
 				open = true
 				return
 			}
 		}
-		for n := range session.NameStates(x.typ) { // resources that came meanwhile may be faulty, too
+		for n := range session.NameStates(x.typ) { // also resources that changed during the search: they may be faulty, too
 			if h, ok := suspect(x.typ, &n); ok && h.nonce > x.since {
 				refused = append(refused, h)
 			}
@@ -187,20 +188,21 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 	}) != nil || open || len(refused) > maxSuspects {
 		return
 	}
-	if slices.ContainsFunc(refused, isNew) { // a new resource came meanwhile
+	if slices.ContainsFunc(refused, isNew) { // a resource that is new to the client came during the search
 		s.stop(w, x)
 		return
 	}
 	s.step(w, x, refused)
 }
 
-// giveUp ends a search without result and pauses searches on the stream.
+// giveUp ends a search without a complete result, and pauses searches for the type on the stream.
 func (s *Source) giveUp(w *Watch, x *search) {
 	w.pause(x.typ, time.Now())
 	s.stop(w, x)
 }
 
-// stop ends a search early. The client is shown everything except the faulty resources found so far.
+// stop ends a search early. The client is shown all resources except the faulty ones that the search has
+// found.
 func (s *Source) stop(w *Watch, x *search) {
 	w.order(order{typ: x.typ, drop: func(h *held) bool { return h.by == Searching }})
 	s.end(w, x, false)
@@ -216,8 +218,8 @@ func (s *Source) end(w *Watch, x *search, whole bool) {
 type searches struct {
 	mu      sync.Mutex // held for memory access only
 	running map[searchKey]*running
-	waits   []waiting        // oldest first, each stream once for each type
-	waiting map[waitKey]bool // the keys of waits
+	waits   []waiting        // waiting streams, oldest first; each stream at most once for each type
+	waiting map[waitKey]bool // set of the keys of waits
 	results map[searchKey]result
 	found   []searchKey // keys of results, oldest first
 	ended   [3]uint64   // number of searches by result: found, nothing, given up
@@ -228,7 +230,7 @@ type running struct {
 	w *Watch
 }
 
-// A waiting stream is examined when a search ends.
+// A waiting is a stream that waits for a search of its own, or for the result of an equal search.
 type waiting struct {
 	w      *Watch
 	answer answer
@@ -247,8 +249,9 @@ type result struct {
 	until time.Time
 }
 
-// begin returns the result of an equal search, and reports whether the new search may begin. It need not
-// begin if the result is one resource, because the client's answer proves that. Otherwise the stream waits.
+// begin returns the cached result of an equal search, and reports whether the new search begins. The
+// search is not needed if the result has one resource, because the client's answer will prove or disprove
+// it. If an equal search is running, or too many are, the stream waits.
 func (ss *searches) begin(x *search, w *Watch, a answer) (found map[string]xds.Sum, begins bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -276,7 +279,7 @@ func (ss *searches) begin(x *search, w *Watch, a answer) (found map[string]xds.S
 	return nil, false
 }
 
-// of returns the number of running searches on a peer's streams.
+// of returns the number of running searches of a peer.
 func (ss *searches) of(peer string) (n int) {
 	for _, r := range ss.running {
 		if peerOf(r.st) == peer {
@@ -286,11 +289,11 @@ func (ss *searches) of(peer string) (n int) {
 	return n
 }
 
-// peerOf returns the owner of a stream.
+// peerOf returns the owner of a stream, by its address.
 func peerOf(st *server.Stream) string { return fair.Owner(st.Peer) }
 
-// end removes a search and returns the streams to examine: those that waited for it, and those whose turn
-// has come.
+// end removes a search and returns the streams to examine now. whole reports whether the search has a
+// complete result.
 func (ss *searches) end(x *search, whole bool) (all []waiting) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -326,14 +329,16 @@ func (ss *searches) end(x *search, whole bool) (all []waiting) {
 	return ss.wake(x.key)
 }
 
-// wake removes and returns the streams that wait for a finished search, and those whose turn has come.
+// wake removes and returns the streams that wait for a search with the key k, and those that may now
+// begin a search.
 func (ss *searches) wake(k searchKey) (all []waiting) {
 	all = ss.take(func(w *waiting) bool { return w.key == k })
 	return append(all, ss.next()...)
 }
 
-// turns removes and returns the streams that waited longest, as many as may begin now. A stream that begins
-// no search, because it ended or is no longer faulty, gives its turn to the next.
+// turns removes and returns the waiting streams that may now begin a search, the oldest first. It is
+// called again when a stream began no search because the stream has ended or its refusal is over: then
+// the next stream gets the turn.
 func (ss *searches) turns() []waiting {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -374,7 +379,7 @@ func (ss *searches) take(is func(*waiting) bool) (all []waiting) {
 	return all
 }
 
-// leave removes a stream and returns the streams to examine.
+// leave removes a stream, and returns the streams to examine because a search of this stream has ended.
 func (ss *searches) leave(w *Watch) (all []waiting) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -398,7 +403,8 @@ func (ss *searches) move(x *search, now time.Time) {
 	x.moved = now
 }
 
-// late reports whether a search made no progress for too long or takes too long.
+// late reports whether a search has exceeded stepTime since its last progress, or searchTime since its
+// begin.
 func (ss *searches) late(x *search, now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

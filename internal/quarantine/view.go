@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A substituted view has replacements for some resources of another view.
+// A substituted is a view with replacements for some resources of another view.
 type substituted struct {
 	of    xds.View
 	holds map[string]*set // by type URL
@@ -30,8 +30,8 @@ func (v *substituted) Table(t *xds.Type) *xds.Table {
 	return v.made.of(t, table, v.holds[t.URL])
 }
 
-// tables has the last table of each type and the tables from which it was made, so that equal inputs give
-// the same table. It does not keep tables in memory.
+// tables has the last substituted table of each type, with the inputs from which it was made. So equal
+// inputs give the same table. The pointers are weak: tables does not keep tables in memory.
 type tables struct {
 	sets map[string]*set // owned by the stream's goroutine
 
@@ -44,11 +44,12 @@ type made struct {
 	holds       *set
 }
 
-// group groups the resources in quarantine by type. It returns the former set of a type if that is equal.
+// group groups the resources in quarantine by type. If the set of a type is equal to the previous set,
+// group returns the previous one.
 func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[string]*set {
 	by, also := map[string][]held{}, map[string][]*xds.Resource{}
 	add := func(h held) {
-		h.proven, h.by, h.nonce, h.refs = false, 0, 0, nil // these do not change the table
+		h.proven, h.by, h.nonce, h.refs = false, 0, 0, nil // these fields do not affect the table
 		by[h.typ.URL] = append(by[h.typ.URL], h)
 	}
 	for _, h := range holds {
@@ -57,7 +58,7 @@ func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[stri
 		}
 	}
 	for _, h := range dependents {
-		if !slices.ContainsFunc(by[h.typ.URL], func(o held) bool { return o.name == h.name }) { // it was refused itself
+		if !slices.ContainsFunc(by[h.typ.URL], func(o held) bool { return o.name == h.name }) { // the dependent was not refused itself
 			add(h)
 		}
 	}
@@ -105,19 +106,20 @@ func substitute(base *xds.Table, of *set) *xds.Table {
 		}
 	}
 	table, err := base.Substitute(set, remove...)
-	if err != nil { // an alias of a replacement belongs to another resource now
+	if err != nil { // another resource now has an alias of a replacement
 		return base
 	}
 	return table
 }
 
-// An undecided view is a substituted view that still looks for some names.
+// An undecided is a substituted view whose source has not yet found out whether some names exist.
 type undecided struct {
 	*substituted
 	of xds.Undecided
 }
 
-// Undecided implements [xds.Undecided]. A name that is found but not shown is decided.
+// Undecided implements [xds.Undecided]. A name is decided if the wrapped view has it, even if the name is
+// hidden by quarantine.
 func (v *undecided) Undecided(t *xds.Type, name string) bool {
 	return v.substituted.of.Table(t).Lookup(name) == nil && v.of.Undecided(t, name)
 }

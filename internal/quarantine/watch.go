@@ -11,25 +11,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Watch is the watch of one stream. It implements [server.HistoryWatch]. It belongs to the stream's
-// goroutine, except for the fields that mu guards.
+// A Watch is the watch of one stream. It implements [server.HistoryWatch]. Only the stream's goroutine
+// uses it, except for the fields that mu guards.
 type Watch struct {
 	of     server.Watch
 	source *Source
 	node   *xds.Node
 	scope  string
-	owner  string // owner of the stream: an identity, or else an address
+	owner  string // owner of the stream: the identity, else the address
 
-	counted int // part of source.held; guarded by source.mu
+	counted int // share of this stream in source.held; guarded by source.mu
 
 	deps  dependencies
 	made  tables
-	keeps []*xds.Resource // shown resources that the view lacks
+	keeps []*xds.Resource // resources that the client is shown and that the wrapped view lacks
 
 	mu      sync.Mutex // held for memory access only
 	pending []order
-	holds   []held // applied by the stream's goroutine, which alone writes them
-	waits   []Held // dependents that are held back
+	holds   []held // the applied orders; only the stream's goroutine writes the field
+	waits   []Held // held back dependents
 	closed  bool
 	exam    examination
 }
@@ -40,29 +40,29 @@ type held struct {
 	name       string
 	refused    xds.Sum
 	version    string
-	nonce      uint64 // of the newest refused response with it
-	has        bool   // the client has accepted a version of it
+	nonce      uint64 // of the newest refused response that had the resource
+	has        bool   // the client has accepted a version of the resource
 	had        xds.Sum
 	hadVersion string
 
 	by     Reason
-	text   string // of a faulty resource: the client's error text, shortened
-	proven bool   // the client has accepted the others since, or refused this one alone
+	text   string // for a faulty resource: the client's error text, shortened
+	proven bool   // the client has accepted the other resources without this one, or refused this one alone
 
 	body *xds.Resource // the refused version
 	old  *xds.Resource // the replacement; nil: none
-	refs *xds.Stamp    // of a Dependent: its references
+	refs *xds.Stamp    // for a Dependent: its references
 }
 
 func (h *held) key() key { return keyOf(h.typ, h.name) }
 
-// fault reports whether it is faulty itself.
+// fault reports whether the resource itself is faulty.
 func (h *held) fault() bool { return h.by == Named || h.by == Found }
 
 func (h *held) unproven() bool { return !h.proven && h.by != Dependent }
 
-// hadIs reports whether st is the version that the client accepted last. For versions that the client
-// stated on its first request, only the version string may be known.
+// hadIs reports whether st is the version that the client accepted last. If the client stated the version
+// in its first request, possibly only the version string is known.
 func (h *held) hadIs(st *xds.Stamp) bool {
 	return st.Sum == h.had || h.had == xds.Sum{} && h.hadVersion != "" && st.Version == h.hadVersion
 }
@@ -75,7 +75,7 @@ func (h *held) exported() Held {
 	return is
 }
 
-// number parses a nonce; 0 if it is not a number.
+// number parses a nonce. The result is 0 if the nonce is not a number.
 func number(nonce string) uint64 {
 	n, err := strconv.ParseUint(nonce, 10, 64)
 	if err != nil {
@@ -84,17 +84,18 @@ func number(nonce string) uint64 {
 	return n
 }
 
-// An order changes the resources of one type that are in quarantine: first it drops, then it adds.
+// An order changes the resources of one type that are in quarantine. The stream first applies drop, then
+// add.
 type order struct {
 	typ  *xds.Type
 	drop func(*held) bool // nil: drop none
 	add  []held
 }
 
-// A ringer has a doorbell that others can ring.
+// A ringer is a watch whose stream another goroutine can wake.
 type ringer interface{ Ring() }
 
-// order adds an order, which the stream applies when it is rung.
+// order adds an order and wakes the stream. The stream's goroutine applies the order.
 func (w *Watch) order(o order) {
 	r, ok := w.of.(ringer)
 	if !ok {
@@ -108,15 +109,15 @@ func (w *Watch) order(o order) {
 	r.Ring()
 }
 
-// moving reports whether some orders are not applied yet.
+// moving reports whether orders are pending.
 func (w *Watch) moving() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.pending) > 0
 }
 
-// applyOrders applies the pending orders and releases resources that changed. It reports whether anything
-// changed.
+// applyOrders applies the pending orders, and releases resources whose content has changed. It reports
+// whether the quarantine changed.
 func (w *Watch) applyOrders(view xds.View) (moved bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +167,7 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 	return true
 }
 
-// A change is a change of the resources in quarantine that is being made.
+// A change is a change in progress of the resources in quarantine.
 type change struct {
 	view    xds.View
 	was, is map[key]held // before and after
@@ -188,7 +189,8 @@ func (c *change) drop(o order) {
 	}
 }
 
-// admit adds a resource, unless it changed, there are too many, or the version to show instead is unknown.
+// admit adds a resource. It does not add the resource if the content has changed, if too many are in
+// quarantine, or if the version to show instead is not available.
 func (w *Watch) admit(c *change, h held) {
 	k := h.key()
 	before, known := c.was[k]
@@ -199,7 +201,7 @@ func (w *Watch) admit(c *change, h held) {
 	case !h.current(c.view), h.fault() && c.faults >= maxHeld && !counted:
 		return
 	case known:
-		h.body, h.old, h.has = before.body, before.old, before.has // the cache may not have them any more
+		h.body, h.old, h.has = before.body, before.old, before.has // the cache may no longer have these versions
 	case !w.findAccepted(&h):
 		return
 	default:
@@ -214,7 +216,7 @@ func (w *Watch) admit(c *change, h held) {
 	c.is[k] = h
 }
 
-// reportEnded adds an examination for each type that has no resource in quarantine any more.
+// reportEnded adds an examination for each type whose last resource has left quarantine.
 func (w *Watch) reportEnded(holds []held) {
 	for i := range w.holds {
 		t := w.holds[i].typ
@@ -249,8 +251,9 @@ func (h *held) current(view xds.View) bool {
 	return r != nil && r.Sum == h.refused
 }
 
-// findAccepted finds the version that the client accepted last. Without it there is no quarantine: a
-// working resource is never removed.
+// findAccepted finds the version that the client accepted last. If the version is not available, the
+// resource does not come into quarantine, because a working resource must never be removed from the
+// client.
 func (w *Watch) findAccepted(h *held) bool {
 	if !h.has {
 		return true
@@ -267,7 +270,7 @@ func (w *Watch) findAccepted(h *held) bool {
 	return h.old != nil
 }
 
-// keep caches the shown resources that the view lacks.
+// keep holds the resources in the cache that the client is shown and that the wrapped view lacks.
 func (w *Watch) keep(all []*xds.Resource) {
 	was := w.keeps
 	w.keeps = all
@@ -321,8 +324,9 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	return s, names, nil
 }
 
-// Withholds implements [server.WithholdingWatch]. The server calls it when the client has accepted a response and
-// refuses nothing that it is shown. That proves a hint from another stream, unless the answer is to an earlier view.
+// Withholds implements [server.WithholdingWatch]. The server calls Withholds when the client has accepted
+// a response and refuses no shown resource. This proves a hint from another stream. It proves nothing
+// while an order is pending, because the ACK may be for an earlier view.
 func (w *Watch) Withholds(t *xds.Type) (is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,8 +363,8 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	w.of.Interested(t, wildcard, added, removed)
 }
 
-// Recent implements [server.HistoryWatch]. A refused resource that is new to the client is not sent again
-// because something refers to it.
+// Recent implements [server.HistoryWatch]. Without a refused resource that is new to the client: the
+// server must not send it again when another resource refers to it.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 	all := w.recent(t)
 	if names := w.deps.absentOf(t); len(names) > 0 {
@@ -397,20 +401,20 @@ func (w *Watch) Close() {
 	w.of.Close()
 }
 
-// An examination is the state of a stream for its examiners; guarded by Watch.mu.
+// An examination is the state of a stream's examinations. Watch.mu guards it.
 type examination struct {
 	news     []Held         // resources to report
-	st       *server.Stream // nil: not known yet
-	answers  []answer       // the newest of each type, which wait to be examined
+	st       *server.Stream // nil: the stream has not been examined yet
+	answers  []answer       // waiting answers: the newest of each type
 	queued   bool
 	searches []*search
-	exams    int // number since `since`
+	exams    int // number of examinations since the time since
 	since    time.Time
-	cleared  map[key]xds.Sum // not faulty alone, although a text names them
+	cleared  map[key]xds.Sum // resources that a text names, and whose quarantine did not help
 	paused   map[string]time.Time
 }
 
-// addAnswer adds an answer to examine. It reports whether the stream must be queued.
+// addAnswer adds an answer to examine. It reports whether the caller must add the stream to the queue.
 func (w *Watch) addAnswer(a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -433,7 +437,7 @@ func (q *examination) add(a answer) bool {
 	return !was
 }
 
-// takeNews returns the resources that came into quarantine and are not reported yet.
+// takeNews takes the resources that came into quarantine since the last call.
 func (w *Watch) takeNews() (all []Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -451,7 +455,7 @@ func (w *Watch) nextAnswer() (a answer) {
 	return a
 }
 
-// moreAnswers reports whether there is another answer. If not, the stream is in no queue.
+// moreAnswers reports whether another answer waits. If not, it notes that the stream is not in the queue.
 func (w *Watch) moreAnswers() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -462,13 +466,14 @@ func (w *Watch) moreAnswers() bool {
 	return w.exam.queued
 }
 
-// accepted notes that the client accepted a response, and reports whether that must be examined.
+// accepted notes that the client accepted a response, and reports whether the ACK must be examined for a
+// search.
 func (w *Watch) accepted(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending) == 0 {
 		for i := range w.holds {
-			if h := &w.holds[i]; h.typ.Is(t) && h.by != Found { // a hint: see Withholds
+			if h := &w.holds[i]; h.typ.Is(t) && h.by != Found { // Withholds proves hints (Found)
 				h.proven = true
 			}
 		}
@@ -476,8 +481,8 @@ func (w *Watch) accepted(t *xds.Type) bool {
 	return w.exam.search(t) != nil
 }
 
-// mayExamine reports whether the stream may be examined once more. The limit keeps a client that refuses
-// everything from blocking the others.
+// mayExamine counts an examination and reports whether the stream may have it. The limit ensures that a
+// client that refuses everything does not block other clients.
 func (w *Watch) mayExamine(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -489,8 +494,8 @@ func (w *Watch) mayExamine(now time.Time) bool {
 	return q.exams <= maxExams
 }
 
-// clearUnproven notes that resources in quarantine because of the client's text are not faulty, or not
-// alone. It returns them, to be shown again.
+// clearUnproven notes that the unproven resources in quarantine are not faulty, or are not the only
+// faulty ones. It returns these resources, so that the client is shown them again.
 func (w *Watch) clearUnproven(t *xds.Type) (all []held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -507,8 +512,8 @@ func (w *Watch) clearUnproven(t *xds.Type) (all []held) {
 	return all
 }
 
-// unprovenIn reports whether a resource of the type is in quarantine because of the client's text, without
-// proof yet.
+// unprovenIn reports whether a resource of the type is in quarantine without proof: only a text or a hint
+// names it.
 func (w *Watch) unprovenIn(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -522,7 +527,7 @@ func (w *Watch) isCleared(h *held) bool {
 	return is && sum == h.refused
 }
 
-// distrusts reports whether a hint or verdict was wrong for a type of the stream.
+// distrusts reports whether a hint or a verdict for a type was wrong on this stream.
 func (w *Watch) distrusts(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -561,7 +566,7 @@ func (w *Watch) setSearchDone(x *search) {
 	w.exam.searches = slices.DeleteFunc(w.exam.searches, func(o *search) bool { return o == x })
 }
 
-// pause stops searches on the stream for a while.
+// pause forbids searches for a type on the stream for pauseTime.
 func (w *Watch) pause(t *xds.Type, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package api has the types of the admin API: the JSON that the server answers and that commands send.
-// Package internal/admin/client asks the API; docs/admin-api.md and openapi.yaml describe it.
+// Package api has the types of the admin API: the JSON of the server's answers and of the commands'
+// requests. Package internal/admin/client is the client of the API. docs/admin-api.md and openapi.yaml
+// describe the API.
 package api
 
 import (
@@ -14,20 +15,20 @@ const Version = "v1"
 // ReplicaHeader is a response header with the [Server.ID] of the server that made the answer.
 const ReplicaHeader = "Chancery-Replica"
 
-// A State is the state of a client with regard to a type or to one resource.
+// A State is the state of a type or of one resource on a client.
 type State string
 
 // The states, worst first. The state of a client is the worst state of its types.
 const (
 	Nacked  State = "NACKED"   // the client refused the newest response
-	Stale   State = "STALE"    // it has not answered for 30 s or more
-	Waiting State = "WAITING"  // the next response waits for another type, or for content
-	Sent    State = "SENT"     // sent, not answered yet
-	NotSent State = "NOT_SENT" // subscribed, nothing sent yet
-	Absent  State = "ABSENT"   // one resource: it does not exist, and the client knows
+	Stale   State = "STALE"    // the client has not answered a response for 30 s or more
+	Waiting State = "WAITING"  // the next response waits for another type, or until the client's groups are loaded
+	Sent    State = "SENT"     // the newest response has no ACK or NACK yet
+	NotSent State = "NOT_SENT" // the client has subscribed, and the newest state is not sent yet
+	Absent  State = "ABSENT"   // one resource: it does not exist, and the client was told so
 	Leaving State = "LEAVING"  // one resource: removed, but kept until nothing refers to it
-	Synced  State = "SYNCED"   // the client has accepted everything that is served
-	Idle    State = "IDLE"     // it subscribes to nothing
+	Synced  State = "SYNCED"   // the client has accepted the newest state
+	Idle    State = "IDLE"     // the client subscribes to nothing
 )
 
 // Status is the answer of /api/v1/status.
@@ -40,30 +41,30 @@ type Status struct {
 	Refusals   []Refusal `json:"refusals"` // grouped by error, most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
 
-	RejectedGroups []Rejected   `json:"rejected_groups,omitempty"` // groups whose own files were rejected while the others were loaded; at most 100
+	RejectedGroups []Rejected   `json:"rejected_groups,omitempty"` // groups whose own files were rejected, while the other groups were loaded; at most 100
 	TurnedAway     []TurnedAway `json:"turned_away"`               // in the last ten minutes, newest first; at most 100
 
-	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store; clients and refusals above are theirs; absent without a store
+	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, and the other fields cover all their clients; absent without a store
 	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
 }
 
-// A Replica is one of the servers of a store, as the server that was asked sees it.
+// A Replica is one server of a store, as seen by the server that answers.
 type Replica struct {
-	ID            string     `json:"id"`                // of the process
-	Address       string     `json:"address,omitempty"` // of its admin API, as announced
+	ID            string     `json:"id"`                // ID of the process
+	Address       string     `json:"address,omitempty"` // address of its admin API, as announced
 	Host          string     `json:"host,omitempty"`
 	Version       string     `json:"version,omitempty"`
 	Since         time.Time  `json:"since"`                    // when it started
-	Asked         bool       `json:"asked,omitempty"`          // this is the server that was asked
-	Revision      string     `json:"revision,omitempty"`       // the revision it serves; if it does not answer: the last one known
-	StoreRevision string     `json:"store_revision,omitempty"` // the same value as revision, under the name that a WaitResult uses
+	Asked         bool       `json:"asked,omitempty"`          // this server answers the request
+	Revision      string     `json:"revision,omitempty"`       // the revision that it serves; if it does not answer: the last known one
+	StoreRevision string     `json:"store_revision,omitempty"` // the same value as revision, with the field name of a WaitResult
 	Served        bool       `json:"served,omitempty"`         // in /api/v1/wait: it serves the awaited revision
 	Clients       *Counts    `json:"clients,omitempty"`        // its own clients; absent: it does not answer
 	Rejected      *Rejected  `json:"rejected,omitempty"`       // the newest revision, if this server rejected it
-	Trouble       string     `json:"trouble,omitempty"`        // why it does not know or does not serve the newest revision
+	Trouble       string     `json:"trouble,omitempty"`        // why it cannot read or does not serve the newest revision
 	Unwritten     string     `json:"unwritten,omitempty"`      // why it does not commit its directory to the store
 	Error         string     `json:"error,omitempty"`          // why it does not answer; "": it answers
-	Seen          *time.Time `json:"seen,omitempty"`           // for a server that does not answer: its last answer to the server that was asked; absent: never
+	Seen          *time.Time `json:"seen,omitempty"`           // for a server that does not answer: the time of its last answer to this server; absent: never
 }
 
 // A Server describes the server process.
@@ -71,15 +72,15 @@ type Server struct {
 	Version string    `json:"version"`
 	Replica string    `json:"replica"` // the control plane identifier in xDS responses
 	Since   time.Time `json:"since"`
-	XDS     string    `json:"xds"`            // its addresses for xDS
+	XDS     string    `json:"xds"`            // addresses for xDS
 	Dir     string    `json:"dir"`            // the directory, as the user gave it
 	Path    string    `json:"path,omitempty"` // absolute path of the directory that is served or written to the store; "": unknown
 	Host    string    `json:"host,omitempty"` // name of the machine
 	PID     int       `json:"pid,omitempty"`
-	ID      string    `json:"id,omitempty"` // identifies this process among the servers of its store
+	ID      string    `json:"id,omitempty"` // ID of this process among the servers of its store
 }
 
-// A Config describes the configuration that is served, and the result of the last load.
+// A Config describes the served configuration, and the result of the last load.
 type Config struct {
 	Revision  uint64     `json:"revision"` // number of commits to the server's own store
 	At        *time.Time `json:"at,omitempty"`
@@ -88,53 +89,54 @@ type Config struct {
 	Groups    int        `json:"groups"`
 	Rejected  *Rejected  `json:"rejected,omitempty"` // absent: the last load succeeded
 	Dangling  int        `json:"dangling"`           // references to missing resources
-	Doubts    int        `json:"doubts"`             // number of warnings, dangling references included
-	Warnings  []Warning  `json:"warnings,omitempty"` // the first of them
-	Upstream  *Upstream  `json:"upstream,omitempty"` // of a relay, which has no files
-	Store     *Store     `json:"store,omitempty"`    // of a server with a revision store, which has no files
+	Doubts    int        `json:"doubts"`             // number of warnings, including dangling references
+	Warnings  []Warning  `json:"warnings,omitempty"` // the first warnings
+	Upstream  *Upstream  `json:"upstream,omitempty"` // only of a relay, which has no files
+	Store     *Store     `json:"store,omitempty"`    // only of a server with a revision store
 }
 
 // A Store describes the revision store that a server reads.
 type Store struct {
 	URL      string     `json:"url"`
-	Revision string     `json:"revision,omitempty"` // the revision that is served, such as r412; "": none, or a copy from disk that does not note its revision
-	Author   string     `json:"author,omitempty"`   // of that revision
+	Revision string     `json:"revision,omitempty"` // the served revision, such as r412; "": none, or a copy from disk without a revision
+	Author   string     `json:"author,omitempty"`   // author of the served revision
 	Message  string     `json:"message,omitempty"`
 	At       *time.Time `json:"at,omitempty"`        // commit time, by the committer's clock; absent for a revision from disk
-	LastGood *time.Time `json:"last_good,omitempty"` // age of the last good copy from disk, if that is served
+	LastGood *time.Time `json:"last_good,omitempty"` // time of the last good copy on disk, if the server serves that copy
 	Error    string     `json:"error,omitempty"`     // why the newest revision cannot be read or is not served
 	Since    *time.Time `json:"since,omitempty"`     // when the error began
 	Holds    []Hold     `json:"holds,omitempty"`     // groups that are served from another revision
 
-	RolledBack []RolledBack `json:"rolled_back,omitempty"` // rollouts that were rolled back; an entry goes when something is committed to its group
+	RolledBack []RolledBack `json:"rolled_back,omitempty"` // rollouts that were rolled back; a commit to the group removes the entry
 
-	Writer *StoreWriter `json:"writer,omitempty"` // of a server that may commit a directory to the store
+	Writer *StoreWriter `json:"writer,omitempty"` // only of a server that may commit a directory to the store
 }
 
-// A RolledBack is a rollout that was rolled back because a client refused it or a server could not serve
-// it. All nodes get what they had before.
+// A RolledBack is a rollout that was rolled back, because a client refused its revision or a server could
+// not serve the revision. All nodes get the resources that they had before the rollout.
 type RolledBack struct {
 	Rollout  string    `json:"rollout"` // ID of the rollout
 	Groups   []string  `json:"groups"`
 	Revision string    `json:"revision"` // the target revision, such as r412
 	Why      string    `json:"why"`
-	Since    time.Time `json:"since"` // by the clock of the server that decided it
+	Since    time.Time `json:"since"` // by the clock of the server that rolled it back
 }
 
-// A StoreWriter describes a server that may commit a directory to the store; one server at a time does.
+// A StoreWriter describes a server that may commit a directory to the store. Only one server at a time
+// commits.
 type StoreWriter struct {
 	Dir    string    `json:"dir"`
 	Writes bool      `json:"writes"` // false: another server commits
 	Since  time.Time `json:"since"`
-	Server string    `json:"server,omitempty"` // the server that commits, if it is another one and known
+	Server string    `json:"server,omitempty"` // the server that commits, if it is another server and its ID is known
 	Error  string    `json:"error,omitempty"`  // why the directory is not committed
 }
 
-// A Hold freezes a group: it is served from this revision and not from the newest.
+// A Hold freezes a group: servers serve the group from this revision and not from the newest.
 type Hold struct {
 	Group    string    `json:"group"`
 	Revision string    `json:"revision"`          // such as r411
-	Author   string    `json:"author,omitempty"`  // who froze it
+	Author   string    `json:"author,omitempty"`  // author of the freeze
 	Message  string    `json:"message,omitempty"` // why
 	At       time.Time `json:"at"`                // when
 	Next     string    `json:"next,omitempty"`    // target revision of a rollout
@@ -144,21 +146,21 @@ type Hold struct {
 // An Upstream is the xDS server from which a relay gets its resources.
 type Upstream struct {
 	URL       string     `json:"url"`
-	Connected bool       `json:"connected"`       // it has answered on the open stream
+	Connected bool       `json:"connected"`       // the upstream has answered on the open stream
 	Idle      bool       `json:"idle,omitempty"`  // not connected, because no client subscribes to anything
-	Since     *time.Time `json:"since,omitempty"` // start of that stream, or end of the last one
+	Since     *time.Time `json:"since,omitempty"` // start of the open stream, or end of the last one
 	Error     string     `json:"error,omitempty"` // why the last stream ended or could not start
 	ErrorAt   *time.Time `json:"error_at,omitempty"`
-	Refused   int        `json:"refused"` // refused resources: the last good ones are served; with --pass-refusals, those that some clients accept
+	Refused   int        `json:"refused"` // number of refused resources; the relay serves their last good versions, or with --pass-refusals the versions that some clients accept
 }
 
-// A Warning reports something doubtful in the configuration that is served.
+// A Warning reports a likely mistake in the served configuration.
 type Warning struct {
 	Code string `json:"code"` // chancery check --explain CODE explains it
 	Text string `json:"text"` // begins with the place in the files
 }
 
-// Rejected describes a load with errors, which is not served.
+// Rejected describes a load with errors. The server does not serve it.
 type Rejected struct {
 	Group  string    `json:"group,omitempty"` // the only group with errors; "": the whole load was rejected
 	Since  time.Time `json:"since"`
@@ -172,12 +174,12 @@ type Counts struct {
 }
 
 // A ClientList is the answer of /api/v1/clients, and of /api/v1/clients/{node}. The latter lists all
-// clients with that node ID, including those that left recently.
+// clients with that node ID, including clients that disconnected recently.
 type ClientList struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // "ClientList"
 	Total      int      `json:"total"`
-	Hidden     int      `json:"hidden"` // healthy clients, left out unless ?all=1 asks for them
+	Hidden     int      `json:"hidden"` // number of healthy clients, which the list has only with ?all=1
 	Items      []Client `json:"items"`
 
 	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
@@ -187,14 +189,14 @@ type ClientList struct {
 // A Client is a node at one address, with all its streams.
 type Client struct {
 	Node     string       `json:"node"`
-	Path     string       `json:"path,omitempty"` // of a client without a node ID: use this instead in paths, such as "stream:41"
+	Path     string       `json:"path,omitempty"` // for a client without a node ID: the name to use in paths, such as "stream:41"
 	Cluster  string       `json:"cluster,omitempty"`
 	Agent    string       `json:"agent,omitempty"` // such as "envoy 1.40.0"
 	Peer     string       `json:"peer,omitempty"`
-	Identity string       `json:"identity,omitempty"` // proved by the connection; "": none
+	Identity string       `json:"identity,omitempty"` // identity that the connection proves; "": none
 	Groups   []string     `json:"groups"`
 	Since    time.Time    `json:"since"`
-	Left     *Left        `json:"left,omitempty"` // absent: it is connected
+	Left     *Left        `json:"left,omitempty"` // absent: the client is connected
 	State    State        `json:"state"`
 	Streams  []Stream     `json:"streams"`
 	Types    []TypeStatus `json:"types"` // in push order
@@ -202,7 +204,7 @@ type Client struct {
 	Replica  string       `json:"replica,omitempty"` // with ?replicas=1: ID of the server that the client is connected to
 }
 
-// Left tells when and why a client disconnected.
+// Left is the time and the reason of a client's disconnection.
 type Left struct {
 	At   time.Time `json:"at"`
 	Code string    `json:"code"`
@@ -217,7 +219,7 @@ type Stream struct {
 	Since   time.Time `json:"since"`
 }
 
-// A TypeStatus is the state of one client with regard to one type.
+// A TypeStatus is the state of one type on a client.
 type TypeStatus struct {
 	Type     string        `json:"type"` // short name, such as "CDS"
 	URL      string        `json:"url"`
@@ -231,7 +233,7 @@ type TypeStatus struct {
 	WaitsFor []Resource    `json:"waits_for,omitempty"` // WAITING: some of the resources that the client must accept first
 }
 
-// A Message is the last response that was sent or accepted.
+// A Message is the last response that was sent, or the last one that the client accepted.
 type Message struct {
 	At        time.Time `json:"at"`
 	Version   string    `json:"version"`
@@ -241,7 +243,7 @@ type Message struct {
 	Bytes     int       `json:"bytes,omitempty"`
 }
 
-// A NackedStatus is a refusal (NACK) that the client has not taken back.
+// A NackedStatus is a refusal (NACK) that is still in force: the client has accepted no later response.
 type NackedStatus struct {
 	Since     time.Time  `json:"since"`
 	At        time.Time  `json:"at"` // time of the last NACK
@@ -252,12 +254,13 @@ type NackedStatus struct {
 	Kept      []Kept     `json:"kept,omitempty"` // resources in quarantine: the rest of the type is still updated
 }
 
-// A Kept is a resource in quarantine: the client refused its new version and is served the old one.
+// A Kept is a resource in quarantine: the client refused the new version, and the server serves the old
+// version to this client.
 type Kept struct {
 	Name    string `json:"name"`
 	Refused string `json:"refused"`        // version that the client refused
-	Kept    string `json:"kept,omitempty"` // version that the client accepted last and is served; "": none
-	Why     string `json:"why"`            // how the resource was identified as faulty, or why it is kept back otherwise
+	Kept    string `json:"kept,omitempty"` // served version, which the client accepted last; "": none
+	Why     string `json:"why"`            // how the server identified the resource as faulty, or another reason for the quarantine
 }
 
 // A Resource is the type and name of a resource, with its place in the files.
@@ -268,7 +271,7 @@ type Resource struct {
 	Reason string `json:"reason,omitempty"` // why the resource is wrong, if known
 }
 
-// A Refusal is one error with which clients refuse a type, over all clients.
+// A Refusal is one type and error text with which clients refuse responses, summed over all clients.
 type Refusal struct {
 	Type      string     `json:"type"`
 	Error     string     `json:"error"`
@@ -276,7 +279,7 @@ type Refusal struct {
 	Nodes     []string   `json:"nodes"` // at most 10
 	Since     time.Time  `json:"since"`
 	Resources []Resource `json:"resources"`
-	Partly    bool       `json:"partly"` // the response had other resources, too, which the client may have applied
+	Partly    bool       `json:"partly"` // the response had further resources, and the client may have applied them
 }
 
 // A RefusalList is the answer of /api/v1/refusals.
@@ -298,12 +301,12 @@ type Group struct {
 	Name      string `json:"name"`
 	Resources int    `json:"resources"`
 	Clients   Counts `json:"clients"`
-	Place     string `json:"place,omitempty"` // place of its group.yaml
+	Place     string `json:"place,omitempty"` // place of the group's group.yaml
 
-	Rejected *Rejected `json:"rejected,omitempty"` // absent: the group has no errors of its own; it was loaded or rejected together with the others
+	Rejected *Rejected `json:"rejected,omitempty"` // absent: the files of this group have no errors of their own
 }
 
-// A Trouble is a likely problem that no client reports.
+// A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
 	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps"
 	Node  string    `json:"node,omitempty"`
@@ -312,11 +315,11 @@ type Trouble struct {
 	Text  string    `json:"text"`
 }
 
-// TurnedAway is a peer that was not admitted; no list of clients has it.
+// TurnedAway is a peer that was not admitted. Lists of clients do not have it.
 type TurnedAway struct {
-	Kind  string    `json:"kind"` // "denied": it may not use that node ID; "handshake": its TLS handshake failed
+	Kind  string    `json:"kind"` // "denied": the peer may not use that node ID; "handshake": the TLS handshake failed
 	Node  string    `json:"node,omitempty"`
-	From  string    `json:"from"` // its address, without a port
+	From  string    `json:"from"` // address of the peer, without a port
 	Text  string    `json:"text"` // why it was turned away
 	Times int       `json:"times"`
 	Since time.Time `json:"since"`
@@ -333,7 +336,7 @@ type ClientResources struct {
 	Items      []ClientResource `json:"items"` // at most ?limit= of them
 }
 
-// A ClientResource is the state of one client with regard to one resource.
+// A ClientResource is the state of one resource on a client.
 type ClientResource struct {
 	Resource
 	State    State      `json:"state"`
@@ -347,7 +350,7 @@ type ClientResource struct {
 	Error    string     `json:"error,omitempty"`
 }
 
-// A ResourceList is the answer of /api/v1/resources: the resources that are served.
+// A ResourceList is the answer of /api/v1/resources: the served resources.
 type ResourceList struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"` // "ResourceList"
@@ -363,8 +366,8 @@ type ServedResource struct {
 	Bytes   int             `json:"bytes"`
 	TTL     string          `json:"ttl,omitempty"`
 	Clients *Subscribers    `json:"clients,omitempty"` // with ?subscribers=1
-	Body    json.RawMessage `json:"body,omitempty"`    // if one resource was asked for; secrets are removed
-	Refs    []Resource      `json:"refs,omitempty"`    // if one resource was asked for: the resources it refers to, existing or not
+	Body    json.RawMessage `json:"body,omitempty"`    // only in an answer about one resource; secrets are removed
+	Refs    []Resource      `json:"refs,omitempty"`    // only in an answer about one resource: the resources to which it refers, existing or not
 }
 
 // Subscribers counts the clients that subscribe to a resource, by state.
@@ -373,8 +376,8 @@ type Subscribers struct {
 	By    map[State]int `json:"by"`
 }
 
-// An Explanation is the answer of /api/v1/clients/{node}/explain: the chain from the file to the client, up
-// to the broken link.
+// An Explanation is the answer of /api/v1/clients/{node}/explain: the chain of links from the file to the
+// client, with the broken link.
 type Explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // "Explanation"
@@ -386,9 +389,9 @@ type Explanation struct {
 	Advice     string `json:"advice,omitempty"`
 
 	Clients int        `json:"clients"`        // number of connected clients with this node ID
-	Last    *time.Time `json:"last,omitempty"` // if none is connected: when the last one left or was refused; absent: none is remembered
+	Last    *time.Time `json:"last,omitempty"` // if no client is connected: when the last one disconnected or was refused; absent: unknown
 
-	Replica  string    `json:"replica,omitempty"`  // with ?replicas=1: ID of the server that the client is connected to, which made this answer; clients counts those of all servers
+	Replica  string    `json:"replica,omitempty"`  // with ?replicas=1: ID of the client's server, which made this answer; the field clients then counts the clients of all servers
 	Replicas []Replica `json:"replicas,omitempty"` // the servers of the store
 	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
 }
@@ -397,7 +400,7 @@ type Explanation struct {
 type Link struct {
 	Name  string `json:"name"` // "loaded", "defined", "valid", "selected", "allowed", "connected", "subscribed", "referenced", "sent", "accepted"
 	OK    bool   `json:"ok"`
-	Known bool   `json:"known"` // false: an earlier link is broken, so the state of this one is unknown
+	Known bool   `json:"known"` // false: the state of this link is unknown, mostly because an earlier link is broken
 	Text  string `json:"text"`
 	Place string `json:"place,omitempty"`
 }
@@ -418,13 +421,13 @@ type Event struct {
 	Removed   int        `json:"removed,omitempty"`
 	Took      string     `json:"took,omitempty"`
 	Text      string     `json:"text,omitempty"`
-	Author    string     `json:"author,omitempty"`  // of store events: who acted
-	Message   string     `json:"message,omitempty"` // of store events: why
+	Author    string     `json:"author,omitempty"`  // for store events: the author of the change
+	Message   string     `json:"message,omitempty"` // for store events: the reason of the change
 	Missed    int        `json:"missed,omitempty"`  // events that were dropped before this one because the reader was slow
 }
 
-// An ImpactRequest is the body of POST /api/v1/impact: planned changes whose effect on clients is asked
-// for.
+// An ImpactRequest is the body of POST /api/v1/impact: planned changes. The answer has their effect on
+// clients.
 type ImpactRequest struct {
 	Node    string         `json:"node,omitempty"` // only clients with this node ID; "": all
 	Changes []ImpactChange `json:"changes"`        // at most 10000
@@ -435,7 +438,7 @@ type ImpactChange struct {
 	Type  string `json:"type"` // a short name or a type URL
 	Name  string `json:"name"`
 	Group string `json:"group,omitempty"` // the group that has the resource; "": any group of the client
-	Bytes int    `json:"bytes"`           // encoded size of the new version; 0: it is removed
+	Bytes int    `json:"bytes"`           // encoded size of the new version; 0: the change removes the resource
 }
 
 // An Impact is the answer of /api/v1/impact.
@@ -444,7 +447,7 @@ type Impact struct {
 	Kind       string        `json:"kind"`      // "Impact"
 	Connected  int           `json:"connected"` // clients that were checked: all, or those of the node
 	Clients    int           `json:"clients"`   // clients that would see a change, subscribed by name or by wildcard
-	Unknown    int           `json:"unknown"`   // clients that did not answer or have no group yet
+	Unknown    int           `json:"unknown"`   // clients whose streams did not answer in time, or that have no group yet
 	Groups     []GroupImpact `json:"groups"`    // groups with changes, by name
 	Types      []TypeImpact  `json:"types"`     // in push order
 	Bytes      int           `json:"bytes"`     // approximate size of all pushes
@@ -459,7 +462,7 @@ type GroupImpact struct {
 // A TypeImpact counts the responses of one type that would be pushed.
 type TypeImpact struct {
 	Type   string `json:"type"`
-	Pushes int    `json:"pushes"` // a large response may be split, and counts once
+	Pushes int    `json:"pushes"` // number of responses; a response that must be split counts once
 	Bytes  int    `json:"bytes"`  // approximate; in SotW, a response has all listeners or all clusters
 }
 
@@ -468,10 +471,10 @@ type NodeInfo struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // "NodeInfo"
 	Node       Node     `json:"node"`
-	Groups     []string `json:"groups"` // groups that the node gets; if two have the same resource, the first one wins
+	Groups     []string `json:"groups"` // groups of the node; if several groups have the same resource, the node gets that of the first group
 }
 
-// A Node is the node as the client describes itself, with the field names of Envoy's API.
+// A Node is the node message that the client sent, with the field names of Envoy's API.
 type Node struct {
 	ID               string          `json:"id"`
 	Cluster          string          `json:"cluster,omitempty"`
@@ -494,14 +497,14 @@ type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`     // "WaitResult"
 	Done       bool      `json:"done"`     // false: timeout, a client refused, or a load was rejected
-	Revision   uint64    `json:"revision"` // revision number that the asked server serves, as in config of its status
+	Revision   uint64    `json:"revision"` // revision number that this server serves, as in the field config of its status
 	Served     bool      `json:"served"`   // the served revision is the awaited one or a later one
 	Clients    Counts    `json:"clients"`
 	Rejected   *Rejected `json:"rejected,omitempty"` // the rejected load, if it ended the wait
 	Refusals   []Refusal `json:"refusals,omitempty"`
 	Pending    []string  `json:"pending,omitempty"` // node IDs, at most 10
 
-	StoreRevision string `json:"store_revision,omitempty"` // revision of the store that is served, such as r412; "": no store, or nothing served from it
+	StoreRevision string `json:"store_revision,omitempty"` // served revision of the store, such as r412; "": no store, or no revision of it is served
 
 	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
 	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
@@ -541,13 +544,13 @@ type EndpointList struct {
 	Items      []RegisteredCluster `json:"items"`
 }
 
-// A RegisteredCluster is a cluster with registered endpoints. They replace its endpoints from files or
-// revisions.
+// A RegisteredCluster is a cluster with registered endpoints. These replace the cluster's endpoints from
+// files or revisions.
 type RegisteredCluster struct {
 	Cluster   string     `json:"cluster"`
 	Group     string     `json:"group"`
 	Total     int        `json:"total"`               // number of endpoints
-	Endpoints []Endpoint `json:"endpoints,omitempty"` // if one cluster was asked for
+	Endpoints []Endpoint `json:"endpoints,omitempty"` // only in an answer about one cluster
 }
 
 // An Endpoint is a registered endpoint.
@@ -563,13 +566,13 @@ type Endpoint struct {
 
 	Metadata map[string]map[string]json.RawMessage `json:"metadata,omitempty"` // by filter name, such as envoy.lb
 
-	TTL string `json:"ttl,omitempty"` // of its lease, such as 30s; "": no lease
+	TTL string `json:"ttl,omitempty"` // duration of the endpoint's lease, such as 30s; "": no lease
 }
 
 // An EndpointsRequest is the body of a PUT of all endpoints of a cluster.
 type EndpointsRequest struct {
-	TTL       string     `json:"ttl,omitempty"` // of a lease for all of them; "": no lease
-	Endpoints []Endpoint `json:"endpoints"`     // their own ttl must be empty
+	TTL       string     `json:"ttl,omitempty"` // duration of one lease for all endpoints; "": no lease
+	Endpoints []Endpoint `json:"endpoints"`     // the ttl of each endpoint must be empty
 }
 
 // An EndpointsResult is the answer to a change of endpoints.
@@ -582,7 +585,7 @@ type EndpointsResult struct {
 }
 
 // An EndpointLine is one line of the body of POST /api/v1/endpoints. It puts or removes one endpoint, or
-// replaces or releases all endpoints of a cluster. Every line renews the lease, an empty one too.
+// replaces or releases all endpoints of a cluster. Every line renews the lease, even an empty line.
 type EndpointLine struct {
 	Cluster string    `json:"cluster"`
 	Group   string    `json:"group,omitempty"`
@@ -590,17 +593,17 @@ type EndpointLine struct {
 	Remove  string    `json:"remove,omitempty"` // ID of the endpoint to remove
 
 	Replace []Endpoint `json:"replace,omitzero"`  // all endpoints of the cluster; others are removed
-	Release bool       `json:"release,omitempty"` // remove all registered endpoints; those of files or revisions are served again
+	Release bool       `json:"release,omitempty"` // remove all registered endpoints; the server again serves the endpoints of files or revisions
 }
 
 // An EndpointLines is one line of the answer of POST /api/v1/endpoints: all lines up to Line are processed.
 type EndpointLines struct {
 	Line   int         `json:"line"`             // counted from 1
-	Lost   bool        `json:"lost,omitempty"`   // the lease had expired: everything put before this answer is gone and must be put again
+	Lost   bool        `json:"lost,omitempty"`   // the lease had expired: all endpoints put before this answer are removed, and must be put again
 	Errors []LineError `json:"errors,omitempty"` // lines rejected since the last answer
 }
 
-// A LineError tells why a line was rejected.
+// A LineError is the reason why a line was rejected.
 type LineError struct {
 	Line    int    `json:"line"`
 	Field   string `json:"field,omitempty"`
@@ -621,7 +624,7 @@ type VersionInfo struct {
 type Error struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`            // "Error"
-	Field      string `json:"field,omitempty"` // the parameter or field that is wrong
+	Field      string `json:"field,omitempty"` // the invalid parameter or field
 	Message    string `json:"message"`
 	Hint       string `json:"hint,omitempty"`
 

@@ -19,8 +19,8 @@ type Revision struct {
 	Items    int       `json:"items"`
 	Set      int       `json:"set"`
 	Removed  int       `json:"removed"`
-	Restores string    `json:"restores,omitempty"` // the older revision whose content it repeats; "": new content
-	Holds    []Hold    `json:"holds,omitempty"`    // groups that are frozen at it
+	Restores string    `json:"restores,omitempty"` // the older revision with the same content; "": new content
+	Holds    []Hold    `json:"holds,omitempty"`    // groups that are frozen at this revision
 }
 
 // A Blame is the answer of GET /api/v1/blame/{type}/{name}.
@@ -30,11 +30,11 @@ type Blame struct {
 	Items      []Blamed `json:"items"` // one for each group that has the resource
 }
 
-// A Blamed tells which revision set a resource in a group.
+// A Blamed is the revision that last set a resource in a group.
 type Blamed struct {
 	Group    string     `json:"group"`
 	Revision string     `json:"revision"`
-	Time     *time.Time `json:"time,omitempty"` // absent if the revision is no longer kept, like the next three fields
+	Time     *time.Time `json:"time,omitempty"` // absent, like the next three fields, if the store no longer has the revision
 	Author   string     `json:"author,omitempty"`
 	Message  string     `json:"message,omitempty"`
 	Source   string     `json:"source,omitempty"`
@@ -49,46 +49,46 @@ type RevisionLine struct {
 	Item     *RevisionItem  `json:"item,omitempty"`
 }
 
-// A RevisionItem is one of three things: a resource of a group; the definition of a group (its group.yaml),
-// without a type; or the version of a type, without a name.
+// A RevisionItem is one of three kinds of items: a resource of a group; the definition of a group (its
+// group.yaml), which has no type; or the version of a type, which has no name.
 type RevisionItem struct {
 	Group      string   `json:"group"`
 	Type       string   `json:"type,omitempty"` // type URL
 	Name       string   `json:"name,omitempty"`
 	Version    string   `json:"version,omitempty"` // "": a hash of the content
-	Body       []byte   `json:"body,omitempty"`    // of a resource: the encoded message
+	Body       []byte   `json:"body,omitempty"`    // for a resource: the encoded message
 	Aliases    []string `json:"aliases,omitempty"`
 	TTL        string   `json:"ttl,omitempty"`
 	OnDemand   bool     `json:"on_demand,omitempty"`
 	Definition string   `json:"definition,omitempty"`
 	Secret     bool     `json:"secret,omitempty"`   // the resource contains a secret
 	Redacted   bool     `json:"redacted,omitempty"` // in an answer: secrets are removed from the body
-	File       string   `json:"file,omitempty"`     // its place in the committer's files
+	File       string   `json:"file,omitempty"`     // place in the committer's files
 	Line       int      `json:"line,omitempty"`
 	Col        int      `json:"col,omitempty"`
 	Path       string   `json:"path,omitempty"` // path of the field
 }
 
-// A CommitRequest tells how to commit the items that follow it.
+// A CommitRequest has the options of a commit. It comes before the items.
 type CommitRequest struct {
 	Message string `json:"message"`           // why
-	Author  string `json:"author,omitempty"`  // the author as the caller gives it; the server adds the identity that it verified
+	Author  string `json:"author,omitempty"`  // the author that the caller states; the server adds the caller's verified identity
 	Source  string `json:"source,omitempty"`  // such as a git revision
 	Prune   bool   `json:"prune,omitempty"`   // remove resources that are not among the items
-	DryRun  bool   `json:"dry_run,omitempty"` // commit nothing; changes lists what would change
-	IfHead  string `json:"if_head,omitempty"` // fail with a conflict unless this is the newest revision; "": only if the same resources were changed meanwhile
+	DryRun  bool   `json:"dry_run,omitempty"` // commit nothing; the field changes of the answer lists the changes
+	IfHead  string `json:"if_head,omitempty"` // fail with a conflict unless this is the newest revision; "": fail only if another commit changed the same resources
 }
 
 // A Commit is the answer of POST /api/v1/revisions and of a restore.
 type Commit struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"`              // "Commit"
-	DryRun     bool             `json:"dry_run,omitempty"` // nothing was committed; the other fields tell what would be
-	Revision   string           `json:"revision"`          // the newest revision now
-	Base       string           `json:"base"`              // the newest revision before; equal to revision if nothing changed, except in a dry run
+	DryRun     bool             `json:"dry_run,omitempty"` // nothing was committed; the other fields have the result that a commit would have
+	Revision   string           `json:"revision"`          // the newest revision after the commit
+	Base       string           `json:"base"`              // the newest revision before the commit; equal to revision if nothing changed, and in every dry run
 	Set        int              `json:"set"`
 	Removed    int              `json:"removed"`
-	Kept       int              `json:"kept,omitempty"`     // resources that are not among the items and stay, because prune is false
+	Kept       int              `json:"kept,omitempty"`     // resources that are not among the items, and that the commit keeps because prune is false
 	Changes    []RevisionChange `json:"changes,omitempty"`  // of a dry run
 	Held       []HeldChanges    `json:"held,omitempty"`     // committed changes that are not served yet
 	Warnings   []string         `json:"warnings,omitempty"` // warnings, each with its place, such as a reference to a missing resource

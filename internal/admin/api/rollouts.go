@@ -2,15 +2,15 @@ package api
 
 import "time"
 
-// A NoteRequest is the body of POSTs that need only an author and a reason.
+// A NoteRequest is the body of POST requests that need only an author and a reason.
 type NoteRequest struct {
-	Message string `json:"message,omitempty"` // why; required by some paths
-	Author  string `json:"author,omitempty"`  // the author as the caller gives it; the server adds the identity that it verified
+	Message string `json:"message,omitempty"` // the reason; some paths require it
+	Author  string `json:"author,omitempty"`  // the author that the caller states; the server adds the caller's verified identity
 }
 
 // A FreezeRequest is the body of POST /api/v1/groups/{group}/freeze.
 type FreezeRequest struct {
-	Revision string `json:"revision,omitempty"` // revision to serve the group from, such as r411, or head; "": the newest, if the group is not frozen yet
+	Revision string `json:"revision,omitempty"` // revision at which to freeze the group, such as r411, or head; "": the newest, only for a group that is not frozen
 	Message  string `json:"message"`            // why
 	Author   string `json:"author,omitempty"`   // as in a commit
 }
@@ -20,9 +20,9 @@ type Freeze struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // "Freeze"
 	Group      string `json:"group"`
-	Revision   string `json:"revision"`         // revision that the group is served from now
-	Was        string `json:"was,omitempty"`    // revision that it was frozen at before; "": it was not frozen
-	Before     *Hold  `json:"before,omitempty"` // who had frozen it at that revision, when and why
+	Revision   string `json:"revision"`         // revision at which the group is now frozen
+	Was        string `json:"was,omitempty"`    // revision at which the group was frozen before; "": it was not frozen
+	Before     *Hold  `json:"before,omitempty"` // author, time and reason of the earlier freeze
 }
 
 // A RolloutList is the answer of GET /api/v1/rollouts, newest first, and of all requests about one rollout.
@@ -36,9 +36,9 @@ type RolloutList struct {
 type Rollout struct {
 	ID       string            `json:"id"`
 	Revision string            `json:"revision"`       // the target revision, such as r412
-	From     map[string]string `json:"from,omitempty"` // revision that each group was frozen at, by group
+	From     map[string]string `json:"from,omitempty"` // revision at which each group was frozen, by group
 	Steps    []RolloutStep     `json:"steps,omitempty"`
-	Bake     string            `json:"bake"`      // how long a step must be good before the next one, in seconds, such as 300s
+	Bake     string            `json:"bake"`      // how long a step must be healthy before the next one begins, in seconds, such as 300s
 	MinAcked float64           `json:"min_acked"` // share of the selected clients that must have accepted the new revision, in %
 	Author   string            `json:"author"`
 	Message  string            `json:"message"`
@@ -47,24 +47,24 @@ type Rollout struct {
 	Step     int               `json:"step"`  // the current step; the first is 1
 	Since    time.Time         `json:"since"` // when the phase or the step began
 	Why      string            `json:"why,omitempty"`
-	Refusal  *RolloutRefusal   `json:"refusal,omitempty"` // the refusal that ended it
-	Nodes    string            `json:"nodes"`             // which nodes are selected, in words
+	Refusal  *RolloutRefusal   `json:"refusal,omitempty"` // the refusal that ended the rollout
+	Nodes    string            `json:"nodes"`             // description of the selected nodes
 	Clients  int               `json:"clients"`           // number of selected clients; 0 after the end, like the next three
-	Acked    int               `json:"acked"`             // selected clients that accepted everything they were sent
+	Acked    int               `json:"acked"`             // selected clients that accepted all their responses
 	Refused  int               `json:"refused"`
 	Waiting  int               `json:"waiting"`
-	WaitsFor string            `json:"waits_for,omitempty"` // what the next step waits for, apart from time; or that time alone decides, because no connected node is selected
+	WaitsFor string            `json:"waits_for,omitempty"` // the conditions that the next step waits for; a text says so if only time counts, because no connected node is selected
 }
 
-// A RolloutStep selects nodes: those that match at least one of its fields. Each step includes the nodes of
-// the steps before.
+// A RolloutStep selects the nodes that match at least one of its fields. Each step includes the nodes of
+// the earlier steps.
 type RolloutStep struct {
-	Percent float64           `json:"percent,omitempty"` // this share of the nodes, by the hash of their ID
-	Labels  map[string]string `json:"labels,omitempty"`  // nodes with all of these in their metadata
+	Percent float64           `json:"percent,omitempty"` // share of the nodes, selected by the hash of the node ID
+	Labels  map[string]string `json:"labels,omitempty"`  // nodes with all these values in their metadata
 	Groups  []string          `json:"groups,omitempty"`  // nodes that get one of these groups
 }
 
-// A RolloutRefusal is the refusal of a client that had accepted its resources before the rollout.
+// A RolloutRefusal is the refusal of a client that had no refusal before the rollout.
 type RolloutRefusal struct {
 	Node  string `json:"node"`
 	Type  string `json:"type"`           // short name of the type
@@ -75,7 +75,7 @@ type RolloutRefusal struct {
 // A RolloutRequest is the body of POST /api/v1/rollouts.
 type RolloutRequest struct {
 	Revision string        `json:"revision"`            // such as r412
-	Steps    []RolloutStep `json:"steps"`               // a last step with all nodes is added
+	Steps    []RolloutStep `json:"steps"`               // the server adds a last step with all nodes
 	Of       []string      `json:"of,omitempty"`        // groups to move; none: all frozen groups that the revision changes
 	Bake     string        `json:"bake,omitempty"`      // a duration; 5m if empty
 	MinAcked *float64      `json:"min_acked,omitempty"` // in %; 95 if absent

@@ -2,9 +2,9 @@ package api
 
 import "context"
 
-// A Steering freezes groups of the store and controls rollouts. The caller sets the author of each request
-// to the verified one. A request that cannot be carried out is a revisionapi.Problem; other errors come
-// from the store.
+// A Steering freezes groups of the store and controls rollouts. The HTTP handler sets the author of each
+// request to the identity that it has verified. If a request cannot be carried out, the error is a
+// revisionapi.Problem. Other errors come from the store.
 type Steering interface {
 	Freeze(ctx context.Context, group string, req FreezeRequest) (*Freeze, error)
 	Unfreeze(ctx context.Context, group string, note NoteRequest) (*Freeze, error)

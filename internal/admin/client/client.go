@@ -1,4 +1,5 @@
-// Package client asks the admin API of a Chancery server, for commands, other servers and programs.
+// Package client is the client of a Chancery server's admin API. Commands, other servers and programs use
+// it.
 package client
 
 import (
@@ -25,7 +26,7 @@ import (
 // DefaultURL is the default URL of the admin API on this machine.
 const DefaultURL = "http://127.0.0.1:18001"
 
-// maxAnswer limits the bytes read of an answer. The list of 100,000 clients has 200 MB.
+// maxAnswer is the maximum number of bytes in an answer. A list of 100,000 clients has 200 MB.
 const maxAnswer = 512 << 20
 
 // A Target is the URL of an admin API and the credentials for it.
@@ -36,7 +37,7 @@ type Target struct {
 	Cert, Key string // files with a client certificate; "": none
 }
 
-// A Client asks the admin API of one server. Several goroutines may use it at once.
+// A Client sends requests to the admin API of one server. It is safe for concurrent use.
 type Client struct {
 	base  string // without a slash at its end
 	shown string // as the user gave it
@@ -44,19 +45,19 @@ type Client struct {
 	http  *http.Client
 }
 
-// ErrTarget is wrapped by the errors of [Dial] about invalid targets.
+// The errors of [Dial] about invalid targets wrap ErrTarget.
 var ErrTarget = errors.New("not the URL of an admin API")
 
 // targetForms is the hint for an invalid target.
 const targetForms = "write http://HOST:PORT, https://HOST:PORT or unix:///PATH"
 
-// Dial returns a client for a target. It opens no connection yet.
+// Dial returns a client for a target. It opens no connection.
 func Dial(t Target) (*Client, error) {
 	if t.URL == "" {
 		t.URL = DefaultURL
 	}
 	c := &Client{shown: t.URL}
-	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10} // ignores the proxy of the environment
+	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10} // does not use a proxy from the environment
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	transport.DialContext = dialer.DialContext
 	switch u, err := url.Parse(t.URL); {
@@ -97,13 +98,13 @@ func Dial(t Target) (*Client, error) {
 			return nil, fmt.Errorf("%w: %q: tokens for other machines need https", ErrTarget, t.URL)
 		}
 	}
-	// A redirect would send the token to another server, and is not a valid answer.
+	// Do not follow redirects: the token would go to another server.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
-// Close closes idle connections: the server accepts few, and keeps each for minutes. The client stays
-// usable.
+// Close closes idle connections, because the server accepts few connections and keeps idle ones for
+// minutes. The client stays usable.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Plain reports whether requests cross a network in plain text.
@@ -158,7 +159,7 @@ func (r *Refused) Error() string {
 	return s
 }
 
-// Unreachable is the error if nothing answers at the URL, or something that is not an admin API.
+// Unreachable is the error if no admin API answers at the URL.
 type Unreachable struct {
 	URL string
 	Err error
@@ -175,7 +176,7 @@ func (u *Unreachable) Unwrap() error { return u.Err }
 // ndjson is a body of JSON objects, one on each line.
 type ndjson []byte
 
-// open sends a request and returns its answer if that is 2xx, or else an error.
+// open sends a request and returns the answer. If the status is not 2xx, the error is a [*Refused].
 func (c *Client) open(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
 	var in io.Reader
 	kind := "application/json"
@@ -201,10 +202,10 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	maps.Copy(r.Header, header)
-	if _, is := body.(ndjson); is { // the body may be large: ask first whether the server wants it
+	if _, is := body.(ndjson); is { // the body may be large: wait for the server's consent before sending it
 		r.Header.Set("Expect", "100-continue")
 	}
-	if method != http.MethodGet { // a page of another origin cannot send these content types without permission
+	if method != http.MethodGet { // a web page of another origin cannot send these content types without permission
 		r.Header.Set("Content-Type", kind)
 	}
 	if c.token != "" {
@@ -250,7 +251,7 @@ func NoHTTP1(err error) bool {
 	for _, text := range []string{
 		"HTTP/1.x transport connection broken",
 		"malformed HTTP response",
-		"readLoopPeekFail", // the peer sent bytes before the request
+		"readLoopPeekFail", // the peer sent bytes before it had a request
 	} {
 		if strings.Contains(err.Error(), text) {
 			return true
@@ -284,7 +285,7 @@ const root = "/api/" + api.Version
 
 // segment encodes s as one segment of a path.
 func segment(s string) string {
-	switch s { // would change the path
+	switch s { // a dot segment would change the path
 	case ".", "..":
 		return strings.ReplaceAll(s, ".", "%2E")
 	}
@@ -309,14 +310,14 @@ func setLimit(q url.Values, limit int) {
 	}
 }
 
-// A Filter selects clients. The zero value selects the unhealthy ones.
+// A Filter selects clients. The zero value selects the unhealthy clients.
 type Filter struct {
 	Node   string      // glob for node IDs: ?node=
 	Group  string      // ?group=
 	Type   string      // a short name or a type URL: ?type=
 	States []api.State // ?state=, repeated
 	All    bool        // healthy clients, too: ?all=1
-	Left   bool        // clients that disconnected, too: ?left=1
+	Left   bool        // remembered disconnected clients, too: ?left=1
 	Limit  int         // ?limit=; 0: the server's default
 
 	Replicas bool // clients of all servers of the store: ?replicas=1
@@ -339,7 +340,8 @@ func (f Filter) query() url.Values {
 
 const paramReplicas = "replicas"
 
-// askAll asks with ?replicas=1 if the query has it. It asks again without it if an older server rejects it.
+// askAll sends a GET request, with ?replicas=1 if the query has that parameter. If an older server
+// rejects the parameter, askAll repeats the request without it.
 func askAll[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
 	answer, err := ask[T](ctx, c, http.MethodGet, root+path, query, nil)
 	if refused, is := errors.AsType[*Refused](err); is && refused.Code == http.StatusBadRequest && refused.Answer.Field == paramReplicas {
@@ -349,7 +351,8 @@ func askAll[T any](ctx context.Context, c *Client, path string, query url.Values
 	return answer, err
 }
 
-// Status asks GET /api/v1/status. It counts the clients of a group, or all clients if group is "".
+// Status asks GET /api/v1/status. The answer counts the clients of a group, or all clients if group is
+// "".
 func (c *Client) Status(ctx context.Context, group string) (*api.Status, error) {
 	return ask[api.Status](ctx, c, http.MethodGet, root+"/status", Filter{Group: group}.query(), nil)
 }
@@ -400,7 +403,8 @@ func (c *Client) Explain(ctx context.Context, node, typ, name string) (*api.Expl
 	return ask[api.Explanation](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
 }
 
-// ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1. The server that has the client answers.
+// ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1. The answer comes from the server to
+// which the client is connected.
 func (c *Client) ExplainOfAll(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
 	q := Filter{Type: typ, Replicas: true}.query()
 	set(q, "name", name)
@@ -415,8 +419,8 @@ type ResourceFilter struct {
 	Limit       int    // ?limit=; 0: the server's default
 }
 
-// Resources asks GET /api/v1/resources[/{type}[/{name}]]. With a name, there is one item for each group
-// that has the resource, with its body.
+// Resources asks GET /api/v1/resources[/{type}[/{name}]]. With a name, the answer has one item for each
+// group with the resource, and each item has the body.
 func (c *Client) Resources(ctx context.Context, f ResourceFilter) (*api.ResourceList, error) {
 	q := url.Values{}
 	set(q, "group", f.Group)
@@ -435,8 +439,9 @@ func (c *Client) Groups(ctx context.Context) (*api.GroupList, error) {
 	return ask[api.GroupList](ctx, c, http.MethodGet, root+"/groups", nil, nil)
 }
 
-// Wait asks GET /api/v1/wait?for=synced. The Node, Group and Type of the filter select clients. The server
-// answers when all of them have accepted revision (0: the newest), when one refuses, or after timeout.
+// Wait asks GET /api/v1/wait?for=synced. The Node, Group and Type of the filter select clients. The
+// server answers when all selected clients have accepted revision (0: the newest), when a client refuses,
+// or after timeout.
 func (c *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout time.Duration) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type}.query()
 	q.Set("for", "synced")
@@ -447,8 +452,9 @@ func (c *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout ti
 	return ask[api.WaitResult](ctx, c, http.MethodGet, root+"/wait", q, nil)
 }
 
-// WaitAll asks GET /api/v1/wait?replicas=1 about the clients of all servers of the store. It answers after
-// little more than a second: whether they have accepted revision stored, such as r412, or a later one.
+// WaitAll asks GET /api/v1/wait?replicas=1 about the clients of all servers of the store. The server
+// answers after little more than a second. The answer says whether all selected clients have accepted the
+// revision stored, such as r412, or a later one.
 func (c *Client) WaitAll(ctx context.Context, f Filter, stored string) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type, Replicas: true}.query()
 	q.Set("for", "synced")
@@ -489,15 +495,16 @@ func (c *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e a
 	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
 }
 
-// PutEndpoints asks PUT /api/v1/endpoints/{cluster}. It replaces all registered endpoints of the cluster.
+// PutEndpoints asks PUT /api/v1/endpoints/{cluster}. The request replaces all registered endpoints of the
+// cluster.
 func (c *Client) PutEndpoints(ctx context.Context, group, cluster string, all api.EndpointsRequest) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
 	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
 }
 
-// RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. With release, the server serves the
-// cluster's endpoints from files or revisions again.
+// RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. With release, the server again serves
+// the cluster's endpoints from files or revisions.
 func (c *Client) RemoveEndpoints(ctx context.Context, group, cluster, id string, release bool) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
@@ -517,7 +524,7 @@ func (c *Client) About(ctx context.Context) (*api.VersionInfo, error) {
 // URL returns the URL of the admin API, as the user gave it.
 func (c *Client) URL() string { return c.shown }
 
-// Raw asks GET for any path, such as /config_dump, and returns the answer as it is.
+// Raw sends a GET request for any path, such as /config_dump, and returns the body unchanged.
 func (c *Client) Raw(ctx context.Context, path string) ([]byte, error) {
 	answer, err := ask[json.RawMessage](ctx, c, http.MethodGet, path, nil, nil)
 	if err != nil {

@@ -21,7 +21,7 @@ type EventFilter struct {
 	Node  string   // glob for node IDs: ?node=
 	Type  string   // a short name or a type URL: ?type=
 	Kinds []string // ?kind=, repeated
-	After uint64   // ID of the last event already seen: Last-Event-ID; 0: all events that the server remembers
+	After uint64   // only events after this ID: Last-Event-ID; 0: all events that the server remembers
 	New   bool     // only future events: ?new=1
 	Stop  bool     // only remembered events, then the end: ?stop=1
 }
@@ -29,11 +29,11 @@ type EventFilter struct {
 // errStreamEnded reports that the server ended the stream, for example because it stops.
 var errStreamEnded = errors.New("the server has ended the stream of events")
 
-// maxEvent limits the bytes of a line of the stream.
+// maxEvent is the maximum number of bytes in a line of the stream.
 const maxEvent = 1 << 20
 
 // Events asks GET /api/v1/events (SSE). It yields events until ctx is done, the caller stops, or an error
-// occurs, which it yields last. With Stop, the end of the stream is not an error.
+// occurs. The error is the last value. With Stop, the end of the stream is not an error.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		q := url.Values{}
@@ -69,8 +69,8 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event,
 
 var errEnough = errors.New("enough")
 
-// readEvents reads a stream of events from their "data:" lines. It ignores other lines: comments that keep
-// the connection open, and fields that repeat the data.
+// readEvents calls f for each event of a stream, until f returns false. It reads only "data:" lines.
+// Other lines are comments that keep the connection open, and fields that repeat the data.
 func readEvents(r io.Reader, f func(api.Event) bool) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)

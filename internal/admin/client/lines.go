@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// An EndpointStream registers endpoints, line by line, for as long as it is open. One goroutine may send
-// while another one receives.
+// An EndpointStream registers endpoints, line by line, while the stream is open. One goroutine may send
+// while another goroutine receives.
 type EndpointStream struct {
 	out  *io.PipeWriter
 	body io.ReadCloser
@@ -22,8 +22,8 @@ type EndpointStream struct {
 	sent int
 }
 
-// EndpointStream opens POST /api/v1/endpoints. The endpoints get a lease of ttl, or none if it is 0. The
-// stream ends with ctx.
+// EndpointStream opens POST /api/v1/endpoints. The endpoints get a lease of ttl; if ttl is 0, they get no
+// lease. The stream ends with ctx.
 func (c *Client) EndpointStream(ctx context.Context, ttl time.Duration) (*EndpointStream, error) {
 	q := url.Values{}
 	if ttl > 0 {
@@ -38,7 +38,7 @@ func (c *Client) EndpointStream(ctx context.Context, ttl time.Duration) (*Endpoi
 	return &EndpointStream{out: out, body: resp.Body, in: bufio.NewReader(resp.Body)}, nil
 }
 
-// Send sends lines and returns the number of the last one. Without lines it sends an empty one, which
+// Send sends lines and returns the number of the last line. Without lines it sends an empty line, which
 // renews the lease.
 func (s *EndpointStream) Send(all []api.EndpointLine) (int, error) {
 	var b bytes.Buffer
@@ -66,7 +66,7 @@ func (s *EndpointStream) Receive() (a api.EndpointLines, err error) {
 	return a, json.Unmarshal(text, &a)
 }
 
-// Close ends the stream. Leases end when their time is over.
+// Close ends the stream. The endpoints stay registered until their lease expires.
 func (s *EndpointStream) Close() {
 	_ = s.out.Close()
 	s.body.Close()

@@ -14,8 +14,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// Revisions asks GET /api/v1/revisions, newest first. If a type is given, it lists only revisions that
-// changed the resource. A limit of 0 is the server's default.
+// Revisions asks GET /api/v1/revisions, newest first. With a type and a name, the list has only revisions
+// that changed this resource. A limit of 0 means the server's default.
 func (c *Client) Revisions(ctx context.Context, typ, name string, limit int) (*api.History, error) {
 	q := url.Values{}
 	set(q, "type", typ)
@@ -67,7 +67,7 @@ func readItems(in io.Reader) (*api.Revision, []api.RevisionItem, error) {
 	}
 }
 
-// MaxCommit is the largest size of a commit in bytes of NDJSON, in which bodies are base64.
+// MaxCommit is the maximum size of a commit in bytes of NDJSON. The bodies in it are base64.
 const MaxCommit = 96 << 20
 
 // ErrTooLarge reports that a commit is larger than MaxCommit.

@@ -7,14 +7,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Acceptance counts clients by whether they have accepted what they were sent.
+// An Acceptance counts clients that have accepted, refused or not yet answered their responses.
 type Acceptance struct {
 	Clients, Acked, Refused, Waiting int
 	Regressions                      []Regression // at most 100
 }
 
-// A Regression is a node that refuses something of a type, although it had accepted or stated something of
-// that type before.
+// A Regression is a node that refuses a resource of a type, although it had accepted or stated resources
+// of that type before.
 type Regression struct {
 	Node  string
 	Type  *xds.Type
@@ -22,9 +22,9 @@ type Regression struct {
 	Text  string   // error text, secrets removed
 }
 
-// Acceptance counts the connected clients that get one of the groups, and lists the nodes that regressed
-// there since a time, including nodes that left. A node that refused the type already at that time, or
-// first in other groups, has not regressed.
+// Acceptance counts the connected clients that get one of the groups. It also lists the nodes that
+// regressed in these groups at or after a time, including nodes that have disconnected. A node has not
+// regressed if it already refused the type at that time, or refused the type first in other groups.
 func (t *Tracker) Acceptance(groups []string, since time.Time) (k Acceptance) {
 	all := t.gather(nil, false).all
 	for i := range all {

@@ -15,19 +15,20 @@ const (
 	maxText  = 1024     // bytes kept of a NACK's text
 	maxRead  = 16 << 10 // bytes read of a NACK's text
 	maxMarks = 8
-	maxName  = 512 // bytes of a resource name in a cause, or of a text in which a client describes itself
+	maxName  = 512 // bytes kept of a resource name in a cause, and of node IDs and other texts from clients
 
-	// maxCauses and maxCauseBytes limit the memory for causes: every client may report its own.
+	// maxCauses and maxCauseBytes limit the memory for causes, because each client may send a different
+	// error text.
 	maxCauses     = 10_000
 	maxCauseBytes = 8 << 20
 )
 
-// A cause is a type, an error text and the resources it names. All refusals with the same content share one
-// cause. It is immutable.
+// A cause is a type, an error text and the resources that the text names. All refusals with the same
+// content share one cause. A cause is immutable.
 type cause struct {
 	typ   *xds.Type
 	text  string
-	names []string // resources of the response that the text names; if it names none: all of the response, at most 5
+	names []string // resources of the response that the text names; without a named one: all of the response, at most 5
 	key   string
 }
 
@@ -66,7 +67,7 @@ func (cs *causes) intern(c *cause) *cause {
 	return k.cause
 }
 
-// release counts one use of a cause less and forgets the cause with its last use.
+// release counts one use of a cause less, and forgets the cause after its last use.
 func (cs *causes) release(c *cause) {
 	if c == nil {
 		return
@@ -108,7 +109,7 @@ func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 		}
 	}
 	partly = all > max(len(names), 1)
-	if len(names) == 0 && len(e.Names) >= all { // one of these is wrong, but the text does not name it
+	if len(names) == 0 && len(e.Names) >= all { // one of these resources is faulty, but the text does not name it
 		for _, name := range e.Names {
 			names = append(names, textutil.Head(name, maxName))
 		}
@@ -120,8 +121,9 @@ func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 // spaces follows, which differs in each build.
 const marker = "goo.gle/debug"
 
-// Normalise returns the text of a NACK on one line, in a form that is equal for all clients with the same error. It
-// removes debug marks, dumps of resources and surplus spaces. It keeps numbers: they may be the error.
+// Normalise returns the text of a NACK on one line, in a form that is equal for all clients with the same
+// error. It removes debug marks, dumps of resources and surplus spaces. It keeps numbers, because a
+// number may be the reason of the error.
 func Normalise(text string) string {
 	text = strings.ToValidUTF8(textutil.Middle(text, maxRead), "\uFFFD")
 	for range maxMarks {
@@ -137,7 +139,7 @@ func Normalise(text string) string {
 				break
 			}
 		}
-		if tail == "" && !strings.Contains(strings.TrimSpace(dump), "\n") { // it marks one line, without a dump
+		if tail == "" && !strings.Contains(strings.TrimSpace(dump), "\n") { // the mark is at the end of a line, without a dump
 			_, tail, _ = strings.Cut(dump, " ")
 		}
 		text = head + " … " + tail
@@ -148,7 +150,7 @@ func Normalise(text string) string {
 	return textutil.Middle(text, maxText)
 }
 
-// mentions reports whether text contains name, and not only as a part of a longer name.
+// mentions reports whether text contains name as a whole name, not only as a part of a longer name.
 func mentions(text, name string) bool {
 	if name == "" {
 		return false
@@ -159,7 +161,7 @@ func mentions(text, name string) bool {
 			return false
 		}
 		last, _ := utf8.DecodeLastRuneInString(before)
-		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(after, ".,:;")) // these end a sentence, unless the name goes on after them
+		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(after, ".,:;")) // punctuation after a name; a letter after it continues the name
 		if !isNameChar(last) && !isNameChar(next) {
 			return true
 		}

@@ -75,8 +75,8 @@ func (p *roster) selected(t *Tracker, f Filter) []snapshot {
 	})
 }
 
-// Client returns all clients with a node ID: first the connected ones, then those that disconnected
-// recently, newest first.
+// Client returns all clients with a node ID: first the connected clients, then the recently disconnected
+// ones, newest first.
 //
 // A client without a node ID has the name of its stream instead, such as "stream:41" ([api.Client.Path]).
 func (t *Tracker) Client(node string) []api.Client {
@@ -161,7 +161,7 @@ func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
 	return streams
 }
 
-// Nodes returns at most so many IDs of connected nodes that begin with prefix, sorted.
+// Nodes returns the IDs of connected nodes that begin with prefix, sorted, at most most of them.
 func (t *Tracker) Nodes(prefix string, most int) []string {
 	t.mu.RLock()
 	var ids []string
@@ -175,7 +175,7 @@ func (t *Tracker) Nodes(prefix string, most int) []string {
 	return ids[:min(len(ids), max(most, 0))]
 }
 
-// client describes a client. Its state may have changed since s was taken.
+// client converts a client to the API. The state of the client may be newer than the snapshot s.
 func (t *Tracker) client(s *snapshot, p *places) api.Client {
 	g := t.grouped(s)
 	c := api.Client{
@@ -222,7 +222,7 @@ func (t *Tracker) client(s *snapshot, p *places) api.Client {
 	return c
 }
 
-// maxKept limits the resources in quarantine that are listed for one type.
+// maxKept is the maximum number of resources in quarantine that are listed for one type.
 const maxKept = 10
 
 func clipKept(all []api.Kept) []api.Kept {
@@ -257,7 +257,8 @@ func (m *message) status(into *api.Message) *api.Message {
 
 var none = &grouping{groups: []string{}}
 
-// grouped returns the groups and the identity of a client. It asks for them once in each epoch.
+// grouped returns the groups and the identity of a client. It calls Options.Groups and Options.Identity
+// once in each epoch.
 func (t *Tracker) grouped(s *snapshot) *grouping {
 	was, epoch := s.groups.Load(), t.epoch.Load()
 	if s.first == nil || was != nil && was.epoch == epoch {

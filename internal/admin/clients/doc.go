@@ -1,8 +1,8 @@
 // Package clients tracks the state of each xDS client of a server: for each type, the last response, ACK
-// and NACK; disconnected clients with the reason; and recent events. It is a [server.Observer]. The
-// resources that a client has by name are known only to its stream: ask [server.Stream].
-//
-// It starts no goroutine. Its memory is limited, whatever clients do: see [Options].
+// and NACK. It also remembers disconnected clients with the reason, and recent events. A [Tracker] is a
+// [server.Observer]. Only the stream of a client knows the names of the client's resources: see
+// [server.Stream.Inspect].
+// The package starts no goroutine. The memory of a tracker is limited, whatever clients do: see [Options].
 package clients
 
 import (
@@ -14,24 +14,24 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options tell a tracker what stream events do not contain. The zero value is ready to use. Callers of the
-// tracker run these functions, without locks; a stream runs only Groups.
+// Options give a tracker information that is not in stream events. The zero value is ready to use. The
+// tracker holds no lock while it calls these functions. The goroutine of a stream calls only Groups; the
+// other functions run in the goroutines of the tracker's callers.
 type Options struct {
-	// Groups returns the groups of a node. It is called once for each client, again after
-	// [Tracker.GroupsChanged], and when a stream's client begins to refuse something. Nil: clients have no
-	// groups.
+	// Groups returns the groups of a node. The tracker calls it once for each client, again after
+	// [Tracker.GroupsChanged], and when a client begins to refuse resources. Nil: clients have no groups.
 	Groups func(*xds.Node) []string
 
-	// Identity returns what the connection of a stream proves, or "". Nil: always "".
+	// Identity returns the identity that the connection of a stream proves, or "". Nil: always "".
 	Identity func(*server.Stream) string
 
 	// Place returns the place of a resource that a node refused, such as "clusters.yaml:12:3", or "" if it
 	// is unknown. Nil: always "".
 	Place func(node *xds.Node, t *xds.Type, name string) string
 
-	// Expects reports whether the resources of a node need another type; for example EDS clusters need
-	// endpoints. If so, it is a trouble that the client does not subscribe to that type. Nil: always true,
-	// even if all clusters are static.
+	// Expects reports whether the resources of a node need resources of type t; for example, EDS clusters
+	// need endpoints. If so, a client without a subscription to t is reported as a trouble. Nil: always
+	// true, even if all clusters are static.
 	Expects func(node *xds.Node, t *xds.Type) bool
 
 	// Kept returns the resources of a type that are in quarantine for the client of a stream. Nil: none.
@@ -45,7 +45,7 @@ type Options struct {
 // A Filter selects clients. The zero value selects the connected clients that are not healthy.
 type Filter struct {
 	Node   *glob.Pattern // for the node ID; nil: any node
-	Group  string        // a group of the client; "": any
+	Group  string        // a group that the client gets; "": any
 	States []api.State   // state of the client, or of Type if that is given; none: any state
 	Type   *xds.Type     // a type that the client has opened; nil: any
 	All    bool          // healthy clients (SYNCED or IDLE, without troubles), too; implied by States

@@ -13,21 +13,21 @@ import (
 
 const (
 	maxHistories = 10_000 // pairs of node and type
-	maxPeriods   = 8      // newest periods that are remembered of each pair
+	maxPeriods   = 8      // newest periods that are remembered for each pair
 )
 
-// A refusalPeriod is the time during which a node refuses something of a type, with the groups of the node
-// at its begin. It continues when the client leaves, because a client that comes back has the same
-// resources.
+// A refusalPeriod is the time during which a node refuses resources of a type, with the groups of the
+// node when the period begins. The period continues when the client disconnects, because a reconnecting
+// client has the same resources.
 type refusalPeriod struct {
-	*cause   // nil: the client had accepted nothing. It has at most one name
+	*cause   // nil: the client had accepted nothing; the cause has at most one name
 	groups   []string
 	from, to int64 // to is 0 while the period lasts
-	had      bool  // the client had something of the type: accepted on its stream, or stated in its first request
+	had      bool  // the client had resources of the type: accepted on its stream, or stated in its first request
 }
 
-// A nodeType is a node at an address, and a type. Clients without a node ID are one node for each address.
-// A digest saves memory, because IDs may be long.
+// A nodeType is the key for a node, its address and a type. All clients without a node ID at one address
+// count as one node. The key has a digest instead of the node ID, because an ID may be long.
 type nodeType struct {
 	node [sha256.Size]byte
 	typ  *xds.Type
@@ -39,8 +39,8 @@ type history struct {
 	periods []refusalPeriod // the last one may still last
 }
 
-// refusalHistory remembers refusals, so that a later question about them can be answered. It forgets the
-// oldest pairs first.
+// refusalHistory remembers the refusal periods of each pair of node and type, for [Tracker.Acceptance].
+// When it is full, it forgets the oldest pair.
 type refusalHistory struct {
 	open   atomic.Int64 // number of periods that still last
 	causes causes
@@ -54,7 +54,7 @@ func nodeTypeOf(r *row, t *xds.Type) nodeType {
 	return nodeType{sha256.Sum256([]byte(r.client.node + "\x00" + host(r.client.peer))), t}
 }
 
-// refusalBegan notes the first refusal of a client for a type since it last accepted one.
+// refusalBegan begins a refusal period of a client and a type, unless one lasts with the same groups.
 func (t *Tracker) refusalBegan(r *row, st *server.Stream, c *cause, had bool, now int64) {
 	s := refusalPeriod{from: now, had: had}
 	if t.opts.Groups != nil {
@@ -113,7 +113,7 @@ func (t *Tracker) admit(k nodeType, p *history) {
 	d.at = (d.at + 1) % maxHistories
 }
 
-// refusalEnded notes that a client has refused nothing of a type since a time.
+// refusalEnded ends the refusal period of a client and a type at a time.
 func (t *Tracker) refusalEnded(r *row, typ *xds.Type, since int64) {
 	d := &t.history
 	if d.open.Load() == 0 { // almost always
@@ -130,9 +130,9 @@ func (t *Tracker) refusalEnded(r *row, typ *xds.Type, since int64) {
 	}
 }
 
-// regressions lists nodes that began to refuse a type at or after since, while they got one of the groups.
-// The node had something of the type, and no refusal of it lasted at that time or began later in other
-// groups.
+// regressions lists nodes that began to refuse a type at or after since, while they had one of the
+// groups. Such a node had resources of the type before, did not refuse the type at the time since, and
+// did not refuse the type in other groups first.
 func (d *refusalHistory) regressions(groups []string, since int64) (all []Regression) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +147,7 @@ func (d *refusalHistory) regressions(groups []string, since int64) (all []Regres
 	return all
 }
 
-// first returns the first period at or after since, if it is a regression, or else nil.
+// first returns the first period that lasts at or after since if this period is a regression; else nil.
 func first(of []refusalPeriod, groups []string, since int64) *refusalPeriod {
 	for i := range of {
 		s := &of[i]

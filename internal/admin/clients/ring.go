@@ -25,7 +25,7 @@ type record struct {
 	version string
 	text    string
 	cause   *cause     // of "nack" events
-	note    *api.Event // an event of Note; the other fields but id, kind and at are empty
+	note    *api.Event // an event of Note; then only id, kind and at are set in addition
 	at      int64
 	took    time.Duration
 	nonce   uint64
@@ -49,7 +49,7 @@ type ring struct {
 func (r *ring) add(e *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.records); n > 0 && e.kind == "wait" { // many names may stop waiting at once
+	if n := len(r.records); n > 0 && e.kind == "wait" { // many names may stop waiting at the same time
 		if was := &r.records[(r.last-1)%uint64(n)]; was.kind == e.kind && was.stream == e.stream && was.typ == e.typ && was.by == e.by && was.count < math.MaxInt32 {
 			was.count++
 			return
@@ -68,11 +68,11 @@ func (r *ring) add(e *record) {
 	r.waiting = nil
 }
 
-// maxBatch limits the events that a reader gets at once.
+// maxBatch is the maximum number of events that a reader gets with one call.
 const maxBatch = 512
 
-// after returns the events after an ID, at most maxBatch if batch is true, and how many older ones are
-// lost. If there are none and batch is true, it returns a channel that the next event closes.
+// after returns the events after an ID, and the number of older events that are lost. With batch it
+// returns at most maxBatch events; without an event it returns a channel that the next event closes.
 func (r *ring) after(id uint64, batch bool) (events []record, missed int, next <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *ring) after(id uint64, batch bool) (events []record, missed int, next <
 	return events, missed, nil
 }
 
-// leave removes a waiting reader.
+// leave removes the channel of a waiting reader.
 func (r *ring) leave(next <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *ring) leave(next <-chan struct{}) {
 }
 
 // Note adds an event that no stream reports: a commit ("commit"), a rejected load ("reject"), a refused
-// client ("deny"). Note sets ID, and At if it is zero. It keeps only the beginning of long texts and lists.
+// client ("deny"). Note sets ID, and At if that is zero. It cuts long texts and lists.
 func (t *Tracker) Note(e api.Event) {
 	at := t.now()
 	if e.At.IsZero() {
@@ -125,14 +125,15 @@ func (t *Tracker) Note(e api.Event) {
 	t.bell.ring()
 }
 
-// Events returns the remembered events after an ID, oldest first; after 0, all of them. An unknown ID, for
-// example of an earlier server process, counts as 0. Missed of the first event counts the lost ones.
+// Events returns the remembered events after an ID, oldest first; after 0, all of them. An unknown ID,
+// for example of an earlier server process, counts as 0. The field Missed of the first event is the
+// number of lost events.
 func (t *Tracker) Events(after uint64) []api.Event {
 	records, missed, _ := t.ring.after(after, false)
 	return t.toEvents(records, missed)
 }
 
-// Await waits for events after an ID and returns some of them. Its error is that of the context.
+// Await waits for events after an ID and returns the oldest ones. Its error is that of the context.
 func (t *Tracker) Await(ctx context.Context, after uint64) ([]api.Event, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -151,9 +152,9 @@ func (t *Tracker) Await(ctx context.Context, after uint64) ([]api.Event, error) 
 	}
 }
 
-// Subscribe yields the events after an ID and all later ones, until the context ends. With keep, it yields
-// only events that keep accepts. A slow reader loses the oldest events; Missed of the next event counts all
-// lost ones, accepted or not.
+// Subscribe yields the events after an ID and all later events, until the context ends. If keep is not
+// nil, Subscribe yields only events that keep accepts. A slow reader loses the oldest events. The field
+// Missed of the next event is the number of all lost events, accepted or not.
 func (t *Tracker) Subscribe(ctx context.Context, after uint64, keep func(api.Event) bool) iter.Seq[api.Event] {
 	return func(yield func(api.Event) bool) {
 		missed := 0
@@ -217,7 +218,8 @@ func (r *record) event(p *places) api.Event {
 	return e
 }
 
-// A bell wakes goroutines that wait for a change. Without a waiting goroutine it costs one atomic load.
+// A bell wakes goroutines that wait for a change. Without a waiting goroutine, a change costs one atomic
+// load.
 type bell struct {
 	awaited atomic.Bool
 	mu      sync.Mutex
@@ -237,9 +239,9 @@ func (b *bell) ring() {
 	b.awaited.Store(false)
 }
 
-// Changed returns a channel that is closed when a client next connects, leaves, answers (ACK or NACK) or
-// changes its subscriptions, or when something is committed. To wait for a state: call Changed, then look,
-// then wait for the channel.
+// Changed returns a channel that is closed when a client next connects, disconnects, sends an ACK or
+// NACK, or changes its subscriptions, and at the next commit. To wait for a state, call Changed first,
+// then check the state, then wait for the channel.
 func (t *Tracker) Changed() <-chan struct{} {
 	b := &t.bell
 	b.mu.Lock()

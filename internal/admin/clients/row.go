@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// staleAfter is how long an answer may be outstanding before it counts as a trouble.
+	// staleAfter is the time after which a response without ACK or NACK is a trouble.
 	staleAfter = 30 * time.Second
 
-	// maxOlder limits the unanswered responses that are remembered of a type, the newest not counted.
+	// maxOlder is the maximum number of unanswered responses that are remembered for a type, in addition
+	// to the newest.
 	maxOlder = 16
 
-	// maxKeptTypes limits the types that are kept of an ended stream.
+	// maxKeptTypes is the maximum number of types whose state is kept after the stream has ended.
 	maxKeptTypes = 16
 )
 
 // A row is the state of a stream.
 type row struct {
 	client *client
-	stream *server.Stream // nil: ended. A row that is kept longer must not keep the node, which may be large
+	stream *server.Stream // nil: the stream has ended, and its node, which may be large, must not stay in memory
 	info   api.Stream
 	ended  int64 // when the stream ended; 0: it is open
 
@@ -33,23 +34,23 @@ type row struct {
 	types []typeRow // in push order
 }
 
-// A typeRow is the state of a stream with regard to one type. Times are Unix times in nanoseconds.
+// A typeRow is the state of one type on a stream. Times are Unix times in nanoseconds.
 type typeRow struct {
 	typ      *xds.Type
 	refusal  *refusal // nil: nothing is refused
 	sent     message
 	acked    message
 	older    []pending // unanswered responses before the last one, oldest first
-	accepted int64     // when the client accepted something for the first time
+	accepted int64     // when the client first accepted a response
 	names    int32
 	wildcard bool
-	answered bool // the last response is answered
-	current  bool // the first request stated what the client has, and no response has been necessary
-	stated   bool // the first request stated what the client has
+	answered bool // the client has answered the last response
+	current  bool // the first request stated the client's resources, and the server had nothing to send
+	stated   bool // the first request stated the client's resources
 }
 
-// A message is a response. Nonces are kept as numbers: the strings that clients send are parts of their
-// requests, and would keep those in memory.
+// A message is a response. Nonces are kept as numbers: a nonce string is a part of the client's request,
+// and would keep the whole request in memory.
 type message struct {
 	at      int64
 	nonce   uint64 // 0: no message
@@ -59,14 +60,14 @@ type message struct {
 	bytes   int32
 }
 
-// A pending message is an unanswered response that is not the last one.
+// A pending is an unanswered response that is not the last one.
 type pending struct {
 	at             int64
 	nonce          uint64
 	count, removed int32
 }
 
-// A refusal is a NACK that the client has not taken back.
+// A refusal is a NACK of a client that has not accepted a later response.
 type refusal struct {
 	*cause
 	since, at int64
@@ -75,7 +76,7 @@ type refusal struct {
 	partly    bool
 }
 
-// find returns the row of a type, or nil if the stream has not opened it.
+// find returns the row of a type, or nil if the stream has not opened the type.
 func (r *row) find(t *xds.Type) *typeRow {
 	for i := range r.types {
 		if r.types[i].typ == t {
@@ -99,7 +100,7 @@ func (r *row) add(t *xds.Type) *typeRow {
 	for at > 0 && r.types[at-1].typ.Rank() > t.Rank() {
 		at--
 	}
-	types := make([]typeRow, len(r.types)+1) // no spare capacity: a stream opens few types, each once
+	types := make([]typeRow, len(r.types)+1) // no spare capacity, because a stream opens few types, and each only once
 	copy(types, r.types[:at])
 	copy(types[at+1:], r.types[at:])
 	types[at] = typeRow{typ: t, answered: true}
@@ -123,7 +124,7 @@ func (u *typeRow) send(e *protocol.Event, nonce uint64, now int64) {
 }
 
 // answer notes that the client answered a response, and returns that response. In SotW "updates may be
-// skipped": an answer also answers all responses before.
+// skipped": an answer counts for all earlier responses, too.
 func (u *typeRow) answer(v xds.Variant, nonce uint64) (m pending) {
 	if nonce == u.sent.nonce {
 		u.answered = true
@@ -139,13 +140,13 @@ func (u *typeRow) answer(v xds.Variant, nonce uint64) (m pending) {
 		}
 	}
 	u.older = kept
-	if len(kept) == 0 { // frees the array: most streams have no unanswered responses
-		u.older = nil // which most have none of
+	if len(kept) == 0 { // most streams have no unanswered responses: free the array
+		u.older = nil
 	}
 	return m
 }
 
-// oldest returns when the oldest unanswered response was sent; 0: there is none.
+// oldest returns the time of the oldest unanswered response; 0 if the client has answered all.
 func (u *typeRow) oldest() int64 {
 	switch {
 	case len(u.older) > 0:
@@ -156,7 +157,7 @@ func (u *typeRow) oldest() int64 {
 	return 0
 }
 
-// state returns the state of the client with regard to the type.
+// state returns the state of the type.
 func (u *typeRow) state(now int64) state {
 	switch at := u.oldest(); {
 	case u.refusal != nil:
@@ -173,7 +174,7 @@ func (u *typeRow) state(now int64) state {
 	return synced
 }
 
-// number parses a nonce. It returns 0 for a nonce that this server cannot have sent.
+// number parses a nonce. For a nonce that this server cannot have sent it returns 0.
 func number(nonce string) uint64 {
 	n, err := strconv.ParseUint(nonce, 10, 64)
 	if err != nil {

@@ -21,35 +21,35 @@ const (
 	notSent
 	synced
 	idle
-	unopened // the client has not opened the type that is asked for
+	unopened // the client has not opened the type of the query
 )
 
 var states = [...]api.State{api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent, api.Synced, api.Idle, ""}
 
 func (s state) name() api.State { return states[s] }
 
-// A snapshot is the state of a client at one time: enough to select and sort clients.
+// A snapshot is the state of a client at one time, with the fields that select and sort clients.
 type snapshot struct {
 	*client
 	rows     []*row
-	first    *server.Stream // nil: it has disconnected
-	departed *departed      // nil: it is connected
-	now      int64          // the time of the snapshot; of a disconnected client: when it left
+	first    *server.Stream // nil: the client has disconnected
+	departed *departed      // nil: the client is connected
+	now      int64          // the time of the snapshot; for a disconnected client: the time when it disconnected
 
 	state    state // worst state of its types
-	of       state // state of the type that is asked for
+	of       state // state of the type of the query
 	refusals []refusal
 	troubles []api.Trouble
 
 	overdue  []overdueAnswer
-	large    []message   // last responses whose size is near the limit of clients
-	largest  []*xds.Type // the type of each
-	accepted int64       // when it first accepted clusters
-	warmed   bool        // it has subscribed to endpoints
-	alone    bool        // it has a stream of a kind that a client opens only once
+	large    []message   // last responses whose size is near the message limit of gRPC clients
+	largest  []*xds.Type // the type of each response in large
+	accepted int64       // when the client first accepted clusters
+	warmed   bool        // the client has subscribed to endpoints
+	alone    bool        // the client has a stream for ADS, CDS or LDS; a client opens only one
 }
 
-// An overdueAnswer is an answer that has been outstanding for more than staleAfter.
+// An overdueAnswer is a type with a response that has had no ACK or NACK for staleAfter.
 type overdueAnswer struct {
 	typ   *xds.Type
 	since int64
@@ -60,15 +60,16 @@ func (s *snapshot) healthy() bool {
 	return len(s.troubles) == 0 && (s.state >= synced)
 }
 
-// A roster is a list of clients at one time.
+// A roster is a list of client snapshots, taken at one time.
 type roster struct {
 	now            int64
-	all            []snapshot // clients of one node are neighbours
+	all            []snapshot // clients with the same node ID are neighbours
 	flapped        map[string]int64
-	absentTroubles []api.Trouble // troubles of nodes that are not connected
+	absentTroubles []api.Trouble // troubles of nodes without a connected client
 }
 
-// gather takes a snapshot of all connected clients, and with left also of those that disconnected.
+// gather takes snapshots of all connected clients, and with left also of the remembered disconnected
+// ones.
 func (t *Tracker) gather(of *xds.Type, left bool) *roster {
 	return t.inspectAll(t.present(left, nil), of)
 }
@@ -81,7 +82,8 @@ func (t *Tracker) inspectAll(p *roster, of *xds.Type) *roster {
 	return p
 }
 
-// present lists the connected clients, or those of one node ID, without their state.
+// present lists the connected clients, and with left also the remembered disconnected ones. If only is
+// not nil, it lists only the clients with this node ID. The state of the clients is not set yet.
 func (t *Tracker) present(left bool, only *string) *roster {
 	p := &roster{now: t.now(), flapped: map[string]int64{}}
 	t.mu.RLock()
@@ -164,10 +166,10 @@ func (s *snapshot) add(u *typeRow, of *xds.Type) {
 const (
 	maxFlaps    = 5
 	flapsWithin = time.Minute
-	sameAfter   = 10 * time.Second // a reconnecting client may have two connections for a moment
+	sameAfter   = 10 * time.Second // age from which a connection counts for "same-node": a reconnecting client may have two connections for a moment
 	warmsAfter  = 15 * time.Second
-	nearLimit   = 7 << 19 // 3.5 MiB: clients of gRPC accept 4 MiB by default
-	maxShown    = 100     // refusals, troubles and regressions in an answer
+	nearLimit   = 7 << 19 // 3.5 MiB: gRPC clients accept 4 MiB by default
+	maxShown    = 100     // maximum number of refusals, of troubles and of regressions in an answer
 )
 
 // findTroubles adds the troubles of all clients.
@@ -221,8 +223,9 @@ func (t *Tracker) clientTroubles(s *snapshot) {
 	}
 }
 
-// duplicateNodes adds a trouble if several clients use one node ID. An Envoy has one stream of ADS, CDS or
-// LDS. A gRPC program may have one connection for each server name, so its address counts without the port.
+// duplicateNodes adds a trouble if several clients use one node ID. An Envoy has only one stream for ADS,
+// CDS or LDS. A gRPC program may have one connection for each server name. So the connections of gRPC
+// programs from one IP address count as one client.
 func duplicateNodes(same []snapshot, now int64) {
 	if len(same) < 2 {
 		return

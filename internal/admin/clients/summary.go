@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Summary counts the connected clients, groups their refusals by cause (most clients first, at most 100),
-// and lists troubles (at most 100).
+// Summary counts the connected clients by state. It also returns their refusals, grouped by type and
+// error text (most clients first, at most 100), and their troubles (at most 100).
 func (t *Tracker) Summary() (api.Counts, []api.Refusal, []api.Trouble) {
 	return t.SummaryOf(Filter{})
 }
@@ -29,7 +29,7 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 		counts.By[all[i].state.name()]++
 		troubles = append(troubles, all[i].troubles...)
 	}
-	if len(all) == whole { // all clients are selected: add troubles of nodes that are not connected
+	if len(all) == whole { // all clients are selected: add the troubles of nodes without a connected client
 		troubles = append(troubles, p.absentTroubles...)
 	}
 	slices.SortFunc(troubles, func(a, b api.Trouble) int {
@@ -42,19 +42,19 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 type group struct {
 	api.Refusal
 	typ    *xds.Type
-	nodes  map[string]bool // the first by name, and some more
+	nodes  map[string]bool // at least the first maxNodes by name
 	causes []*cause
 	one    *snapshot // any of the clients
 	last   *client   // the client that was counted last
 }
 
 const (
-	maxNodes     = 10 // listed of a refusal
-	maxResources = 10 // the same
+	maxNodes     = 10 // nodes listed for a refusal
+	maxResources = 10 // resources listed for a refusal
 )
 
-// refusals groups the refusals of clients by type and error text. If a type is given, it groups only its
-// refusals.
+// refusals groups the refusals of clients by type and error text. If a type is given, the result has only
+// refusals of this type.
 func (t *Tracker) refusals(all []snapshot, of *xds.Type) []api.Refusal {
 	type key struct{ url, text string }
 	groups := map[key]*group{}
@@ -103,7 +103,7 @@ func (t *Tracker) refusals(all []snapshot, of *xds.Type) []api.Refusal {
 
 // add counts the refusal of a client.
 func (g *group) add(s *snapshot, f *refusal) {
-	if g.last != s.client { // it may refuse the same on several streams
+	if g.last != s.client {
 		g.last = s.client // a client may refuse the same on several streams
 		g.Clients++
 	}
@@ -112,7 +112,7 @@ func (g *group) add(s *snapshot, f *refusal) {
 	}
 	g.Partly = g.Partly || f.partly
 	g.nodes[s.node] = true
-	if len(g.nodes) > 2*maxNodes { // remove the last by name; half of them at once, because a map is not sorted
+	if len(g.nodes) > 2*maxNodes { // drop the last half by name, because sorting the map for each node would cost more
 		ids := make([]string, 0, len(g.nodes))
 		for id := range g.nodes {
 			ids = append(ids, id)
@@ -127,7 +127,8 @@ func (g *group) add(s *snapshot, f *refusal) {
 	}
 }
 
-// GroupCounts counts the connected clients of each group that has some.
+// GroupCounts counts the connected clients of each group. Groups without a connected client are not in
+// the map.
 func (t *Tracker) GroupCounts() map[string]api.Counts {
 	by := map[string]api.Counts{}
 	for s := range t.States() {
@@ -148,7 +149,7 @@ func (t *Tracker) GroupCounts() map[string]api.Counts {
 type ClientState struct {
 	Groups []string // groups of its node
 	State  api.State
-	Stale  []*xds.Type // types with an answer outstanding for 30 s or more
+	Stale  []*xds.Type // types with a response that has had no ACK or NACK for 30 s
 }
 
 // States yields the state of each connected client.
@@ -177,10 +178,10 @@ type placeKey struct{ groups, url, name string }
 
 func (t *Tracker) places() *places { return &places{t: t, known: map[placeKey]string{}} }
 
-// A viewer is a node that gets resources. Its node is nil if it is unknown.
+// A viewer is a client whose resources have places. The field node is nil if the node is unknown.
 type viewer struct {
 	node   *xds.Node
-	groups string // nodes with the same groups get the same resources; "": groups are unknown
+	groups string // key of the cache, because nodes with the same groups get the same resources; "": groups are unknown
 }
 
 func (p *places) nodeOf(s *snapshot) viewer {

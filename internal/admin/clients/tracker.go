@@ -20,12 +20,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker follows the events of a server's streams and keeps the state of each client. It is safe for
-// concurrent use; create it with [New].
+// A Tracker follows the events of a server's streams and keeps the state of each client. A Tracker is
+// safe for concurrent use; create it with [New].
 //
-// A stream event finds its row without a lock. It then locks that row and, briefly, the ring of events.
-// Opening and closing a stream locks the index of clients. Locks are held for memory access only. A row's
-// lock is taken before those of history, causes, ring and bell.
+// A stream event finds its row without a lock. The event then locks that row and, briefly, the ring of
+// events. Opening and closing a stream locks the index of clients. No lock is held during I/O. The lock
+// of a row is taken before the locks of history, causes, ring and bell.
 type Tracker struct {
 	opts       Options
 	ring       ring
@@ -39,12 +39,12 @@ type Tracker struct {
 	mu      sync.RWMutex
 	clients map[clientKey]*client
 	nodes   map[string]*node
-	left    []*departed // the newest clients that disconnected, as a ring buffer
+	left    []*departed // the clients that disconnected last, as a ring buffer
 	oldest  int         // index in left
 }
 
-// A clientKey identifies a client: a node ID and a peer address. A client without a node ID is identified
-// by its stream.
+// A clientKey identifies a client by node ID and peer address. For a client without a node ID it also has
+// the stream.
 type clientKey struct {
 	node, peer string
 	stream     uint64 // 0: the client has a node ID
@@ -62,7 +62,7 @@ type client struct {
 
 	// The fields below are guarded by Tracker.mu.
 	streams []*row
-	ended   []*row // streams that ended recently: a broken connection ends its streams one by one
+	ended   []*row // recently ended streams, because the streams of a broken connection end one by one
 	at      int    // index in node.clients
 }
 
@@ -73,11 +73,12 @@ type grouping struct {
 	identity string
 }
 
-// A node is all clients with one node ID. It exists while at least one of them is connected or remembered.
+// A node has all clients with one node ID. It exists while at least one of these clients is connected or
+// remembered.
 type node struct {
 	clients  []*client
-	left     int             // number of remembered clients that disconnected
-	connects [maxFlaps]int64 // times at which the node connected while it had no other client, newest first
+	left     int             // number of remembered disconnected clients
+	connects [maxFlaps]int64 // times when a client connected while the node had no other one, newest first
 }
 
 // A departed client has disconnected.
@@ -90,12 +91,13 @@ type departed struct {
 }
 
 const (
-	// maxEnded and endedFor limit the ended streams that are kept of a client that still has others.
+	// maxEnded and endedFor limit the ended streams that are kept for a client with open streams.
 	maxEnded = 8
 	endedFor = 5 * time.Second
 
-	// contentAfter: a client that stated its resources on its first request, and got no response for this
-	// long, has accepted them. Its next response then ends the refusal.
+	// contentAfter concerns a client that stated its resources in its first request. If the client needs
+	// no response for this time, it has accepted these resources. So the next response ends the client's
+	// refusal period, from the start of the stream.
 	contentAfter = 10 * time.Second
 )
 
@@ -118,7 +120,7 @@ func New(o Options) *Tracker {
 
 func (t *Tracker) now() int64 { return t.opts.Now().UnixNano() }
 
-// GroupsChanged makes the tracker ask Options.Groups and Options.Identity again.
+// GroupsChanged makes the tracker call Options.Groups and Options.Identity again for each client.
 func (t *Tracker) GroupsChanged() { t.epoch.Add(1) }
 
 // Opened implements [server.Observer].
@@ -154,7 +156,7 @@ func (t *Tracker) addStream(key clientKey, st *server.Stream, r *row, now int64)
 	c := t.clients[key]
 	if c == nil {
 		first = true
-		key.node = strings.Clone(key.node) // a substring would keep the whole request in memory
+		key.node = strings.Clone(key.node) // without the copy, the whole request would stay in memory
 		c = &client{
 			clientID: clientID{node: key.node, peer: key.peer}, key: key, since: st.Since.UnixNano(), cluster: clip(st.Node.Cluster, maxName),
 			agent: clip(strings.TrimSpace(st.Node.UserAgentName+" "+st.Node.UserAgentVersion), maxName), envoy: st.Node.UserAgentName == "envoy",
@@ -178,7 +180,8 @@ func (t *Tracker) addStream(key clientKey, st *server.Stream, r *row, now int64)
 	return c, first
 }
 
-// prune forgets the streams of a client that ended more than endedFor ago, or are more than maxEnded.
+// prune forgets the streams of a client that ended more than endedFor ago, and the oldest ended streams
+// above maxEnded.
 func (t *Tracker) prune(c *client, now int64) {
 	n := max(len(c.ended)-maxEnded, 0)
 	for n < len(c.ended) && now-c.ended[n].ended > int64(endedFor) {
@@ -204,7 +207,7 @@ func (t *Tracker) Closed(st *server.Stream, err error) {
 	t.bell.ring()
 }
 
-// archive releases the stream of a row and keeps the state of at most maxKeptTypes types.
+// archive removes the stream from its row, and keeps the state of at most maxKeptTypes types.
 func (t *Tracker) archive(r *row, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +219,7 @@ func (t *Tracker) archive(r *row, now int64) {
 	}
 }
 
-// free forgets ended streams and releases the causes of their refusals.
+// free releases the causes of the refusals on ended streams.
 func (t *Tracker) free(rows []*row) {
 	for _, r := range rows {
 		r.mu.Lock()
@@ -228,8 +231,8 @@ func (t *Tracker) free(rows []*row) {
 	}
 }
 
-// removeStream removes a stream from its client. It returns the departed client if that was its last
-// stream.
+// removeStream removes a stream from its client. If it was the client's last stream, the result is the
+// departed client; else nil.
 func (t *Tracker) removeStream(r *row, err error, now int64) *departed {
 	code, why := reason(err)
 	t.mu.Lock()
@@ -272,7 +275,7 @@ func (t *Tracker) removeStream(r *row, err error, now int64) *departed {
 	return d
 }
 
-// reason returns why a stream ended.
+// reason returns the status code and the text for the end of a stream.
 func reason(err error) (codes.Code, string) {
 	s := status.Convert(err)
 	switch {
@@ -371,7 +374,7 @@ func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uin
 	u := r.add(e.Type)
 	m := u.answer(r.variant(), nonce)
 	c, partly := causeOf(e, int(m.count+m.removed))
-	if !e.Refuses { // it has accepted a later response already
+	if !e.Refuses { // the client has already accepted a later response
 		return c, m
 	}
 	if u.refusal == nil {
@@ -387,8 +390,8 @@ func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uin
 	return c, m
 }
 
-// ClearRefusal notes that the client of a stream no longer refuses anything of a type, although it sent no
-// answer. The stream's goroutine calls it.
+// ClearRefusal notes that the client of a stream no longer refuses resources of a type, though it has
+// sent no ACK. The stream's goroutine calls ClearRefusal.
 func (t *Tracker) ClearRefusal(st *server.Stream, typ *xds.Type) {
 	v, ok := t.rows.Load(st)
 	if !ok {

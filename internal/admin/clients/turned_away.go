@@ -13,11 +13,12 @@ import (
 const (
 	turnedAwayFor   = 10 * time.Minute // how long an entry is remembered
 	maxTurnedAway   = 1000             // entries of all addresses
-	maxOfHost       = 20               // entries of one address: a client that invents node IDs must not hide others
+	maxOfHost       = 20               // entries of one address: a client that invents node IDs must not evict the entries of others
 	shownTurnedAway = 100
 )
 
-// turnedAway remembers peers that were not admitted recently. Each entry counts one reason of one address.
+// turnedAway remembers peers that were recently not admitted. Each entry counts the attempts with one
+// kind, node ID, address and reason.
 type turnedAway struct {
 	mu  sync.Mutex
 	all map[turnedAwayKey]*api.TurnedAway
@@ -26,8 +27,8 @@ type turnedAway struct {
 
 type turnedAwayKey struct{ kind, node, host, text string }
 
-// NoteTurnedAway notes that a peer was not admitted. Such a peer has no stream that reports it. Repetitions
-// for the same reason are counted in one entry. The port of the address is ignored.
+// NoteTurnedAway notes that a peer was not admitted. The tracker sees only streams, and such a peer has
+// none. Repetitions for the same reason are counted in one entry. The port of the address is ignored.
 func (t *Tracker) NoteTurnedAway(a api.TurnedAway) {
 	a.At = time.Unix(0, t.now())
 	a.Since, a.Times = a.At, 1
@@ -53,7 +54,7 @@ func (t *Tracker) NoteTurnedAway(a api.TurnedAway) {
 	d.of[a.From]++
 }
 
-// forget forgets the oldest entry that matches.
+// forget removes the oldest entry that matches.
 func (d *turnedAway) forget(match func(turnedAwayKey) bool) {
 	var oldest turnedAwayKey
 	var at time.Time
@@ -73,8 +74,8 @@ func (d *turnedAway) drop(k turnedAwayKey) {
 	}
 }
 
-// TurnedAway returns the peers that were turned away within the last ten minutes, newest first, at most
-// 100. If a node ID is given, it returns only those that claimed it.
+// TurnedAway returns the peers that were not admitted within the last ten minutes, newest first, at most
+// 100. If node is not "", the list has only peers that claimed this node ID.
 func (t *Tracker) TurnedAway(node string) []api.TurnedAway {
 	now := time.Unix(0, t.now())
 	d := &t.turnedAway

@@ -1,8 +1,8 @@
 // Package csds serves the state of xDS clients in the messages of Envoy's API: the Client Status Discovery
 // Service (CSDS), and a config_dump of one node in the format of Envoy's admin interface.
 //
-// It gets clients from [Options], keeps no state and starts no goroutine. It knows messages only by their
-// descriptors. Answers contain no secrets.
+// The package gets clients from [Options], keeps no state and starts no goroutine. It uses messages by
+// their descriptors, without generated code. Answers contain no secrets.
 package csds
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options are the clients that a service shows, and its limits.
+// Options are the clients that a service shows, and the limits of the service.
 type Options struct {
 	Types *envoy.Types // descriptors of messages; nil: those of Envoy's API
 
-	// Clients returns the connected clients, in the order in which the answer lists them.
+	// Clients returns the connected clients, in the order of the answer.
 	Clients func() []Client
 
 	OtherServices []string // further gRPC services at the same address, which reflection lists
@@ -29,14 +29,14 @@ type Options struct {
 	MaxBytes int          // limit of one answer of the service; 0: 64 MiB
 }
 
-// A Client is a node at an address, with all its streams.
+// A Client is a node at an address, with all streams of the node.
 type Client struct {
 	Node  *xds.Node
 	Scope string // client_scope: distinguishes clients of one node
 	Since time.Time
 
-	// Config returns the resources of the client by type. One goroutine calls it. If it fails, the client
-	// is listed without resources.
+	// Config returns the resources of the client by type. Only one goroutine at a time calls Config. If
+	// Config fails, the answer lists the client without resources.
 	Config func(ctx context.Context) ([]TypeConfig, error)
 }
 
@@ -47,7 +47,7 @@ type TypeConfig struct {
 	Resources []Resource
 }
 
-// A State is the state of a client with regard to a resource.
+// A State is the state of a resource on a client.
 type State uint8
 
 // The states. The zero value is Unknown.
@@ -55,7 +55,7 @@ const (
 	Unknown State = iota
 	Synced        // the client has accepted the current version
 	Absent        // the client knows that the resource does not exist
-	Sent          // the current version was sent and is not answered
+	Sent          // the current version was sent and has no ACK or NACK yet
 	Refused       // the client refused the current version
 	NotSent       // the current version must still be sent
 	Leaving       // the resource was removed, and the client still has it
@@ -66,13 +66,13 @@ type Resource struct {
 	Name    string
 	State   State
 	Body    *xds.Resource // the current version, or the version that the client keeps if Failure.Body is set; nil: none
-	Has     bool          // the client has accepted some version of it
+	Has     bool          // the client has accepted a version of the resource
 	Version string        // version that the client has; used if Body is nil or Status is set
 	Updated time.Time     // when the current version was sent; zero: unknown
 	Failure *Failure      // the refusal; nil: not refused
 
-	// Status is the state that a client reports itself, a value of envoy.admin.v3.ClientResourceStatus; 0:
-	// derived from State. If it is set, Body is the version that the client uses.
+	// Status is the state that the client itself reports, a value of envoy.admin.v3.ClientResourceStatus.
+	// 0: derive the state from State. If Status is set, Body is the version that the client uses.
 	Status int32
 }
 
@@ -85,18 +85,18 @@ func (r *Resource) version() string {
 
 // A Failure is the refusal of a resource.
 type Failure struct { // zero: unknown
-	At      time.Time     // zero: it is not known
+	At      time.Time     // zero: unknown
 	Version string        // the refused version
 	Body    *xds.Resource // the refused version, if it is not Resource.Body; nil: Resource.Body, if State is Refused
 	Text    string        // secrets are removed
 }
 
-// keeps reports whether the client refused the current version and keeps another one.
+// keeps reports whether the client refused the current version and keeps another version.
 func (r *Resource) keeps() bool {
 	return r.State == Refused && r.Body != nil && r.Failure != nil && r.Failure.Body != nil
 }
 
-// refused returns the refused version, if known.
+// refused returns the refused version; nil if it is unknown.
 func (r *Resource) refused() *xds.Resource {
 	switch {
 	case r.Failure == nil:

@@ -16,9 +16,10 @@ import (
 )
 
 // ConfigDump returns the handler of /config_dump?node=: the resources of a node in the format of Envoy's
-// admin interface. It has no bootstrap, because the server does not know it.
+// admin interface. The answer has no bootstrap, because the server does not know the client's bootstrap.
 //
-// The answer is written resource by resource, so that a large one is never in memory as a whole.
+// The handler writes the answer resource by resource, so that a large answer is never in memory as a
+// whole.
 func (s *Service) ConfigDump() http.Handler { return http.HandlerFunc(s.dump) }
 
 func (s *Service) dump(w http.ResponseWriter, r *http.Request) {
@@ -58,12 +59,13 @@ type requestError struct {
 	field, text, hint string
 }
 
-// requestedClient returns the client that a request asks for. Of several with its node ID it is the newest.
+// requestedClient returns the client with the node ID in a request. Of several clients with this ID it
+// returns the newest.
 func (s *Service) requestedClient(r *http.Request) (*Client, *requestError) {
 	query := r.URL.Query()
 	for key, values := range query {
 		switch {
-		case key == "include_eds": // accepted, because endpoints are always included
+		case key == "include_eds": // without effect, because the answer always has endpoints
 		case key != "node":
 			return nil, &requestError{http.StatusBadRequest, clip(key), "unknown parameter", "the only parameter is node=ID"}
 		case len(values) > 1:
@@ -120,7 +122,7 @@ func (d *dump) text(format string, args ...any) {
 	}
 }
 
-// write writes a ConfigDump. It has a section for each type that the client has opened.
+// write writes a ConfigDump with a section for each type that the client has opened.
 func (d *dump) write(all []TypeConfig) {
 	d.text("{\n \"configs\": [")
 	first := true

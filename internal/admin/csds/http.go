@@ -19,7 +19,7 @@ const (
 )
 
 // GRPC returns a handler for gRPC requests on an HTTP/2 server. It serves CSDS, and reflection for tools
-// such as grpcurl. The caller decides who may ask.
+// such as grpcurl. The caller of GRPC must check permissions.
 func (s *Service) GRPC() http.Handler {
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))
 	s.Register(g)
@@ -34,7 +34,7 @@ func (s *Service) GRPC() http.Handler {
 	})
 }
 
-// services lists the services of a server and others, for reflection.
+// services lists the services of a gRPC server and further services, for reflection.
 type services struct {
 	reflection.ServiceInfoProvider
 	others []string
@@ -49,8 +49,8 @@ func (t services) GetServiceInfo() map[string]grpc.ServiceInfo {
 	return all
 }
 
-// A writer limits the time in which the requester must read each answer. gRPC writes and flushes an answer
-// on the goroutine that serves the request; nothing may write after that.
+// A writer limits the time in which the requester must read each answer. gRPC writes and flushes an
+// answer on the goroutine that serves the request; after the handler has returned, nothing may write.
 type writer struct {
 	http.ResponseWriter
 	c       *http.ResponseController
@@ -80,8 +80,8 @@ func (w *writer) Flush() {
 	}
 }
 
-// sending returns a function that waits until everything sent since is written. SendMsg of gRPC only queues
-// it.
+// sending returns a function that waits until the answer sent after the call of sending is written. It is
+// needed because SendMsg of gRPC only queues the answer.
 func sending(ctx context.Context) (written func()) {
 	w, ok := ctx.Value(writerKey{}).(*writer)
 	if !ok {

@@ -16,12 +16,12 @@ import (
 
 // Limits for the matchers of a request.
 const (
-	maxMatchers = 64   // node matchers, metadata matchers in one of them, or alternatives
-	maxSegments = 64   // in a path
+	maxMatchers = 64   // node matchers, metadata matchers in one node matcher, or alternatives
+	maxSegments = 64   // segments in a path
 	maxDeep     = 16   // nested matchers
 	maxText     = 4096 // bytes of a string
 	maxRegex    = 1024 // bytes of all regular expressions
-	maxSteps    = 2000 // instructions of a regular expression: matching takes at most this times the length of the text
+	maxSteps    = 2000 // instructions of a regular expression: the time of a match is at most this number times the length of the text
 )
 
 // A nodeMatcher is a compiled NodeMatcher.
@@ -48,7 +48,7 @@ func (m *matchers) match(n *xds.Node) bool {
 	if len(m.any) == 0 {
 		return true
 	}
-	var metadata protoreflect.Message // decoded when needed
+	var metadata protoreflect.Message // decoded for the first metadata matcher
 	for i := range m.any {
 		one := &m.any[i]
 		if one.id != nil && !one.id(n.ID) {
@@ -75,7 +75,7 @@ func (m *nodeMatcher) matches(metadata protoreflect.Message) bool {
 	return true
 }
 
-// valueAt returns the value at a path; nil if it does not exist.
+// valueAt returns the value at a path; nil if the path does not exist.
 func valueAt(s protoreflect.Message, path []string) protoreflect.Message {
 	for i, key := range path {
 		fields := s.Get(s.Descriptor().Fields().ByName("fields")).Map()
@@ -269,7 +269,7 @@ func (c *compiler) regex(m protoreflect.Message, at string) (func(string) bool, 
 	if text == "" || c.regexes > maxRegex {
 		return nil, fmt.Errorf("%s.regex: must not be empty; all regular expressions of a request may have %d bytes", at, maxRegex)
 	}
-	parsed, err := syntax.Parse(text, syntax.Perl) // without the wrapping below: ")|(" is invalid
+	parsed, err := syntax.Parse(text, syntax.Perl) // parse the text alone, because the wrapping below would make ")|(" valid
 	if err != nil {
 		return nil, fmt.Errorf("%s.regex: %w", at, err)
 	}

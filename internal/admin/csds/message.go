@@ -89,7 +89,7 @@ func set(m protoreflect.Message, field protoreflect.Name, v any) {
 	}
 }
 
-// A content is the encoded form of a resource as it is shown.
+// A content is the encoded form of a resource in an answer, without secrets.
 type content struct {
 	url   string
 	value []byte
@@ -102,13 +102,13 @@ func (c *content) into(m protoreflect.Message) {
 	m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(c.value))
 }
 
-// contents caches the contents of one answer: clients share resources.
+// contents caches the contents of one answer, because clients share resources.
 type contents struct {
 	s   *Service
 	all map[*xds.Resource]*content
 }
 
-// of returns the content of a resource; nil if there is none or it must not be shown.
+// of returns the content of a resource; nil if r is nil or must not be shown.
 func (c *contents) of(r *xds.Resource) *content {
 	if r == nil {
 		return nil
@@ -139,7 +139,7 @@ func (s *Service) content(r *xds.Resource) *content {
 	return &content{"type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), b}
 }
 
-// failure sets error_state. refused is nil if it is unknown or must not be shown.
+// failure sets error_state. refused is nil if the refused version is unknown or must not be shown.
 func failure(m protoreflect.Message, r *Resource, refused *content) {
 	if r.Failure == nil {
 		return

@@ -13,17 +13,17 @@ type section struct {
 	version bool                  // the section has the version of the type
 
 	active  protoreflect.Name // list of resources that the client uses
-	warming protoreflect.Name // list of resources that it does not use, or not in this version; "": the same list
+	warming protoreflect.Name // list of resources that the client does not use in this version; "": the same list as active
 	item    protoreflect.FullName
 
-	body  protoreflect.Name // field with the resource, in an item or its state
-	state bool              // the resource is in a state: "active_state" or "warming_state"
+	body  protoreflect.Name // field with the resource, in an item or in the state of an item
+	state bool              // the resource is in a field of the item: "active_state" or "warming_state"
 	named bool              // an item has a name
 }
 
 const admin = "envoy.admin.v3."
 
-// sections has all sections. Other types do not appear in a config_dump.
+// sections has all sections of a config_dump. A config_dump has no other types.
 var sections = []section{
 	{
 		typ: xds.Cluster, message: admin + "ClustersConfigDump", version: true,
@@ -57,7 +57,7 @@ var sections = []section{
 
 // in returns the list for a resource; "" if no list can show it.
 func (c *section) in(r *Resource) protoreflect.Name {
-	if !c.named && r.Body == nil && r.refused() == nil { // the item would not show its name
+	if !c.named && r.Body == nil && r.refused() == nil { // without a body, such an item would not show its name
 		return ""
 	}
 	if c.warming != "" && !r.used() {
@@ -69,8 +69,8 @@ func (c *section) in(r *Resource) protoreflect.Name {
 // used reports whether the client uses the body of r.
 func (r *Resource) used() bool { return r.State == Synced || r.State == Leaving || r.keeps() }
 
-// fill sets the fields of an item. The server knows only the current version, and the one that a quarantine
-// keeps. An older version that the client still has is not shown.
+// fill sets the fields of an item. The server has only the current version of a resource, and the version
+// that a quarantine keeps. So an older version that the client still has is not shown.
 func (c *section) fill(m protoreflect.Message, r *Resource, body, refused *content) {
 	if c.named {
 		set(m, "name", r.Name)

@@ -19,15 +19,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Name is the name of the gRPC service.
 const (
-	// Name is that of the gRPC service.
+	// Name is the name of the gRPC service.
 	Name = "envoy.service.status.v3.ClientStatusDiscoveryService"
 
 	file = "envoy/service/status/v3/csds.proto"
-) // names has the message types of the service, which are looked up once.
+)
 
-// names are the messages of the service, looked up once.
+// names has the message types of the service, which are looked up once.
 type names struct{ request, response, config, generic protoreflect.MessageType }
 
 func (s *Service) messages() *names {
@@ -42,9 +41,9 @@ func (s *Service) messages() *names {
 }
 
 // Register adds the service to a gRPC server.
-func (s *Service) Register(g grpc.ServiceRegistrar) { // Register adds the service to a gRPC server.
-	// A unary call is registered as a stream with one request and one response. A stream ends when the
-	// response is sent, not when it is built, so that few large responses exist at once.
+func (s *Service) Register(g grpc.ServiceRegistrar) {
+	// A unary call is registered as a stream with one request and one response. The handler of a stream
+	// returns when the response is sent, so that few large responses are in memory at the same time.
 	fetch := func(_ any, g grpc.ServerStream) error { return s.serve(g, true) }
 	stream := func(_ any, g grpc.ServerStream) error { return s.serve(g, false) }
 	g.RegisterService(&grpc.ServiceDesc{
@@ -56,8 +55,9 @@ func (s *Service) Register(g grpc.ServiceRegistrar) { // Register adds the servi
 	}, s)
 }
 
-// serve answers requests until the client wants no more, or the first one only.
-func (s *Service) serve(g grpc.ServerStream, once bool) (err error) { // serve answers requests until the requester ends the stream, or only the first one.
+// serve answers requests until the requester ends the stream. With once it answers only the first
+// request.
+func (s *Service) serve(g grpc.ServerStream, once bool) (err error) {
 	if p := panics.Do(func() { err = s.requests(g, once) }); p != nil {
 		p.Log(s.log(), "CSDS")
 		return status.Error(codes.Internal, "internal error")
@@ -84,9 +84,9 @@ func (s *Service) requests(g grpc.ServerStream, once bool) error {
 			return err
 		}
 	}
-} // respond builds the answer to one request and sends it. It waits for one of maxTurns slots.
+}
 
-// respond makes the answer to one request and sends it, in its turn.
+// respond waits for one of maxTurns slots, builds the answer to one request, and sends it.
 func (s *Service) respond(g grpc.ServerStream, request protoreflect.Message) error {
 	ctx := g.Context()
 	select {
@@ -127,7 +127,7 @@ func (s *Service) answer(ctx context.Context, request protoreflect.Message) (pro
 		}
 	}
 	response := s.messages().response.New()
-	response.SetUnknown(a.b) // encoded already: copied as bytes, never in memory as messages
+	response.SetUnknown(a.b) // the bytes are already encoded, so the messages need not be in memory
 	return response, nil
 }
 
@@ -150,7 +150,7 @@ type answer struct {
 	config []byte        // the current client; reused
 }
 
-// A key is everything that the encoding of a resource depends on, if it has no Failure and no time.
+// A key has all inputs of the encoding of a resource without Failure and without a time.
 type key struct {
 	typ     string
 	name    string
@@ -166,8 +166,8 @@ const (
 	stuckBudget   = 5 * time.Second // for all clients that do not answer
 )
 
-// ask asks a client for its resources. The time for stuck streams is limited, so that they do not delay the
-// other clients for long.
+// ask returns the resources of a client. The total time for stuck streams is limited, so that they delay
+// the other clients only for a short time.
 func (a *answer) ask(ctx context.Context, c *Client) []TypeConfig {
 	if c.Config == nil || a.busy >= stuckBudget {
 		return nil
@@ -253,5 +253,5 @@ func (s *Service) metadata(m protoreflect.Message, n *xds.Node) {
 	}
 }
 
-// valid replaces invalid UTF-8, which messages must not contain.
+// valid replaces invalid UTF-8, which protobuf messages must not contain.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -11,10 +11,10 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A chain without a name covers all resources of a type, or, without a type, the whole client. Each broken
-// link names the first resource with that problem.
+// A chain without a name covers all resources of a type. Without a type it covers all types of the
+// client. Each broken link names the first resource with that problem.
 
-// askAll asks the streams of the node for all resources that are not synced.
+// askAll collects the resources that are not synced from all streams of the node.
 func (c *chain) askAll(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decision = c.e.d.Source.Decide(c.node)
@@ -47,10 +47,10 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 	})
 }
 
-// maxUnsettled limits the names of a type that are collected, refused ones not counted.
+// maxUnsettled is the maximum number of names of a type that are collected. Refused names do not count.
 const maxUnsettled = 100
 
-// explainAll adds the links.
+// explainAll adds the links for all resources in question.
 func (c *chain) explainAll(ctx context.Context) {
 	c.loadedAll()
 	c.missing()
@@ -100,18 +100,19 @@ func (c *chain) loadedAll() {
 	}
 	text, place := mistake(err, dir.Occurrence{Group: first(c.decision.Groups)})
 	advice := "mend " + place + "; a load follows by itself"
-	if place == "" { // files are missing, none is wrong
+	if place == "" { // the load was rejected because files are missing, not because of an error in a file
 		advice = "restore the removed files; or, to confirm the removal, run chancery reload --allow-mass-delete"
 	}
 	c.breaks(loaded, place, advice,
 		"the served configuration is older than the files: the load was rejected %s: %s", c.e.since(since), text)
 }
 
-// missing adds the link about names that the client subscribes to, but that do not exist for the node.
+// missing adds the link "defined" about names that the client subscribes to, and that the node's groups
+// do not have.
 func (c *chain) missing() {
 	var all []string
 	var one *named
-	for n := range c.unsettled(protocol.StateAbsent, protocol.StateDue) { // StateDue: the absence may be held back
+	for n := range c.unsettled(protocol.StateAbsent, protocol.StateDue) { // StateDue: the client may not have been told about the absence yet
 		if n.Why == protocol.ByName && n.View == nil && n.Finds == 0 {
 			all = append(all, title(n.t, n.Name))
 			if one == nil {
@@ -224,7 +225,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 	}
 	var texts []string
 	for l, is := range c.each {
-		if len(l.refused[is.Type.URL]) == 0 { // the session does not know resources in quarantine
+		if len(l.refused[is.Type.URL]) == 0 { // also has resources in quarantine, which the session does not know
 			continue
 		}
 		text, at := "its text is no longer known", ""
@@ -233,7 +234,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		}
 		x := c.e.try(ctx, l.Stream, c.decision.Groups, is.Type, text, l.refused[is.Type.URL])
 		if len(x.refused) == 0 {
-			continue // it has accepted the resources since
+			continue // the client has accepted the resources in the meantime
 		}
 		guilty := x.guilty()
 		place, advice := "", "look at the client's log; chancery check --envoy finds what only Envoy knows"

@@ -21,15 +21,16 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Finding the faulty resource of a refusal. A client refuses a whole response, which may have thousands of
-// resources, and often names none. The text is searched for the names of the refused resources, and these
-// are examined for what Envoy is known to refuse.
+// This file finds the faulty resource of a refusal. A client refuses a whole response. The response may
+// have thousands of resources, and the client's error text often names none of them. So the search
+// compares the text with the names of the refused resources, and examines these resources for faults that
+// Envoy is known to refuse.
 
 const (
-	// maxExamined limits the resources of one refusal that are examined.
+	// maxExamined is the maximum number of resources that one search examines.
 	maxExamined = 5000
 
-	// maxGuilty limits the resources that are returned.
+	// maxGuilty is the maximum number of faulty resources that one search returns.
 	maxGuilty = 5
 )
 
@@ -41,11 +42,11 @@ type trial struct {
 	t       *xds.Type
 	text    string // the client's error text
 	refused []string
-	sure    bool // the refused resources are all faulty: they are in quarantine
+	sure    bool // all refused resources are in quarantine as faulty
 }
 
-// guilty returns the faulty resources, with the place of the field and the reason as far as they are known.
-// It returns nil if it finds none.
+// guilty returns the faulty resources. Each has the place of the faulty field and the reason if the
+// search has found them. Without a faulty resource the result is nil.
 func (x *trial) guilty() (all []api.Resource) {
 	if len(x.refused) == 0 {
 		return nil
@@ -77,7 +78,7 @@ func (x *trial) guilty() (all []api.Resource) {
 	if all != nil {
 		return all
 	}
-	if !slices.ContainsFunc(named, func(name string) bool { return words[quotedWord+name] }) { // if the text quotes a name, it means that resource
+	if !slices.ContainsFunc(named, func(name string) bool { return words[quotedWord+name] }) { // else the text quotes the faulty resource
 		all = x.faulty(others)
 		if all != nil {
 			return all
@@ -96,7 +97,7 @@ func (x *trial) guilty() (all []api.Resource) {
 	return all
 }
 
-// standing finds the loaded resource that the node gets.
+// standing returns the loaded resource with a name, from the first group of the node that has the name.
 func (x *trial) standing(name string) (dir.Occurrence, bool) {
 	for _, group := range x.groups {
 		if s, ok := x.e.d.Source.Lookup(group, x.t, name); ok {
@@ -106,7 +107,7 @@ func (x *trial) standing(name string) (dir.Occurrence, bool) {
 	return dir.Occurrence{}, false
 }
 
-// faulty returns the resources that Envoy is known to refuse.
+// faulty examines the resources with the names, and returns those that Envoy is known to refuse.
 func (x *trial) faulty(names []string) (all []api.Resource) {
 	for _, name := range names[:min(len(names), maxExamined)] {
 		if x.ctx.Err() != nil || len(all) == maxGuilty {
@@ -155,7 +156,8 @@ func mentionsField(text, path string) bool {
 	return strings.Contains(text, last) || strings.Contains(text, camel.String())
 }
 
-// suspect returns the resource with the place of the field whose value the text quotes, if there is one.
+// suspect returns the resource with a name, without a reason. If the text quotes the value of a field,
+// the place is that field; else it is the resource.
 func (x *trial) suspect(name string) api.Resource {
 	r := api.Resource{Type: x.t.String(), Name: name}
 	s, ok := x.standing(name)
@@ -200,19 +202,19 @@ func (x *trial) suspect(name string) api.Resource {
 	return r
 }
 
-// duplicates returns resources with an equal own name, in different groups or under different aliases, if
-// the text complains about duplicates.
+// duplicates returns resources whose messages have the same name in their name field, though their
+// resource names differ. It returns nil unless the text contains "duplicate".
 func (x *trial) duplicates() (all []api.Resource) {
 	if !strings.Contains(x.text, "duplicate") || x.t.Name == "" {
 		return nil
 	}
 	words := wordsOf(x.text)
-	by := map[string][]dir.Occurrence{} // by the name in the message
+	by := map[string][]dir.Occurrence{} // by the name in the message's name field
 	for _, group := range x.groups {
 		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
 			m := x.e.message(r)
 			s, ok := x.standing(r.Name)
-			if m == nil || !ok || s.Resource != r { // hidden by another group
+			if m == nil || !ok || s.Resource != r { // an earlier group has a resource with this name
 				continue
 			}
 			f := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(x.t.Name))
@@ -239,11 +241,11 @@ func (x *trial) duplicates() (all []api.Resource) {
 	return nil
 }
 
-// quotedWord is a prefix for words that have quotes around them or a colon after them.
+// quotedWord is a prefix that marks words with quotation marks around them or a colon after them.
 const quotedWord = "\x00"
 
-// wordsOf returns the words of a text that may be names, with and without surrounding punctuation. Quoted
-// words are also included with the prefix quotedWord.
+// wordsOf returns the words of a text, with and without surrounding punctuation. Quoted words and words
+// before a colon are also in the result with the prefix quotedWord.
 func wordsOf(text string) map[string]bool {
 	words := map[string]bool{}
 	for word := range strings.FieldsSeq(text) {
@@ -260,17 +262,17 @@ func wordsOf(text string) map[string]bool {
 	return words
 }
 
-// refusedOf returns the names of a type that a client refused and has not accepted since. If some are in
-// quarantine, it returns only those.
+// refusedOf returns the names of a type that a client refused and has not accepted later. If some
+// resources are in quarantine as faulty, refusedOf returns only their names.
 func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) []string {
-	if names := e.faults(st, t); names != nil { // these caused the refusal
+	if names := e.faults(st, t); names != nil { // these resources caused the refusal
 		return names
 	}
 	return s.Refused(t)
 }
 
-// faults returns the names of a type that are in quarantine for a stream because they are faulty
-// themselves.
+// faults returns the names of a type that are in quarantine for a stream as faulty. Resources that only
+// refer to a faulty one are left out, and so are resources that the search still tests.
 func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	for _, h := range e.held(st, t) {
 		if h.By != quarantine.Searching && h.RefersTo.Type == nil {
@@ -280,7 +282,7 @@ func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	return names
 }
 
-// try creates the trial of the resources that a stream's client refused.
+// try prepares the search among the resources that a stream's client refused.
 func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string, t *xds.Type, text string, refused []string) *trial {
 	x := &trial{e: e, ctx: ctx, groups: groups, t: t, text: text, refused: refused}
 	if names := e.faults(st, t); names != nil && len(refused) > 0 {
@@ -289,9 +291,9 @@ func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string,
 	return x
 }
 
-// Blame returns the refusals with their faulty resources, each with the place of the field and the reason
-// as far as they can be found. If the text names no resource, it examines the refused ones on one of the
-// streams. It stops when ctx ends, and then leaves the rest as it was.
+// Blame returns the refusals with their faulty resources. Each resource has the place of the faulty field
+// and the reason if Blame finds them. For each refusal it uses the refused resources on one stream of one
+// node. When ctx ends, Blame stops, and the remaining refusals are unchanged.
 func (e *Explainer) Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal {
 	out := slices.Clone(refusals)
 	for i := range out {
@@ -328,7 +330,7 @@ func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text st
 	return nil
 }
 
-// blamed lists faulty resources in a text.
+// blamed returns a text with the names of faulty resources.
 func blamed(guilty []api.Resource) string {
 	var all []string
 	for _, g := range guilty {
@@ -337,9 +339,9 @@ func blamed(guilty []api.Resource) string {
 	return list(all, 3)
 }
 
-// Guilty returns the names of a type that caused the refusal of a stream's client, or none if they are
-// unknown: resources with a known fault, or those that the text names. Of two resources that are wrong
-// together, it returns those that the client refused.
+// Guilty returns the names of the resources of type t because of which a stream's client refused a
+// response. They have a known fault, or the text names them. If resources conflict with each other,
+// Guilty returns only those in the refused response. Without a faulty resource the result is nil.
 func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
 	var refused []string
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {

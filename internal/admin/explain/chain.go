@@ -17,29 +17,30 @@ import (
 const (
 	loaded     = "loaded"     // the current files are served
 	defined    = "defined"    // a file has the resource
-	valid      = "valid"      // it has no known fault
-	selected   = "selected"   // the node gets the group that has it
-	allowed    = "allowed"    // access rules let the client have it
+	valid      = "valid"      // the resource has no known fault
+	selected   = "selected"   // the node gets a group that has the resource
+	allowed    = "allowed"    // access rules let the client have the resource
 	connected  = "connected"  // the client is connected
 	referenced = "referenced" // another resource of the client refers to it
-	subscribed = "subscribed" // the client subscribes to it
-	sent       = "sent"       // its current state was sent
-	accepted   = "accepted"   // the client has accepted it
+	subscribed = "subscribed" // the client subscribes to the resource
+	sent       = "sent"       // the current state of the resource was sent
+	accepted   = "accepted"   // the client has accepted the resource
 )
 
-// A chain collects the facts about one resource and one client, and makes links of them.
+// A chain has the facts about one resource and one client, and builds the links of an explanation from
+// them.
 type chain struct {
 	e *Explainer
 	*client
 	t    *xds.Type
 	name string
 
-	is       *protocol.NameState // state of the resource on the stream; nil: its type is not open
+	is       *protocol.NameState // state of the resource on the stream; nil: the client has not opened the type
 	on       *inspection         // the stream with that state; nil: none
 	of       *protocol.TypeState // state of the type on that stream
-	parents  []parent            // resources of the node that refer to it
+	parents  []parent            // resources of the node that refer to the explained resource
 	decision groups.Decision
-	before   *store.Snapshot // taken before the streams were asked
+	before   *store.Snapshot // taken before the streams were inspected
 	all      []dir.Occurrence
 	at       *dir.Occurrence // the definition that the node gets; nil: none
 	live     *registration   // registered endpoints that the node gets; nil: none
@@ -51,11 +52,13 @@ type chain struct {
 	advice string
 }
 
-// Explain follows the chain from the file to the client. Without a name it covers the whole type, and
-// without a type the whole client. The type is a short name, such as "CDS" or "cds", or a type URL.
+// Explain explains why a client has a resource or not. Without a name it covers all resources of the
+// type, and without a type all types of the client. The type is a short name, such as "CDS" or "cds", or
+// a type URL.
 //
-// An unknown node or resource name is a broken link and not an error, and so is a client that disconnects
-// meanwhile. The error is a [*NotFound] if the type does not exist, or that of the context.
+// An unknown node or resource name is a broken link and not an error. The same holds for a client that
+// disconnects during the call. The error is a [*NotFound] if the type does not exist, or the error of the
+// context.
 func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Explanation, error) {
 	t, err := typeNamed(typ)
 	switch {
@@ -90,8 +93,8 @@ func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Ex
 	return out, nil
 }
 
-// ask asks the streams of the node about the resource and about the resources that refer to it. If several
-// streams have opened the type, the one with the worst state counts.
+// ask reads the state of the resource and of its parents from the streams of the node. If several streams
+// have opened the type, the chain uses the stream with the worst state.
 func (c *chain) ask(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decide()
@@ -127,7 +130,7 @@ func (c *chain) ask(ctx context.Context, node string) error {
 		if nack := c.nack(); nack != nil {
 			x.text = nack.Error
 		}
-		if x.sure && slices.Contains(x.refused, c.name) { // other resources may be faulty, too, but this one is certainly
+		if x.sure && slices.Contains(x.refused, c.name) { // this resource is certainly faulty; others may be, too
 			x.refused = []string{c.name}
 		}
 		c.guilty = x.guilty()
@@ -135,7 +138,7 @@ func (c *chain) ask(ctx context.Context, node string) error {
 	return nil
 }
 
-// decide finds the groups of the node and the definition of the resource in them.
+// decide finds the groups of the node, the definition of the resource in these groups, and its parents.
 func (c *chain) decide() {
 	c.decision = c.e.d.Source.Decide(c.node)
 	c.all = c.e.d.Source.Occurrences(c.t, c.name)
@@ -153,7 +156,7 @@ func (c *chain) decide() {
 	}
 }
 
-// badness orders states, worst last.
+// badness returns a number that is larger for a worse state.
 func badness(n *protocol.NameState) int {
 	return slices.Index([]protocol.NameStatus{
 		protocol.StateUnwanted, protocol.StateSynced, protocol.StateLingering, protocol.StateUnknown, protocol.StateAbsent,
@@ -182,13 +185,14 @@ func (c *chain) explain() {
 	c.accepted()
 }
 
-// A registration describes registered endpoints in a group of the node.
+// A registration has a text about the registered endpoints of a cluster in a group of the node, and their
+// number.
 type registration struct {
 	group, text string
 	n           int
 }
 
-// registered adds the links for registered endpoints, which replace those of files.
+// registered adds the first four links for registered endpoints: they replace the endpoints of files.
 func (c *chain) registered() {
 	hides := ""
 	if c.at != nil {
@@ -223,12 +227,12 @@ func (c *chain) breaks(name, place, advice, format string, args ...any) {
 	}
 }
 
-// unknown adds a link whose state is unknown because an earlier one is broken.
+// unknown adds a link whose state is unknown, mostly because an earlier link is broken.
 func (c *chain) unknown(name, format string, args ...any) {
 	c.links = append(c.links, api.Link{Name: name, Text: fmt.Sprintf(format, args...)})
 }
 
-// title returns the resource in the form CDS "pay".
+// title returns a text with the type and name of the explained resource, such as: CDS "pay".
 func (c *chain) title() string { return title(c.t, c.name) }
 
 // has reports whether the node's groups have the resource in a snapshot, by its name or an alias.
@@ -242,5 +246,5 @@ func hasName(v xds.Tables, t *xds.Type, name string) bool {
 	return table.Lookup(name) != nil || table.Aliased(name).Len() > 0
 }
 
-// refused reports whether the client refuses the resource or its response.
+// refused reports whether the client refuses the response that had the resource.
 func (c *chain) refused() bool { return c.is != nil && c.is.State == protocol.StateRefused }

@@ -1,10 +1,10 @@
-// Package explain follows a resource from its file to a client, link by link, and names the broken link. It
-// also lists the resources that a client has, and finds the faulty resource if a client's NACK names none.
+// Package explain explains why a client has a resource or not. It follows the resource from its file to
+// the client, link by link, and names the broken link. The package also lists the resources that a client
+// has, and finds the faulty resource if a client's NACK names none.
 //
-// It asks the tracker for clients, each stream for its state, the store for resources and the source for
-// their places, one client at a time. It starts no goroutine. It caches only which resources it has
-// examined without a finding.
-// resources it has found nothing wrong, and starts no goroutine.
+// The tracker lists clients, each stream has the state of its resources, the store has the resources, and
+// the source has their places. The package inspects one client at a time, and starts no goroutine. Its only
+// cache has the resources that were examined without a finding.
 package explain
 
 import (
@@ -25,14 +25,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker knows the clients: a [clients.Tracker].
+// A Tracker lists the clients. The implementation is [clients.Tracker].
 type Tracker interface {
 	Client(node string) []api.Client
 	Streams(node string) []*server.Stream
 	Nodes(prefix string, most int) []string
 }
 
-// A Source knows the places of resources: a [dir.Source].
+// A Source has the places of resources. The implementation is [dir.Source].
 type Source interface {
 	Decide(n *xds.Node) groups.Decision
 	Occurrences(t *xds.Type, name string) []dir.Occurrence
@@ -46,15 +46,15 @@ type Source interface {
 	Types() *envoy.Types
 }
 
-// Deps are the sources of an Explainer's answers. Tracker, Source and Snapshot are required.
+// Deps are the dependencies of an Explainer. Tracker, Source and Snapshot are required.
 type Deps struct {
 	Tracker  Tracker
 	Source   Source
 	Snapshot func() *store.Snapshot
 
-	// Allowed reports whether a client may have a resource of its groups, and the rule that decides it. st
-	// is a stream of the client, or nil if it is not connected. Nil: compare the client's view with its
-	// groups.
+	// Allowed reports whether a client may have a resource of its groups, and returns the rule that
+	// decides. st is a stream of the client; nil if the client is not connected. If Allowed is nil, the
+	// explainer compares the client's view with the client's groups.
 	Allowed func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (ok bool, why string)
 
 	// Denied returns the newest remembered event of a client that was refused because it may not use the
@@ -65,24 +65,25 @@ type Deps struct {
 	Selected func() []*server.Stream
 
 	// Held returns the resources of a type that are in quarantine for a stream. The stream's goroutine
-	// calls it. Nil: none.
+	// calls the function. Nil: none.
 	Held func(st *server.Stream, t *xds.Type) []quarantine.Held
 
-	// Upstream describes the upstream of a relay and its state, and reports whether the relay has anything
-	// from it. Nil: the server serves files.
+	// Upstream returns a text about the upstream of a relay and the upstream's state, and reports whether
+	// the relay has received resources from the upstream. Nil: the server is not a relay.
 	Upstream func() (text string, known bool)
 
-	// Store describes the revision that a server of a store serves, and reports whether it has one. Nil:
-	// the server serves files.
+	// Store returns a text about the revision that the server serves from a revision store, and reports
+	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)
 
-	// Frozen handles a resource that is not served, but that the newest revision has in a frozen group. It
-	// returns a text and what to do, or "" if that is not the case. Nil: no group is frozen.
+	// Frozen checks whether a resource is not served because its group is frozen: only the newest
+	// revision has the resource. If so, Frozen returns a text and the advice; else "". Nil: no group is
+	// frozen.
 	Frozen func(t *xds.Type, name string) (text, advice string)
 
 	// Registered returns a text about the registered endpoints of a cluster in a group, and their number.
-	// ok reports that they replace the group's own endpoints, even if their number is 0. Nil: none are
-	// registered.
+	// ok reports that registered endpoints replace the group's own endpoints, even if none are left. Nil:
+	// no endpoints are registered.
 	Registered func(group, name string) (text string, n int, ok bool)
 
 	Now func() time.Time // nil: time.Now
@@ -102,9 +103,9 @@ func New(d Deps) *Explainer {
 	return &Explainer{d: d}
 }
 
-// A NotFound is the error for a question about something that does not exist.
+// A NotFound is the error for a node, type, group or name that does not exist.
 type NotFound struct {
-	Field   string // the parameter: "node", "type" or "name"
+	Field   string // the parameter: "node", "type", "group" or "name"
 	Message string
 	Hint    string // such as `did you mean "edge-1"?`; may be empty
 }
@@ -146,7 +147,8 @@ func (e *Explainer) unknownNode(node string) *NotFound {
 	return err
 }
 
-// maxNodes limits the node IDs that are compared with an unknown one, for a "did you mean".
+// maxNodes is the maximum number of node IDs that are compared with an unknown ID, for the hint "did you
+// mean".
 const maxNodes = 10_000
 
 func (e *Explainer) nearNode(node string) string {

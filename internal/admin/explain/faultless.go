@@ -6,13 +6,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxFaultless limits the size of the cache.
+// maxFaultless is the maximum number of entries. A full cache is emptied.
 const maxFaultless = 100_000
 
-// A faultlessCache remembers resources that were examined without a finding. A client may refuse thousands
-// of resources, and the same question is often asked again. The zero value is empty.
+// A faultlessCache remembers resources that were examined without a finding. A client may refuse
+// thousands of resources, and the same refusal is often explained again. The zero value is an empty
+// cache.
 type faultlessCache struct {
-	mu  sync.Mutex // held for memory only
+	mu  sync.Mutex // never held during I/O
 	all map[content]bool
 }
 

@@ -17,7 +17,8 @@ func (e *Explainer) held(st *server.Stream, t *xds.Type) []quarantine.Held {
 	return e.d.Held(st, t)
 }
 
-// state returns the state of a name on a stream. It corrects the state of names in quarantine.
+// state returns the state of a name on a stream. For a name in quarantine it returns StateRefused or
+// StateWaiting, because the session serves another version and does not know about the quarantine.
 func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, name string) protocol.NameState {
 	n := s.NameState(t, name)
 	for _, h := range e.held(st, t) {
@@ -26,7 +27,7 @@ func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, n
 	return n
 }
 
-// states does the same for all names that a client subscribes to or may have.
+// states yields the states of all names that a client subscribes to or may have, corrected as by state.
 func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) iter.Seq[protocol.NameState] {
 	return func(yield func(protocol.NameState) bool) {
 		held := e.held(st, t)
@@ -41,7 +42,7 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 				return
 			}
 		}
-		for _, h := range held { // names that the session does not see
+		for _, h := range held { // names in quarantine that the session does not have
 			if seen[h.Name] {
 				continue
 			}
@@ -54,10 +55,12 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 	}
 }
 
-// inQuarantine replaces the nonce of a refused response that the session no longer knows.
+// inQuarantine is the value of RefusedIn for a name in quarantine: the session has forgotten the nonce of
+// the refused response.
 const inQuarantine = "quarantine"
 
-// markRefused sets the state of n to refused or waiting if h is the same name, and reports whether it is.
+// markRefused reports whether h and n have the same name. If so, it sets the state of n to StateRefused,
+// or to StateWaiting if the resource refers to a faulty one.
 func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 	if n.Name != h.Name {
 		return false
@@ -68,11 +71,11 @@ func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 		return true
 	}
 	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""
-	n.Told, n.View = is, is // n.Held still has the version that the session serves instead
+	n.Told, n.View = is, is // n.Held keeps the version that the session serves instead
 	return true
 }
 
-// kept describes the version that the client keeps of a resource in quarantine.
+// kept returns a text about the version that the client keeps of a resource in quarantine, or "".
 func (c *chain) kept() string {
 	switch {
 	case c.is.RefusedIn != inQuarantine:
@@ -83,7 +86,7 @@ func (c *chain) kept() string {
 	return "; it gets all others without it (" + c.why() + "), until the resource changes"
 }
 
-// why describes why the resource came into quarantine.
+// why returns the reason for the quarantine of the resource.
 func (c *chain) why() string {
 	if c.on != nil {
 		for _, h := range c.e.held(c.on.Stream, c.t) {

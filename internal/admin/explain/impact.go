@@ -18,9 +18,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Impact returns which clients planned changes would reach, and how much would be pushed to them. It asks
-// each stream for its subscriptions. A client that does not answer counts as unknown. The error is a
-// [*NotFound] if a type or the node does not exist, or that of the context.
+// Impact counts the clients that would get the planned changes, and the bytes that the server would push
+// to them. It inspects the subscriptions of each stream. A client whose streams cannot be inspected
+// counts as unknown. The error is a [*NotFound] if a type or the node does not exist, or the error of the
+// context.
 func (e *Explainer) Impact(ctx context.Context, q api.ImpactRequest) (api.Impact, error) {
 	out := api.Impact{APIVersion: api.Version, Kind: api.KindImpact, Groups: []api.GroupImpact{}, Types: []api.TypeImpact{}}
 	w := impact{e: e, now: e.d.Snapshot(), types: map[string]*xds.Type{}, pushed: map[string]*api.TypeImpact{}, groups: map[string]int{}, whole: map[string]int{}}
@@ -63,7 +64,8 @@ func (e *Explainer) Impact(ctx context.Context, q api.ImpactRequest) (api.Impact
 	return out, nil
 }
 
-// byClient groups streams by node and address: each group is one client.
+// byClient groups streams by client: by node ID and address. A stream without a node ID is a client of
+// its own.
 func byClient(streams []*server.Stream) (clients [][]*server.Stream) {
 	type key struct {
 		node, peer string
@@ -95,7 +97,7 @@ type change struct {
 	bytes       int
 }
 
-// An impact is the result while it is being counted.
+// An impact has the inputs and the counts of one call of Impact.
 type impact struct {
 	e       *Explainer
 	now     *store.Snapshot
@@ -107,13 +109,13 @@ type impact struct {
 	whole   map[string]int // bytes of all resources of a type, by type and groups
 }
 
-// client counts one client.
+// client adds the counts of one client, and inspects its streams.
 func (w *impact) client(ctx context.Context, streams []*server.Stream, out *api.Impact) error {
 	out.Connected++
 	sees, asked := map[string]bool{}, false
 	for _, st := range streams {
 		if st.Type != nil && w.types[st.Type.URL] == nil {
-			asked = true // none of its types changes
+			asked = true // the stream's only type has no change
 			continue
 		}
 		groups := w.e.d.Source.Decide(st.Node).Groups
@@ -137,7 +139,7 @@ func (w *impact) client(ctx context.Context, streams []*server.Stream, out *api.
 	return nil
 }
 
-// stream counts the pushes on one stream, whose goroutine waits meanwhile.
+// stream adds the pushes on one stream. The stream's goroutine runs it, so it must be quick.
 func (w *impact) stream(st *server.Stream, s *protocol.Session, groups []string, sees map[string]bool) {
 	for _, is := range s.States() {
 		if w.types[is.Type.URL] == nil {
@@ -180,8 +182,8 @@ func (w *impact) stream(st *server.Stream, s *protocol.Session, groups []string,
 	}
 }
 
-// seen reports whether a node with these groups gets the changed resource. It does not if an earlier group
-// has a resource with that name.
+// seen reports whether a node with these groups gets the changed resource. If an earlier group has a
+// resource with the same name, the node gets that resource instead.
 func (w *impact) seen(c *change, groups []string) bool {
 	if c.group == "" {
 		return true
@@ -206,7 +208,7 @@ func (w *impact) sizeOf(groups []string, t *xds.Type, name string) int {
 	return 0
 }
 
-// all returns the approximate size of a response with all subscribed resources of a type.
+// all returns the approximate bytes of a response with all subscribed resources of a type.
 func (w *impact) all(s *protocol.Session, is protocol.TypeState, groups []string) (size int) {
 	if !is.Wildcard {
 		for n := range s.NameStates(is.Type) {
@@ -227,7 +229,8 @@ func (w *impact) all(s *protocol.Session, is protocol.TypeState, groups []string
 	return size
 }
 
-// Node returns the node as the client describes itself. The error is a [*NotFound] if it is not connected.
+// Node returns the node message of a connected client, with the client's groups. The error is a
+// [*NotFound] if no client with the node ID is connected.
 func (e *Explainer) Node(node string) (api.NodeInfo, error) {
 	streams := e.d.Tracker.Streams(node)
 	if len(streams) == 0 {

@@ -12,24 +12,25 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxStreams limits the streams of one node ID that are asked.
+// maxStreams is the maximum number of inspected streams for one node ID.
 const maxStreams = 64
 
-// A client is all connected and remembered clients with one node ID.
+// A client has all connected clients and all remembered disconnected clients of one node ID.
 type client struct {
 	id      string
 	clients []api.Client // connected ones first
 	streams []inspection
-	node    *xds.Node // as the client describes it; if it is not connected: only its ID
+	node    *xds.Node // the client's node message; for a disconnected client only its ID and cluster
 }
 
-// An inspection is the state of one stream. The stream's goroutine fills it and waits meanwhile.
+// An inspection is the state of one stream. The stream's goroutine fills in the fields, and sends nothing
+// in the meantime.
 type inspection struct {
 	*server.Stream
 	types []protocol.TypeState
-	err   error // why the stream did not answer
+	err   error // why the stream could not be inspected
 
-	is      *protocol.NameState // of the resource in question; nil: its type is not open
+	is      *protocol.NameState // of the explained resource; nil: the stream has not opened the type
 	parents []protocol.NameState
 	refused map[string][]string // refused names of the types in question, by type URL
 	names   []named             // of the types in question; if refused is set, only names that are not synced and not refused
@@ -41,7 +42,7 @@ type named struct {
 	protocol.NameState
 }
 
-// find returns the client with a node ID. Its streams are not inspected yet.
+// find returns the client with a node ID, before the inspection of its streams.
 func (e *Explainer) find(node string) *client {
 	c := &client{id: node, clients: e.d.Tracker.Client(node), node: &xds.Node{ID: node}}
 	streams := e.d.Tracker.Streams(node)
@@ -57,8 +58,8 @@ func (e *Explainer) find(node string) *client {
 	return c
 }
 
-// ask inspects all streams and calls each for each of them. The stream's goroutine runs each, so it must be
-// quick. Ended streams are left out. The error is that of the context.
+// ask inspects all streams and calls the function each for every stream. The stream's goroutine runs the
+// function, so the function must be quick. Ended streams are left out. The error is that of the context.
 func (c *client) ask(ctx context.Context, e *Explainer, each func(*inspection, *protocol.Session)) error {
 	asked := c.streams[:0]
 	for _, l := range c.streams {
@@ -77,7 +78,7 @@ func (c *client) ask(ctx context.Context, e *Explainer, each func(*inspection, *
 	if len(asked) > 0 {
 		return nil
 	}
-	for i := range c.clients { // the connected clients have left meanwhile
+	for i := range c.clients { // all connected clients have disconnected in the meantime
 		if c.clients[i].Left == nil {
 			c.clients[i].Left = &api.Left{At: e.d.Now(), Why: "it has just left"}
 		}
@@ -95,7 +96,7 @@ func connectedFirst(c api.Client) int {
 // connected reports whether the client has a stream.
 func (c *client) connected() bool { return len(c.streams) > 0 }
 
-// state returns the state of a type on the stream; nil if it is not open.
+// state returns the state of a type on the stream; nil if the stream has not opened the type.
 func (l *inspection) state(t *xds.Type) *protocol.TypeState {
 	for i := range l.types {
 		if l.types[i].Type.Is(t) {
@@ -105,7 +106,8 @@ func (l *inspection) state(t *xds.Type) *protocol.TypeState {
 	return nil
 }
 
-// status returns the tracker's state of a type, or nil.
+// status returns the tracker's state of a type on a stream, else on any stream; nil if no stream has the
+// type.
 func (c *client) status(t *xds.Type, stream uint64) *api.TypeStatus {
 	for i := range c.clients {
 		for j := range c.clients[i].Types {

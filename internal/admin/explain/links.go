@@ -16,9 +16,10 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// The links from the file to the client, from the source and the store.
+// The links from "loaded" to "subscribed", except "referenced". They use the source, the store and the
+// client's subscriptions.
 
-// loaded adds the link about whether the current version of the resource's file is served.
+// loaded adds the link "loaded": does the server serve the current version of the resource's file?
 func (c *chain) loaded() {
 	if c.e.d.Upstream != nil {
 		if text, ok := c.e.d.Upstream(); ok {
@@ -86,8 +87,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// mistake returns why a load was rejected, and the place. It prefers an error in the file of a resource,
-// then one in its group.
+// mistake returns the reason why a load was rejected, and the place of the error. Of several errors it
+// chooses one in the file of the resource, else one in the resource's group, else the first.
 func mistake(err error, of dir.Occurrence) (text, place string) {
 	var all []findings.Problem
 	if errs, ok := errors.AsType[dir.Errors](err); ok {
@@ -124,7 +125,7 @@ func placeOf(p findings.Problem) string {
 	return dir.Pos{File: p.File, Line: p.Pos.Line, Col: p.Pos.Column, Path: p.Path}.String()
 }
 
-// wrongText returns a finding without its place.
+// wrongText returns the text of a finding, without its place.
 func wrongText(p findings.Problem) string {
 	text := p.Message
 	if p.Path != "" {
@@ -136,7 +137,7 @@ func wrongText(p findings.Problem) string {
 	return textutil.Head(text, maxText)
 }
 
-// defined adds the link about the file that has the resource.
+// defined adds the link "defined": which file has the resource?
 func (c *chain) defined() {
 	at := c.at
 	if at == nil && len(c.all) > 0 {
@@ -191,8 +192,8 @@ func (c *chain) defined() {
 	}
 }
 
-// valid adds the link about known faults of the resource. It is broken only if the client refuses the
-// resource or a reference is dangling.
+// valid adds the link "valid" about known faults of the resource. The link is broken only if the client
+// refuses the resource or a reference is dangling.
 func (c *chain) valid() {
 	switch {
 	case c.at == nil && len(c.all) == 0:
@@ -218,7 +219,8 @@ func (c *chain) valid() {
 	}
 }
 
-// selected adds the link about the group through which the node gets the resource, and its rule.
+// selected adds the link "selected": through which group does the node get the resource, and by which
+// rule?
 func (c *chain) selected() {
 	var in []string
 	for _, s := range c.all {
@@ -274,7 +276,7 @@ func notes(d groups.Decision) string {
 	return "; " + textutil.Head(strings.Join(d.Notes, "; "), maxText)
 }
 
-// reason returns why the node gets a group, and the place of the rule.
+// reason returns a text about the rule by which the node gets a group, and the place of that rule.
 func (c *chain) reason(group string) (text, place string) {
 	for _, r := range c.decision.Reasons {
 		if r.Group == group {
@@ -286,7 +288,7 @@ func (c *chain) reason(group string) (text, place string) {
 	return "the node gets group " + quote(group), ""
 }
 
-// reasons lists the groups that the node gets.
+// reasons returns a text with the groups of the node and their rules.
 func (c *chain) reasons() string {
 	var all []string
 	for _, r := range c.decision.Reasons {
@@ -305,10 +307,10 @@ func quoted(names []string) (all []string) {
 	return all
 }
 
-// denied has the status codes of clients that were refused by access rules.
+// denied has the status codes of streams that access rules refused.
 var denied = map[string]bool{"PermissionDenied": true, "Unauthenticated": true, "PERMISSION_DENIED": true, "UNAUTHENTICATED": true}
 
-// allowed adds the link about access rules.
+// allowed adds the link "allowed": do access rules let the client have the resource?
 func (c *chain) allowed() {
 	const advice = "look at the access rules (--access) and at the client's certificate or token"
 	if !c.connected() && len(c.clients) > 0 {
@@ -322,7 +324,7 @@ func (c *chain) allowed() {
 		return
 	}
 	if c.e.d.Allowed != nil {
-		name := c.name // access rules match the resource's own name
+		name := c.name // access rules match the resource's name, not an alias
 		if c.at != nil {
 			name = c.at.Name
 		} else if len(c.all) > 0 {
@@ -349,8 +351,8 @@ func (c *chain) allowed() {
 	c.ok(allowed, "", "no access rule hides it from the client")
 }
 
-// deniedBefore returns the event of a client that was refused before it had a stream. If a client with this
-// node ID is connected, the refused one is another client and does not count.
+// deniedBefore returns the event of a client with the node ID that was refused before it had a stream. If
+// a client with this node ID is connected, deniedBefore returns false: the refused client is another one.
 func (c *chain) deniedBefore() (api.Event, bool) {
 	if c.e.d.Denied == nil || c.connected() {
 		return api.Event{}, false
@@ -362,7 +364,7 @@ func (c *chain) deniedBefore() (api.Event, bool) {
 	return e, was
 }
 
-// connectedLink adds the link about the client's connection.
+// connectedLink adds the link "connected" about the client's connection.
 func (c *chain) connectedLink() {
 	if c.connected() {
 		l := c.on
@@ -414,7 +416,8 @@ func (c *chain) peers() int {
 	return n
 }
 
-// last returns when a client with the node ID last left or was refused; nil if none is remembered.
+// last returns the time when a client with the node ID last disconnected or was refused; nil if that is
+// unknown.
 func (c *chain) last() *time.Time {
 	var at time.Time
 	for i := range c.clients {
@@ -431,7 +434,7 @@ func (c *chain) last() *time.Time {
 	return &at
 }
 
-// subscribed adds the link about the client's subscription.
+// subscribed adds the link "subscribed": does the client subscribe to the resource?
 func (c *chain) subscribed() {
 	switch {
 	case !c.connected():
@@ -468,7 +471,7 @@ func (c *chain) whyAsk() string {
 	return "clients ask for what their configuration refers to: refer to it, or ask for it in the bootstrap"
 }
 
-// opened lists the types that the client has opened.
+// opened returns a list of the types that the client has opened.
 func (c *chain) opened() string {
 	var all []string
 	for i := range c.streams {
@@ -479,7 +482,7 @@ func (c *chain) opened() string {
 	return list(all, 12)
 }
 
-// nack returns the client's refusal of the type, or nil.
+// nack returns the client's current refusal of the type, or nil.
 func (c *chain) nack() *api.NackedStatus {
 	id := uint64(0)
 	if c.on != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The links from the server to the client, from the stream.
+// The links "sent" and "accepted": what the server sent to the client, and the client's answer.
 
-// tooLarge is the default message limit of gRPC clients, less some room for the rest of a response. Envoy
-// has no such limit.
+// tooLarge is the default limit of gRPC clients for the size of a message, minus 4 KiB for the rest of
+// the response. Envoy has no such limit.
 const tooLarge = 4<<20 - 4<<10
 
-// large returns why a client cannot receive the resource because of its size, or "".
+// large returns a text if the resource, or a response with it, is too large for the client; else "".
 func (c *chain) large() string {
 	switch agent := strings.ToLower(c.node.UserAgentName); {
 	case c.at == nil, c.is != nil && c.is.State == protocol.StateSynced, strings.HasPrefix(agent, "envoy"):
@@ -41,7 +41,7 @@ func (c *chain) large() string {
 
 func size(bytes int) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// sent adds the link about whether the current state was sent, or what it waits for.
+// sent adds the link "sent". If the current state was not sent, the link has the reason.
 func (c *chain) sent() {
 	if text := c.large(); text != "" && c.broken == "" {
 		c.breaks(sent, c.at.Pos.String(), "make it smaller, or raise the client's limit for messages (in gRPC: max receive message size)", "%s", text)
@@ -70,7 +70,7 @@ func (c *chain) sent() {
 	case protocol.StateSent:
 		c.ok(sent, "", "%s, %s", c.what(), c.e.since(n.Since))
 	case protocol.StateAbsent:
-		if n.Why == protocol.ByWildcard { // a wildcard subscription gets existing resources, without removals of others
+		if n.Why == protocol.ByWildcard { // a wildcard gets no removals of names that it never had
 			c.ok(sent, "", "the client was sent all %s that it may have, and %s is not among them", c.t, quote(c.name))
 			return
 		}
@@ -115,7 +115,7 @@ func (c *chain) what() string {
 	return text + after(", nonce ", c.is.Nonce)
 }
 
-// behind describes an update that was not sent yet.
+// behind returns a text for a resource whose newest state was not sent.
 func (c *chain) behind() string {
 	if c.is.Told == nil {
 		return "not sent yet"
@@ -131,7 +131,7 @@ func (c *chain) oldest() *protocol.Message {
 	return &c.of.Unanswered[0]
 }
 
-// stalled returns the advice for a client that does not answer.
+// stalled returns the advice for a response that the client has not answered.
 func (c *chain) stalled() string {
 	if m := c.oldest(); m != nil && c.e.stale(m.Sent) {
 		return "the client does not answer: look at its log, and whether it is stuck or overloaded; restarting it makes it ask anew"
@@ -139,7 +139,7 @@ func (c *chain) stalled() string {
 	return "the client may be busy; ask again in a few seconds"
 }
 
-// waits lists what the resource waits for, and returns the advice.
+// waits returns a list of the resources that must be accepted first, and the advice.
 func (c *chain) waits(refs []xds.Ref) (what, advice string) {
 	var all []string
 	for _, ref := range refs {
@@ -151,7 +151,7 @@ func (c *chain) waits(refs []xds.Ref) (what, advice string) {
 	return list(all, 3), orElse(advice, "the client must answer first")
 }
 
-// accepted adds the link about whether the client has accepted the resource.
+// accepted adds the link "accepted".
 func (c *chain) accepted() {
 	if c.is == nil || c.is.State == protocol.StateUnwanted {
 		c.unknown(accepted, "nothing was sent")
@@ -181,7 +181,7 @@ func (c *chain) accepted() {
 	}
 }
 
-// acked returns when the client last accepted something of the type.
+// acked returns a text with the time of the client's last ACK for the type, or "".
 func (c *chain) acked() string {
 	id := uint64(0)
 	if c.on != nil {
@@ -193,7 +193,7 @@ func (c *chain) acked() string {
 	return ""
 }
 
-// holds returns the version that the client certainly has.
+// holds returns a text with the version that the client certainly has, or "".
 func (c *chain) holds() string {
 	if c.is.Held == nil {
 		return ""
@@ -201,7 +201,7 @@ func (c *chain) holds() string {
 	return "; it has version " + c.is.Held.Version + " for certain"
 }
 
-// refusal adds the link for a refused resource, or for one in a refused response.
+// refusal adds the link "accepted" for a resource whose last response the client refused.
 func (c *chain) refusal() {
 	nack := c.nack()
 	var at time.Time

@@ -14,18 +14,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A parent is a resource of the node that refers to the one in question. Clients subscribe to the resources
-// that their configuration refers to.
+// A parent is a resource of the node that refers to the explained resource. Clients subscribe to the
+// resources that their configuration refers to.
 type parent struct {
-	xds.Ref        // place of the reference
-	place   string // of the reference
-	state   *protocol.NameState
+	xds.Ref
+	place string // of the reference
+	state *protocol.NameState
 }
 
-// maxParents limits the parents that are considered.
+// maxParents is the maximum number of parents in an explanation. After as many problems, examine looks
+// for no more dangling references.
 const maxParents = 20
 
-// referrers returns the resources of the node that refer to the resource by name.
+// referrers returns the parents: resources of the node that refer to the explained resource by name.
 func (c *chain) referrers() (all []parent) {
 	for _, t := range c.t.ReferredBy() {
 		for i, group := range c.decision.Groups {
@@ -52,7 +53,7 @@ func (c *chain) hidden(group int, t *xds.Type, name string) bool {
 	return slices.ContainsFunc(c.decision.Groups[:group], func(g string) bool { return c.before.View(g).Table(t).Lookup(name) != nil })
 }
 
-// place finds the place of the first parent's reference.
+// place sets the place of the first parent's reference.
 func (c *chain) place() {
 	for i := range c.parents[:min(len(c.parents), 1)] {
 		p := &c.parents[i]
@@ -65,7 +66,8 @@ func (c *chain) place() {
 	}
 }
 
-// reference returns the place where a resource refers to another.
+// reference returns the place of the field with which a resource refers to another; else the place of the
+// resource.
 func (e *Explainer) reference(l dir.Loaded, to xds.Ref) string {
 	m := e.message(l.Resource)
 	if m == nil {
@@ -77,7 +79,7 @@ func (e *Explainer) reference(l dir.Loaded, to xds.Ref) string {
 	return l.Pos.String()
 }
 
-// message decodes a resource; nil if it is invalid.
+// message decodes a resource. The result is nil if that fails.
 func (e *Explainer) message(r *xds.Resource) proto.Message {
 	types := e.d.Source.Types()
 	typ, err := types.FindMessageByURL(r.Type.URL)
@@ -99,8 +101,8 @@ func (c *chain) mainParent() *parent {
 	return &c.parents[0]
 }
 
-// referenced adds the link about the references to the resource. There is none for types that clients
-// subscribe to as a whole.
+// referenced adds the link "referenced": which resources refer to the explained one? It adds no link for
+// a type that clients subscribe to as a whole.
 func (c *chain) referenced() {
 	p := c.mainParent()
 	wanted := c.is != nil && c.is.Why != protocol.NotWanted
@@ -132,7 +134,7 @@ func (c *chain) parentList() string {
 	return list(all, 3)
 }
 
-// referrersOf lists the types whose resources may refer to the resource.
+// referrersOf returns a list of the types whose resources may refer to the explained resource.
 func (c *chain) referrersOf() string {
 	var all []string
 	for _, t := range c.t.ReferredBy() {
@@ -148,8 +150,8 @@ type fault struct {
 	place, text string
 }
 
-// examine returns the known problems of a resource of the node: what Envoy is known to refuse, and
-// references to missing resources.
+// examine returns the known problems of a resource: faults that Envoy is known to refuse, and references
+// to resources that the node does not get.
 func (c *chain) examine(l dir.Loaded) (all []fault) {
 	for _, p := range c.e.d.Source.Examine(l) {
 		all = append(all, faultOf(p))
@@ -174,7 +176,8 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 	return all
 }
 
-// unlessBootstrap adds the exception for resources that may come from the client's bootstrap.
+// unlessBootstrap returns the end of a text about a missing resource: clusters and secrets may come from
+// the client's bootstrap.
 func unlessBootstrap(t *xds.Type) string {
 	if t.Is(xds.Cluster) || t.Is(xds.Secret) {
 		return ", unless the client has it from its bootstrap"

@@ -30,8 +30,8 @@ type Query struct {
 // maxCounted limits the resources whose clients are counted in one answer.
 const maxCounted = 100
 
-// Served returns the resources that are served, by group. The error is a [*NotFound] if the type, group or
-// name does not exist.
+// Served returns the resources that the server serves, sorted by type, name and group. The error is a
+// [*NotFound] if the type, group or name does not exist.
 func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, error) {
 	out := api.ResourceList{APIVersion: api.Version, Kind: "ResourceList", Items: []api.ServedResource{}}
 	t, err := typeNamed(q.Type)
@@ -69,7 +69,7 @@ func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, erro
 	return out, nil
 }
 
-// A grouped is a resource in a group.
+// A grouped is a resource and its group.
 type grouped struct {
 	*xds.Resource
 	group string
@@ -121,7 +121,8 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 	return all, nil
 }
 
-// body returns the JSON of a resource without secrets; nil if it must not be shown.
+// body returns the JSON of a resource without secrets; nil if the resource must not be shown or cannot be
+// encoded.
 func (e *Explainer) body(r *xds.Resource) json.RawMessage {
 	types := e.d.Source.Types()
 	m, _ := secrets.NewFinder(types).Shown(r.Type.URL, r.Body)
@@ -135,7 +136,7 @@ func (e *Explainer) body(r *xds.Resource) json.RawMessage {
 	return b
 }
 
-// count counts the subscribers of resources by state.
+// count sets the number of subscribers of each resource, by state.
 func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedResource) error {
 	of = of[:min(len(of), maxCounted)]
 	for i := range of {
@@ -144,7 +145,7 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedR
 	states, now := make([]*protocol.NameState, len(of)), e.d.Snapshot()
 	for _, st := range e.d.Selected() {
 		clear(states)
-		_ = st.Inspect(ctx, func(s *protocol.Session) { // a stream that ended or has not begun counts nothing
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // on an error (ended, not begun) the stream does not count
 			for i, r := range of {
 				if st.Type == nil || st.Type.Is(r.Type) {
 					n := e.state(st, s, r.Type, r.Name)
@@ -166,7 +167,8 @@ func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedR
 	return nil
 }
 
-// owner returns the first group that has a resource: its version is the one that is served.
+// owner returns the first of a node's groups that has the resource; "" if none has it. The node gets the
+// version of that group.
 func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
 		if now.Effective(group).Table(t).Lookup(name) != nil {

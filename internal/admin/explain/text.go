@@ -21,7 +21,7 @@ const (
 
 func quote(name string) string { return strconv.Quote(textutil.Head(name, maxName)) }
 
-// title returns a resource in the form CDS "pay".
+// title returns a text with type and name, such as: CDS "pay".
 func title(t *xds.Type, name string) string {
 	if name == xds.Wildcard {
 		return "any " + t.String()
@@ -37,7 +37,7 @@ func after(lead, text string) string {
 	return lead + text
 }
 
-// list joins at most so many names and counts the others.
+// list joins the first names, at most most of them, and adds the number of the others.
 func list(names []string, most int) string {
 	more := len(names) - most
 	if more > 0 {
@@ -74,10 +74,10 @@ func (e *Explainer) ago(at time.Time) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// since returns the same as a point in time: "4 m ago".
+// since returns the result of ago with the word "ago", such as "4 m ago".
 func (e *Explainer) since(at time.Time) string { return e.ago(at) + " ago" }
 
-// stale is how long an answer may be outstanding before the client counts as stale.
+// stale is the time after which a response without ACK or NACK makes the client stale.
 const stale = 30 * time.Second
 
 func (e *Explainer) stale(sent time.Time) bool {
@@ -120,7 +120,7 @@ func stampVersion(s *xds.Stamp) string {
 	return s.Version
 }
 
-// clipped returns a client's text on one line.
+// clipped returns a client's text on one line, at most maxText bytes.
 func clipped(text string) string {
 	return textutil.Head(strings.Join(strings.Fields(text), " "), maxText)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/protocol"
 )
 
-// Wait sets the state of types that wait for others, and what they wait for: only the streams know it. It
-// asks the streams of clients that are not synced, until the context ends.
+// Wait sets the state Waiting of types that wait for other resources, and lists these resources. Only the
+// streams have this information. Wait inspects the streams of the connected clients that are neither
+// synced nor idle, until the context ends.
 func (e *Explainer) Wait(ctx context.Context, clients []api.Client) {
 	for i := range clients {
 		if c := &clients[i]; c.Left == nil && c.State != api.Synced && c.State != api.Idle && ctx.Err() == nil {
@@ -27,7 +28,7 @@ func (e *Explainer) wait(ctx context.Context, c *api.Client) {
 		if !ids[st.ID] {
 			continue
 		}
-		_ = st.Inspect(ctx, func(s *protocol.Session) { // an ended stream waits for nothing
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // on an error (ended, not begun) nothing changes
 			for _, is := range s.States() {
 				if is.Waiting == 0 {
 					continue
@@ -42,7 +43,7 @@ func (e *Explainer) wait(ctx context.Context, c *api.Client) {
 	}
 }
 
-// waitsFor returns what the first waiting name of a type waits for.
+// waitsFor returns the resources that the first waiting name of a type waits for, at most three.
 func waitsFor(s *protocol.Session, is protocol.TypeState) (all []api.Resource) {
 	for n := range s.NameStates(is.Type) {
 		if n.State != protocol.StateWaiting || len(n.WaitsFor) == 0 {

@@ -1,5 +1,5 @@
-// Package live collects the clients of a server for CSDS, from the tracker and the streams. It is apart
-// from csds, so that client/csds does not link the server.
+// Package live collects the clients of a server for CSDS, from the tracker and the streams. It is a
+// package of its own, so that client/csds does not import the server.
 package live
 
 import (
@@ -18,24 +18,24 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Tracker knows the streams of all clients: a [clients.Tracker].
+// A Tracker lists the streams of all clients. The implementation is [clients.Tracker].
 type Tracker interface {
 	Selected(clients.Filter) []*server.Stream
 	Client(node string) []api.Client
 }
 
-// Held is a resource in quarantine, or one that waits for such a resource. The session serves another
-// version instead.
+// Held is a resource in quarantine, or a resource that waits for one in quarantine. The session serves
+// another version instead.
 type Held struct {
 	Name    string
 	Version string        // the version that is held back
-	Body    *xds.Resource // that version; nil: unknown
-	Waits   bool          // not refused itself, but refers to a refused resource
+	Body    *xds.Resource // the held back version; nil: unknown
+	Waits   bool          // the resource itself is not refused, but refers to a refused resource
 }
 
-// Clients returns a function for [csds.Options] that lists the clients of a tracker by node ID; of clients
-// with one ID the newest comes last. Their resources are read from their streams. held returns the held
-// resources of a type; the stream's goroutine calls it. Nil: none.
+// Clients returns a function for [csds.Options] that lists the clients of a tracker by node ID. Of
+// several clients with the same ID, the newest comes last. The resources are read from the streams. held
+// returns the held resources of a type; the stream's goroutine calls it. Nil: no resource is held.
 func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []csds.Client {
 	return func() []csds.Client {
 		type key struct {
@@ -72,7 +72,8 @@ func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []cs
 	}
 }
 
-// host returns the address of a peer without its port: the streams of a client may have different ports.
+// host returns the address of a peer without the port, because the streams of a client may have different
+// ports.
 func host(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -92,7 +93,8 @@ type clientStreams struct {
 	status  []api.Client // tracker's clients of the node; nil: not read yet
 }
 
-// config reads each stream. If several have the same type, the newest counts: older ones are about to end.
+// config reads each stream. If several streams have the same type, it uses the newest, because the older
+// streams are about to end.
 func (l *clientStreams) config(ctx context.Context) ([]csds.TypeConfig, error) {
 	var all []csds.TypeConfig
 	var last error
@@ -120,7 +122,8 @@ func (l *clientStreams) config(ctx context.Context) ([]csds.TypeConfig, error) {
 	return all, last
 }
 
-// read returns the resources that a session knows. Its stream waits meanwhile.
+// read returns the resources of a session. The stream's goroutine runs it, and sends nothing in the
+// meantime.
 func (l *clientStreams) read(st *server.Stream, s *protocol.Session) (all []csds.TypeConfig) {
 	for _, is := range s.States() {
 		t := csds.TypeConfig{Type: is.Type, Version: is.Version}
@@ -165,7 +168,7 @@ func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) csds.Resource 
 	return r
 }
 
-// into sets the state of a held resource in t, which the session does not know.
+// into sets the state of a held resource in t. The session does not know that the resource is held.
 func (h *Held) into(t *csds.TypeConfig) {
 	i := slices.IndexFunc(t.Resources, func(r csds.Resource) bool { return r.Name == h.Name })
 	if i < 0 {

@@ -190,12 +190,12 @@ func newServer(f *fleet) *Server {
 	}
 }
 
-// A question is a request with the expected answer.
+// A question is a request with its expected answer.
 type question struct {
 	what   string // method and target
 	body   string
 	code   int
-	answer string // a part of it
+	answer string // a part of the answer
 }
 
 // ask returns the answer to a local JSON request.
@@ -218,7 +218,7 @@ func ask(h http.Handler, what, body string, more ...string) *httptest.ResponseRe
 	return w
 }
 
-// Every path with valid and invalid input.
+// TestRoutes sends valid and invalid requests to every path.
 func TestRoutes(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, q := range []question{
@@ -379,7 +379,7 @@ func TestEmptyLists(t *testing.T) {
 	}
 }
 
-// A panic ends one request only.
+// A panic ends only the request in which it happens.
 func TestPanic(t *testing.T) {
 	srv := httptest.NewServer(newServer(newFleet()).Handler(loopback))
 	defer srv.Close()
@@ -492,7 +492,7 @@ func TestEventReadersAreFew(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the places are free when the server has noticed
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the server frees the slots when it notices the disconnections
 		resp, err := http.Get(srv.URL + "/api/v1/events?stop")
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Resources that a commit lacks stay, unless it prunes. A refused commit is reported to the audit log.
+// A commit keeps the resources that it does not contain, unless prune is set. The audit log has each
+// refused commit.
 func TestCommitKeepsOtherResources(t *testing.T) {
 	s := committing(t)
 	var refused []string
@@ -53,7 +54,8 @@ func TestCommitIfHead(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "r2"})
 }
 
-// Few commits run at once, because each is in memory. A commit that waits too long gets an error.
+// Only a few commits run at the same time, because each is in memory. A commit that waits too long gets
+// an error.
 func TestFewCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := committing(t)
@@ -61,7 +63,7 @@ func TestFewCommitsAtOnce(t *testing.T) {
 		s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { at.slowly(); return nil, nil }
 		h := s.Handler(loopback)
 		codes := make(chan int)
-		const all = 20 // more than fit into the waiting time
+		const all = 20 // more commits than can finish within the waiting time
 		for range all {
 			go func() {
 				codes <- ask(h, "POST /api/v1/revisions", commitOf(`,"dry_run":true`, "a"), "Authorization", "Bearer secret").Code

@@ -30,7 +30,7 @@ func registering(t *testing.T) *Server {
 	return registeringAt(t, engine)
 }
 
-// registeringAt does the same with a given engine.
+// registeringAt is registering with a given engine.
 func registeringAt(t *testing.T, engine endpoints.Engine) *Server {
 	t.Helper()
 	s := newServer(newFleet())
@@ -87,7 +87,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// A local port is not enough to register endpoints, and the server must accept them.
+// A local port is not enough to register endpoints, and the server must be configured to accept
+// endpoints.
 func TestEndpointsNeedProof(t *testing.T) {
 	s := registering(t)
 	for _, what := range []string{"PUT /api/v1/endpoints/a/i", "PUT /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a", "DELETE /api/v1/endpoints/a/i", "POST /api/v1/endpoints"} {
@@ -103,7 +104,8 @@ func TestEndpointsNeedProof(t *testing.T) {
 	}
 }
 
-// All endpoints of a cluster are limited in number, and few large requests are unpacked at once.
+// The number of endpoints of a cluster is limited, and only a few large requests are unpacked at the same
+// time.
 func TestFewEndpointsAreUnpacked(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -125,7 +127,7 @@ func TestFewEndpointsAreUnpacked(t *testing.T) {
 	}
 }
 
-// Few streams register at once; one more gets an error.
+// The number of concurrent streams is limited; one stream more gets an error.
 func TestFewStreamsOfEndpoints(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -138,7 +140,7 @@ func TestFewStreamsOfEndpoints(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/endpoints", "", http.StatusTooManyRequests, "too many register endpoints"})
 }
 
-// An invalid line gets an error; one that is too long also ends the stream.
+// An invalid line gets an error. A line that is too long also ends the stream.
 func TestBadLines(t *testing.T) {
 	s := registering(t)
 	s.Token = func() (string, error) { return "secret", nil }
@@ -200,9 +202,8 @@ func streamOfLines(t *testing.T, h2 bool, ttl string, dial func(context.Context)
 	}
 }
 
-// A stream registers and answers while it is read, over HTTP/1.1 and HTTP/2. An invalid line does not
-// affect others. When lines stop, the endpoints of the stream are removed.
-// is and harms no other; when lines stop, what the stream has put goes.
+// The server answers while it still reads the stream, over HTTP/1.1 and HTTP/2. An invalid line does not
+// affect other lines. When lines stop, the endpoints of the stream are removed.
 func TestEndpointLines(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {

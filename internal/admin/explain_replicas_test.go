@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// A saying gives one explanation for everything.
+// A saying is an Explainer with one fixed explanation.
 type saying struct {
 	oracle
 	answer api.Explanation
@@ -22,8 +22,8 @@ func (s saying) Explain(context.Context, string, string, string) (api.Explanatio
 	return s.answer, nil
 }
 
-// chainOf returns the explanation of a server: connected if it counts a client, with or without a broken
-// link.
+// chainOf returns the explanation of a server, with or without a broken link. The client is connected if
+// the explanation counts clients.
 func chainOf(clients int, broken, text, last string) string {
 	at := ""
 	if last != "" {
@@ -50,8 +50,8 @@ func explains(t *testing.T, me string, o *others) (e api.Explanation, code int) 
 	return e, w.Code
 }
 
-// The server with the client explains. If none has it, the last one that had it explains, and the text
-// tells how many servers answered.
+// The explanation comes from the server to which the client is connected. If no server has the client, it
+// comes from the last server that had it, and the text has the number of servers that answered.
 func TestExplainOfAll(t *testing.T) {
 	const gone = "connected"
 	none := chainOf(0, gone, "nobody", "")

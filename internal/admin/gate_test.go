@@ -133,7 +133,8 @@ func TestMassDelete(t *testing.T) {
 	}
 }
 
-// A refused request is answered at once, even if its body continues, as that of an endpoint stream.
+// A refused request is answered immediately, even if its body continues, like the body of an endpoint
+// stream.
 func TestDeniedAtOnce(t *testing.T) {
 	for want, headers := range map[string]string{
 		"401": "Content-Type: application/x-ndjson\r\n", "403": "Origin: https://evil.example\r\n", "415": "Content-Type: text/plain\r\nAuthorization: Bearer " + secret + "\r\n",

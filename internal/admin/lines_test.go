@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// A stream of lines over HTTP/1 ends its connection, even if it is refused: the rest of its body is not a
-// request, and its expired deadline must not affect a later request.
-// request, and no request after it finds a connection whose time is over.
+// A stream of lines over HTTP/1 ends its connection, even if the stream is refused. The rest of the body
+// must not be parsed as a request, and the expired deadline must not affect a later request.
 func TestLinesEndTheirConnection(t *testing.T) {
 	const line = `{"cluster":"x","put":{"address":"10.0.0.1","port":80}}` + "\n"
 	const inner = "PUT /api/v1/endpoints/victim/evil HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 32\r\n\r\n" + `{"address":"6.6.6.6","port":666}`
@@ -24,7 +23,7 @@ func TestLinesEndTheirConnection(t *testing.T) {
 	long := strings.Repeat("a", maxLine)
 	for name, c := range map[string]struct {
 		answer string
-		parts  []string // with more than the time of a lease between them
+		parts  []string // with a pause longer than the lease between them
 	}{
 		"a line is too long":  {"200 OK", []string{sized("", long+inner, len(long+inner))}},
 		"the lease is over":   {"200 OK", []string{sized("?ttl=1s", line, 1000), inner}},

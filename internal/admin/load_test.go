@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
-// A slowFleet is a slow fleet that counts concurrent questions.
+// A slowFleet is a slow fleet that counts concurrent calls.
 type slowFleet struct {
 	*fleet
 	now, most atomic.Int64
@@ -55,7 +55,7 @@ func (c *slowFleet) Client(node string) []api.Client {
 	return c.fleet.Client(node)
 }
 
-// Few expensive answers are built at once, however many are requested.
+// Only a few expensive answers are built at the same time, even if many are requested.
 func TestExpensiveAnswersAreLimited(t *testing.T) {
 	for _, path := range []string{"/api/v1/status", "/api/v1/refusals", "/api/v1/groups", "/api/v1/clients", "/api/v1/clients/edge-2"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,6 @@ func TestStreamsOfAConnection(t *testing.T) {
 
 // An HTTP/2 connection has a limited number of large answers in progress, and unix sockets have their own
 // limits.
-// turns of their own.
 func TestLargeAnswersPerConnection(t *testing.T) {
 	s := newServer(newFleet())
 	s.Handler(loopback)

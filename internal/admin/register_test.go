@@ -112,7 +112,7 @@ func call(t *testing.T, c pb.EndpointsClient, opts ...grpc.CallOption) *calling 
 	return &calling{t, g, 0}
 }
 
-// says sends a request and waits for its answer. refused are "STEP FIELD MESSAGE" of rejected steps.
+// says sends a request and waits for the answer. refused has "STEP FIELD MESSAGE" for each rejected step.
 func (c *calling) says(r *pb.RegisterRequest, refused ...string) (lost bool) {
 	c.Helper()
 	if err := c.Send(r); err != nil {
@@ -183,9 +183,8 @@ func registrations(s *Server) string {
 	return strings.Join(all, "; ")
 }
 
-// A gRPC stream puts, removes, replaces and releases. Errors name the request, the step and the field, and
-// do not affect other steps.
-// harms nothing else.
+// A gRPC stream puts, removes, replaces and releases. Errors name the request, the step and the field,
+// and do not affect other steps.
 func TestRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := registering(t)
@@ -258,10 +257,9 @@ func TestRegisterIsAsJSON(t *testing.T) {
 	})
 }
 
-// Each request renews the lease, an empty one too. Without requests the stream ends, and its endpoints are
-// removed. After an earlier end they stay for the time of the lease. A stream without a lease may be silent
-// for two minutes.
-// ends before leaves it that time. Without a lease a stream may be quiet for two minutes.
+// Each request renews the lease, even an empty request. Without requests the stream ends, and its
+// endpoints are removed. If the sender ends the stream, its endpoints stay until the lease expires. A
+// stream without a lease may be silent for two minutes.
 func TestRegisterLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := registering(t)
@@ -314,7 +312,8 @@ func TestRegisterLeases(t *testing.T) {
 	})
 }
 
-// A local port is not enough to register endpoints, and the server must accept them.
+// A local port is not enough to register endpoints, and the server must be configured to accept
+// endpoints.
 func TestRegisterNeedsProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call(t, servedInMemory(t, registering(t), loopback).ofEndpoints(t)).ends(codes.PermissionDenied, "needs a unix socket, a token or a client certificate")
@@ -338,7 +337,7 @@ func (raw) Marshal(v any) ([]byte, error)   { return *(v.(*[]byte)), nil }
 func (raw) Unmarshal(b []byte, v any) error { *(v.(*[]byte)) = slices.Clone(b); return nil }
 func (raw) Name() string                    { return "proto" }
 
-// An unreadable request gets an error. It ends the stream only if the next request cannot be found.
+// An unreadable request gets an error. The stream ends only if the begin of the next request is unknown.
 func TestRegisterUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := registering(t)
@@ -364,7 +363,7 @@ func TestRegisterUnreadable(t *testing.T) {
 			c.ends(codes.InvalidArgument, "ttl: must be 1s to 24h0m0s")
 		}
 		c = call(t, l.ofEndpoints(t), grpc.ForceCodec(raw{}))
-		for i, b := range []string{"", "\xff", "\x12\x03\x0a\x01\xff", strings.Repeat("\x12\x00", 1<<19), "\x7a\x01x"} { // the last one is of a newer version
+		for i, b := range []string{"", "\xff", "\x12\x03\x0a\x01\xff", strings.Repeat("\x12\x00", 1<<19), "\x7a\x01x"} { // the last request is from a newer version
 			if err := c.SendMsg(&[]byte{}); i == 0 && err != nil {
 				t.Fatal(err)
 			}
@@ -399,7 +398,7 @@ func TestRegisterUnreadable(t *testing.T) {
 	})
 }
 
-// kept is an engine that blocks until it is released, of a registry with pending changes.
+// kept is an engine that blocks until it is released, for a registry with pending changes.
 type kept struct {
 	endpoints.Engine
 	let chan struct{}
@@ -472,8 +471,8 @@ func TestReadAheadStaysPacked(t *testing.T) {
 	})
 }
 
-// A request that is too large when unpacked is refused before that. The largest useful request is accepted.
-// need is not.
+// A request that would be too large when unpacked is refused before it is unpacked. The largest useful
+// request is accepted.
 func TestUnpackedSizeIsLimited(t *testing.T) {
 	count := func(r *pb.RegisterRequest) int {
 		b, err := proto.Marshal(r)
@@ -520,9 +519,8 @@ func TestUnpackedSizeIsLimited(t *testing.T) {
 	})
 }
 
-// The number of streams of both kinds is limited; an ended one makes room. A sender that does not read
-// answers is disconnected after a timeout, without effect on others.
-// then cut off; others do not notice.
+// The number of streams of both kinds is limited; the end of a stream makes room for another. A sender
+// that does not read answers is disconnected after a timeout, without effect on other streams.
 func TestRegisterFloods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := registering(t)
@@ -567,8 +565,7 @@ func TestRegisterFloods(t *testing.T) {
 	})
 }
 
-// A stream of lines may be long in bytes or in time. It may also replace and release whole clusters.
-// them that no answer may take. It can be about clusters as a whole, too.
+// A stream of lines may have many bytes and last long. It may also replace and release whole clusters.
 func TestLongEndpointStream(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {
@@ -640,8 +637,8 @@ func (d distant) Write(ctx context.Context, changes []endpoints.Change) error {
 	return d.Engine.Write(ctx, changes)
 }
 
-// A sender that waits for each answer gets it at once. Fast lines are applied together, however fast the
-// engine is.
+// A sender that waits for each answer gets it without delay. Fast lines are applied together, even if the
+// engine is fast.
 func TestEndpointLinesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := endpoints.Open("", nil)
@@ -691,7 +688,7 @@ func TestEndpointLinesTogether(t *testing.T) {
 	})
 }
 
-// ending reports ended leases.
+// ending is an engine that reports all leases as ended.
 type ending struct {
 	*endpoints.Local
 	ids chan []endpoints.LeaseID

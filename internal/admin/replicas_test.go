@@ -42,7 +42,7 @@ func (o *others) Ask(_ context.Context, path string, query url.Values, size int6
 	return all, nil
 }
 
-// asks asks a server with other servers in its store.
+// asks sends a request to a server whose store has other servers.
 func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	t.Helper()
 	s := newServer(newFleet())
@@ -61,7 +61,7 @@ func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	return answer, w.Code
 }
 
-// The status of all servers has the clients of all, and the servers that did not answer.
+// The status of all servers counts the clients of all servers, and lists the servers that did not answer.
 func TestStatusOfAll(t *testing.T) {
 	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	o := &others{t: t, says: map[string]string{"a": `{"kind": "Status", "config": {"store": {"revision": "r8", "error": "away"}, "rejected": {"errors": ["e"]}},
@@ -82,7 +82,7 @@ func TestStatusOfAll(t *testing.T) {
 	if len(r) != 3 || !r[0].Asked || r[0].ID != "me" || r[0].Clients.Connected != 2 || r[1].Clients.Connected != 5 || r[1].Revision != "r8" || r[1].Trouble != "away" || r[1].Rejected == nil || r[2].Error == "" || r[2].Clients != nil || r[2].Revision != "r9" {
 		t.Errorf("%+v", r)
 	}
-	// a server without the group has no clients of it; one without a status is not a Chancery
+	// a server without the group has no clients in it; a server without a status is not a Chancery
 	o.says["b"] = "404"
 	for group, none := range map[string]bool{"": false, "&group=edge": true} {
 		st, _ := asks[api.Status](t, o, "/api/v1/status?replicas=1"+group)
@@ -123,7 +123,7 @@ func TestClientsOfAll(t *testing.T) {
 	if _, code := asks[api.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusNotFound {
 		t.Error(code)
 	}
-	// the node may be at the server that did not answer
+	// the node may be connected to the server that did not answer
 	delete(o.says, "b")
 	if list, code := asks[api.ClientList](t, o, "/api/v1/clients/none?replicas=1"); code != http.StatusOK || list.Items == nil || len(list.Items) > 0 || list.Replicas[2].Error == "" {
 		t.Error(code, list)
@@ -158,8 +158,8 @@ func TestInvalidAnswersOfReplicas(t *testing.T) {
 	}
 }
 
-// The wait is done when each server serves the revision and its clients have accepted it. A server that
-// does not answer is not done.
+// The wait is done when each server serves the revision, and the clients of each server have accepted it.
+// A server that does not answer is not done.
 func TestWaitOfAll(t *testing.T) {
 	const there = `{"kind": "WaitResult", "done": true, "served": true, "clients": {"connected": 2, "by": {"SYNCED": 2}}}`
 	for _, tt := range []struct {

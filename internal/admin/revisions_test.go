@@ -13,9 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// committing returns a server of a store that accepts commits. It hides secrets, and would not serve a
-// cluster named bad.
-// cluster that is called bad.
+// committing returns a server of a store that accepts commits. The server hides secrets, and rejects a
+// revision with the cluster "bad".
 func committing(t *testing.T) *Server {
 	t.Helper()
 	e, err := file.Open(t.TempDir()+"/store", nil)
@@ -52,7 +51,8 @@ func commitOf(commit string, names ...string) string {
 	return b
 }
 
-// A configuration is committed line by line. Errors have a place, and then nothing is committed.
+// A configuration is committed line by line. With an error, nothing is committed, and the answer has the
+// place of the error.
 func TestCommit(t *testing.T) {
 	s := committing(t)
 	h := s.Handler(loopback)
@@ -96,8 +96,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// A caller that may not commit is refused before its body is read. A server without a store has no such
-// paths.
+// A caller without permission is refused before the server reads the body. A server without a store does
+// not have these paths.
 func TestCommitNeedsProof(t *testing.T) {
 	s := committing(t)
 	s.Token = nil

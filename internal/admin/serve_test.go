@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// serves serves on an address, and returns a dialer and a function that ends it.
+// serves runs a server on an address, and returns a dialer and a function that ends the server.
 func serves(t *testing.T, s *Server, at string, limit int) (dial func() net.Conn, end func() time.Duration) {
 	t.Helper()
 	a, err := listen.Parse(at)
@@ -94,7 +94,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The end of the server ends waiting requests at once.
+// The end of the server ends waiting requests immediately.
 func TestServeEnds(t *testing.T) {
 	s := newServer(newFleet())
 	s.Handler(loopback) // creates the doors
@@ -139,7 +139,7 @@ func TestHostileRequests(t *testing.T) {
 		}
 		c.Close()
 	}
-	// more silent connections than allowed
+	// more silent connections than the server allows
 	var idle []net.Conn
 	for range 1000 {
 		idle = append(idle, dial())
@@ -178,7 +178,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// Many requests of all kinds at once, for the race detector.
+// Many concurrent requests of all kinds, for the race detector.
 func TestConcurrentRequests(t *testing.T) {
 	f := newFleet()
 	s := newServer(f)
@@ -205,7 +205,7 @@ func TestConcurrentRequests(t *testing.T) {
 	all.Wait()
 }
 
-// An event reader that reads nothing is disconnected; one without events is not.
+// An event reader that reads nothing is disconnected. A reader without events is not disconnected.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet()

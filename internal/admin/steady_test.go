@@ -26,7 +26,7 @@ func (s slow) SetReadDeadline(t time.Time) error  { return s.Conn.SetReadDeadlin
 func (s slow) SetWriteDeadline(_ time.Time) error { return nil }
 func (s slow) Read(b []byte) (int, error)         { return s.Conn.Read(b) }
 
-// A request that is not complete in time gets an error, without details of sockets.
+// A request that is not complete in time gets an error without socket addresses.
 func TestSlowRequest(t *testing.T) {
 	s, _ := steering(t)
 	in := iotest.ErrReader(&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded})
@@ -39,7 +39,7 @@ func TestSlowRequest(t *testing.T) {
 	}
 }
 
-// A commit that is slow or stalls is ended within a minute. A large one with a steady rate succeeds.
+// A commit that is slow or stalls is ended within a minute. A large commit with a steady rate succeeds.
 func TestCommitStalls(t *testing.T) {
 	big := commitOf("", "a") + strings.Repeat(" \n", 600<<10) // half a minute
 	for _, c := range []struct {

@@ -33,7 +33,8 @@ func steering(t *testing.T) (*Server, *[]string) {
 	return s, told
 }
 
-// A proven caller freezes and unfreezes a group. The hold has the caller's identity and the name they gave.
+// A proven caller freezes and unfreezes a group. The hold has the caller's identity and the author that
+// the caller stated.
 func TestFreeze(t *testing.T) {
 	s, told := steering(t)
 	h := s.Handler(loopback)

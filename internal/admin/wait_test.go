@@ -60,7 +60,7 @@ func (w *waitFixture) put(t *xds.Type, name, content string) {
 	}
 }
 
-// wait asks with a query, and returns the answer and the time it took.
+// wait sends a request with a query, and returns the answer and the duration.
 func (w *waitFixture) wait(query string) (result func() api.WaitResult, came func() time.Duration) {
 	began, out, took := time.Now(), make(chan *httptest.ResponseRecorder, 1), time.Duration(0)
 	h := w.admin.Handler(loopback)
@@ -100,7 +100,7 @@ func TestWait(t *testing.T) {
 		one.Subscribe(xds.Cluster, "*")
 		one.ACK(one.Next(xds.Cluster))
 		synctest.Wait()
-		w.put(xds.Cluster, "a", "2") // the tracker does not know it yet
+		w.put(xds.Cluster, "a", "2") // the tracker does not know this commit yet
 		result, took := w.wait("timeout=1m")
 		r := one.Next(xds.Cluster)
 		time.Sleep(time.Second)
@@ -145,7 +145,7 @@ func TestWait(t *testing.T) {
 		if took() > 100*time.Millisecond {
 			w.Errorf("after %v", took())
 		}
-		// fixed: the former refusal does not count
+		// fixed: the earlier refusal does not count
 		two.ACK(of2)
 		w.put(xds.Cluster, "a", "2")
 		again, _ := w.wait("timeout=1m")

@@ -22,16 +22,16 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// AskTimeout limits the wait for an answer that the server can give at once.
+// AskTimeout is the timeout of a request that the server can answer without waiting.
 const AskTimeout = 30 * time.Second
 
 // AdminFlags are the flags that choose the server for a command's requests.
 type AdminFlags struct {
 	Target adminclient.Target
-	name   string // of the flag with the server's URL; "": admin
+	name   string // name of the flag with the server's URL; "": admin
 }
 
-// Register adds the flags. They are the same for all commands that ask a server.
+// Register adds the flags. All commands that ask a server have the same flags.
 func (a *AdminFlags) Register(f *pflag.FlagSet) { a.RegisterAs(f, "admin") }
 
 // RegisterAs adds the flags for a command whose --admin has another meaning.
@@ -67,8 +67,8 @@ func ServerUsageWith(cmd *cobra.Command, variables string) {
 	})
 }
 
-// SilenceHTTPLog disables the log of net/http, which prints a line about a port that speaks only HTTP/2.
-// The error of the request covers that case.
+// SilenceHTTPLog disables the log of net/http, which would print a line if a port speaks only HTTP/2. The
+// error of the request has the same information.
 func SilenceHTTPLog() { log.SetOutput(io.Discard) }
 
 // Dial returns a client of the chosen server.
@@ -86,8 +86,7 @@ func (a *AdminFlags) Dial() (*adminclient.Client, error) {
 	return d, nil
 }
 
-// WithFlagNames returns a text with the flags renamed to those of a command whose --admin has another
-// meaning.
+// WithFlagNames replaces the flag names in a text by the names that this command uses for the flags.
 func (a *AdminFlags) WithFlagNames(text string) string {
 	if a.name == "" || a.name == "admin" {
 		return text
@@ -96,7 +95,7 @@ func (a *AdminFlags) WithFlagNames(text string) string {
 	return strings.NewReplacer("--admin-listen", "--admin-listen", "CHANCERY_ADMIN", variable(a.name), "--admin", "--"+a.name).Replace(text)
 }
 
-// Ask requests an answer that the server can give at once, and closes the connection.
+// Ask requests an answer that the server can give without waiting, and closes the connection.
 func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -120,15 +119,15 @@ func AskOver[T any](cmd *cobra.Command, d *adminclient.Client, question func(con
 	return answer, AdminError(err)
 }
 
-// Identify returns the address of the server, its directory and its process, so that a user with two
-// servers sees which one answered. If a directory is given, the server must serve it.
+// Identify returns a text with the address, the directory and the process of the server, so that a user
+// with two servers sees which server answered. If dir is not "", the server must serve that directory.
 func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(Context(cmd), AskTimeout, fmt.Errorf("no answer for %v", AskTimeout))
 	defer cancel()
 	about, err := d.About(ctx)
 	if err != nil {
 		if refused, is := errors.AsType[*adminclient.Refused](err); is && refused.Code == http.StatusNotFound && dir == "" {
-			return text.Line(d.URL()), nil // a server of another version without this request
+			return text.Line(d.URL()), nil // an older server does not know this request
 		}
 		return "", AdminError(err)
 	}
@@ -143,7 +142,7 @@ func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir str
 	return at, nil
 }
 
-// IsServing reports whether the default server answers in time and serves a directory.
+// IsServing reports whether the server answers in time and serves a directory.
 func (a *AdminFlags) IsServing(cmd *cobra.Command, dir string) bool {
 	d, err := a.Dial()
 	if err != nil {
@@ -156,7 +155,7 @@ func (a *AdminFlags) IsServing(cmd *cobra.Command, dir string) bool {
 	return err == nil && ServesDir(about.Server, dir)
 }
 
-// Context returns the context of a command. A command that completes arguments has none.
+// Context returns the context of a command. During the completion of arguments, a command has no context.
 func Context(cmd *cobra.Command) context.Context {
 	if ctx := cmd.Context(); ctx != nil {
 		return ctx
@@ -164,7 +163,7 @@ func Context(cmd *cobra.Command) context.Context {
 	return context.Background()
 }
 
-// AdminError returns an error of the admin API as an error of a command.
+// AdminError converts an error of the admin API to an error of a command.
 func AdminError(err error) error {
 	if err == nil {
 		return nil
@@ -189,7 +188,7 @@ func AdminError(err error) error {
 		f.Code = NoServer
 		return f
 	case http.StatusNotFound:
-		f.Err = errors.New(text.Line(r.Answer.Message)) // the parameter's name does not help here
+		f.Err = errors.New(text.Line(r.Answer.Message)) // without the name of the parameter, which does not help the user
 		if strings.HasPrefix(f.Hint, "/api/v1/groups") {
 			f.Hint = "chancery get groups lists the groups"
 		} else if strings.HasPrefix(f.Hint, "/api/") {
@@ -197,21 +196,22 @@ func AdminError(err error) error {
 		}
 		f.Code = NotFound
 		return f
-	case http.StatusBadRequest: // for a value that only the server can check
+	case http.StatusBadRequest: // only the server can check the value
 		f.Code = Misuse
 		return f
 	}
 	return f
 }
 
-// PrintableError returns an error worded by a server, without control characters.
+// PrintableError returns an error whose text comes from a server, without control characters.
 func PrintableError(err error) error { return errors.New(text.Lines(err.Error())) }
 
-// DefaultServerTimeout limits the wait for the server at the default address, which the user has not named.
+// DefaultServerTimeout is the timeout for the server at the default address, if the user did not name a
+// server.
 const DefaultServerTimeout = 2 * time.Second
 
-// ServesDir reports whether a server on this machine serves a directory, or writes it to the store that it
-// serves.
+// ServesDir reports whether a server runs on this machine and serves a directory, or commits that
+// directory to its store.
 func ServesDir(s api.Server, dir string) bool {
 	host, _ := os.Hostname()
 	path, err := filepath.Abs(dir)

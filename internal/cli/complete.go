@@ -11,11 +11,11 @@ import (
 // OfferValues makes a shell complete the values of a flag.
 func OfferValues(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 }
 
-// FlagValues are the values of flags that accept only a few.
+// FlagValues has the values of flags that accept only certain values.
 var FlagValues = map[string][]string{
 	"log-level":  {"debug", "info", "warn", "error"},
 	"log-format": {"auto", "text", "json"},
@@ -23,8 +23,8 @@ var FlagValues = map[string][]string{
 	"format":     {"yaml", "json", "pb_text", "pb"},
 }
 
-// RegisterCompletions registers the completions of a command and its subcommands: the values of
-// flags, files, directories, or nothing.
+// RegisterCompletions registers the completions of a command and its subcommands: values of flags, files,
+// directories, or no completion.
 func RegisterCompletions(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		RegisterCompletions(c)
@@ -42,7 +42,7 @@ func RegisterCompletions(cmd *cobra.Command) {
 		default:
 			complete = cobra.NoFileCompletions
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // it fails for unknown flags only
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // cannot fail: the flag exists
 	})
 	// "DIR" is the word in a command's usage for the directory that it loads.
 	if slices.ContainsFunc(strings.Fields(cmd.Use), func(arg string) bool {
@@ -52,7 +52,7 @@ func RegisterCompletions(cmd *cobra.Command) {
 	}
 }
 
-// CompleteDirectory completes a single argument, which is a directory.
+// CompleteDirectory completes the only argument of a command, a directory.
 func CompleteDirectory(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

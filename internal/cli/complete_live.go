@@ -21,10 +21,10 @@ const (
 	maxCompletions    = 500
 )
 
-// A lookup asks a server for the possible values of an argument that begins with typed.
+// A lookup requests from a server the values of an argument that begin with typed.
 type lookup func(ctx context.Context, d *adminclient.Client, typed string) ([]string, error)
 
-// CompleteArg completes arguments, each by its lookup. Errors are not reported to the shell.
+// CompleteArg completes each argument with the lookup at its position. It reports no errors to the shell.
 func CompleteArg(a *AdminFlags, by ...lookup) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(by) {
@@ -58,7 +58,7 @@ func lookUp(cmd *cobra.Command, a *AdminFlags, by lookup, typed string) ([]strin
 	if err != nil && len(found) == 0 {
 		return nil, none
 	}
-	// A shell would need another encoding for control characters, so names with them are not offered.
+	// Offer no names with control characters: a shell would need another encoding for them.
 	found = slices.DeleteFunc(found, func(s string) bool {
 		return !strings.HasPrefix(s, typed) || text.Line(s) != s || s == ""
 	})
@@ -105,7 +105,8 @@ func TypeWords() (all []string) {
 	return all
 }
 
-// CompleteResources returns the values TYPE/, and after the slash TYPE/NAME.
+// CompleteResources returns values of the form TYPE/, and after a typed slash values of the form
+// TYPE/NAME.
 func CompleteResources(ctx context.Context, d *adminclient.Client, typed string) (all []string, err error) {
 	word, _, named := strings.Cut(typed, "/")
 	if !named {
@@ -140,6 +141,6 @@ func CompleteKindsAndResources(ctx context.Context, d *adminclient.Client, typed
 func GroupFlag(cmd *cobra.Command, a *AdminFlags, to *string) {
 	cmd.Flags().StringVarP(to, "group", "g", "", "only of this `GROUP`")
 	if err := cmd.RegisterFlagCompletionFunc("group", CompleteFlag(a, groupNames)); err != nil {
-		panic(fmt.Sprint(err)) // there is no such flag
+		panic(fmt.Sprint(err)) // the flag does not exist
 	}
 }

@@ -22,14 +22,15 @@ func variable(flag string) string {
 	return VariablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// OwnVariable is the annotation of a flag with a variable that does not follow from its name. It is for a
-// flag whose name has another meaning in other commands.
+// OwnVariable is the annotation of a flag whose environment variable does not have the flag's name. It is
+// for a flag whose name has another meaning in other commands.
 const OwnVariable = "variable"
 
-// byEnvironment is the annotation of a flag that its environment variable has set.
+// byEnvironment is the annotation of a flag whose value comes from its environment variable.
 const byEnvironment = "by environment"
 
-// OnCommandLine reports whether the command line set a flag; a flag set by its variable does not count.
+// OnCommandLine reports whether the command line has a flag. A value from the flag's environment variable
+// does not count.
 func OnCommandLine(cmd *cobra.Command, flag string) bool {
 	return cmd.Flags().Changed(flag) && annotation(cmd.Flags().Lookup(flag), byEnvironment) == ""
 }
@@ -40,8 +41,8 @@ func variableOf(f *pflag.Flag) string {
 }
 
 // BindEnvironment sets each flag that is not on the command line from its environment variable. An empty
-// variable counts as unset. Variables without a flag are ignored, since other programs may use the prefix;
-// a probable misspelling gets a warning.
+// variable counts as unset. Variables without a flag are ignored, because other programs may use the
+// prefix. A variable with a probable misspelling gets a warning.
 func BindEnvironment(cmd *cobra.Command, _ []string) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -64,8 +65,8 @@ func BindEnvironment(cmd *cobra.Command, _ []string) error {
 // CHANCERY_SERVICE_HOST, CHANCERY_PORT_18000_TCP_ADDR and more.
 var kubernetesVariable = regexp.MustCompile(`^CHANCERY_(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)`)
 
-// misspelled returns a warning for each variable that belongs to no flag of any command, and whose name is
-// close to a variable of this command.
+// misspelled returns a warning for each variable that is not a variable of any command's flag, but has a
+// name similar to a variable of this command.
 func misspelled(cmd *cobra.Command, environ []string) (warnings []string) {
 	all := map[string]bool{}
 	for _, c := range append(cmd.Root().Commands(), cmd) {
@@ -73,7 +74,7 @@ func misspelled(cmd *cobra.Command, environ []string) (warnings []string) {
 			below.Flags().VisitAll(func(f *pflag.Flag) { all[variableOf(f)] = true })
 		}
 	}
-	var own []string // without the prefix, so that only the rest of the name is compared
+	var own []string // names without the prefix, so that the comparison ignores the prefix
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variableOf(f), VariablePrefix)) })
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(entry, "=")

@@ -15,13 +15,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// MarkEnvoyAdmin gives the flag --admin of an Envoy its own variable: CHANCERY_ADMIN sets the --admin of
-// other commands, which is the Chancery server.
+// MarkEnvoyAdmin gives the flag --admin a variable of its own, for commands in which it is the address of
+// an Envoy. The variable CHANCERY_ADMIN is the address of the Chancery server.
 func MarkEnvoyAdmin(f *pflag.FlagSet) {
 	Annotate(f.Lookup("admin"), OwnVariable, VariablePrefix+"ENVOY_ADMIN")
 }
 
-// EnvoyConfigDump requests the config_dump of an Envoy from its admin interface, endpoints included.
+// EnvoyConfigDump requests the config_dump of an Envoy, with endpoints, from the Envoy's admin interface.
 func EnvoyConfigDump(ctx context.Context, a listen.Address, most int64) (importer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -13,18 +13,18 @@ import (
 // Exit codes.
 const (
 	OK         = 0
-	Failed     = 1   // the command failed, or its answer is no
+	Failed     = 1   // the command failed, or its answer is negative
 	Misuse     = 2   // unknown flags, missing arguments
-	NoServer   = 3   // for commands that ask a server: it does not answer, or it denies access
-	NotFound   = 4   // for the same commands: the requested object does not exist
+	NoServer   = 3   // for commands that ask a server: the server does not answer or denies access
+	NotFound   = 4   // for commands that ask a server: the requested object does not exist
 	Conflicted = 5   // for commands that commit: another writer has changed the same resource
-	TimedOut   = 124 // the awaited state was not reached in time; timeout(1) has the same code
+	TimedOut   = 124 // the awaited state was not reached in time; the same code as timeout(1)
 )
 
-// A Failure is an error of a command that was used correctly. Any other error is one of usage.
+// A Failure is an error of a command that was used correctly. Any other error is an error of usage.
 type Failure struct {
 	Err  error
-	Hint string // how to solve it; "": unknown
+	Hint string // how to solve the problem; "": unknown
 	Code int    // the exit code
 }
 
@@ -42,7 +42,7 @@ func FailWith(code int, err error, hint string) Failure {
 	return Failure{Err: err, Hint: hint, Code: code}
 }
 
-// ErrNo ends a command that has printed its answer, which is no.
+// ErrNo ends a command that has printed a negative answer.
 var ErrNo = errors.New("the answer is no")
 
 // ErrFindings ends a command that has printed its findings.
@@ -66,7 +66,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, ErrFindings) || errors.Is(err, ErrNo) {
 		return Failed
 	}
-	last := async.New(stderr, MaxQueuedLog, nil) // the program does not wait for a slow reader of its last lines
+	last := async.New(stderr, MaxQueuedLog, nil) // so that the program does not wait for a slow reader of the last lines
 	defer last.Close(LastLinesTimeout)
 	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[Failure](err)

@@ -18,29 +18,29 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// A followed answer is requested again after an event, but no sooner than minRefresh after the last answer,
-// and no sooner than four times as long as that answer took: a large fleet has events all the time, and its
-// server has more to do. Without events it is requested again after maxRefresh, since a client that does not
-// answer becomes STALE without an event.
+// A followed answer is requested again after an event. The next request comes at the earliest minRefresh
+// after the last answer. It also comes at the earliest after four times the duration of the last request,
+// because a large fleet has events all the time, and its server has other work. Without events, the next
+// request comes after maxRefresh, because a client becomes STALE without an event.
 const (
 	minRefresh     = 500 * time.Millisecond
 	maxRefresh     = 10 * time.Second
-	reconnectDelay = time.Second // after the connection to the server was lost
+	reconnectDelay = time.Second // delay before a new connection to the server
 )
 
 // A following prints an answer, and prints it again when it has changed.
 type following struct {
 	cmd  *cobra.Command
 	ask  *AdminFlags
-	show func(*Repaint) error // requests and prints
+	show func(*Repaint) error // requests and prints the answer
 	on   *Repaint             // nil: a changed answer is appended
 
-	shown  bool   // printed at least once
-	broken string // the error since the last answer that the user has seen; "": none
+	shown  bool   // an answer was printed
+	broken string // the error that the user has seen after the last answer; "": none
 }
 
-// Follow prints an answer until the command is interrupted. After a lost connection it connects again. It
-// is an error if the server does not give a first answer.
+// Follow prints an answer until the command is interrupted. After a lost connection it connects again.
+// Follow returns an error if the server does not give a first answer.
 func Follow(cmd *cobra.Command, a *AdminFlags, o *Output, show func(*Repaint) error) error {
 	ctx, stop := signal.NotifyContext(Context(cmd), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -79,7 +79,7 @@ func (f *following) listen(ctx context.Context) error {
 	}
 	defer d.Close()
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
-	changed <- struct{}{} // for events before the server knows this reader
+	changed <- struct{}{} // for events before the subscription
 	go func() {
 		for _, err := range d.Events(ctx, adminclient.EventFilter{New: true}) {
 			if err != nil {
@@ -115,7 +115,7 @@ func (f *following) listen(ctx context.Context) error {
 	}
 }
 
-// notify prints a message beneath the drawn answer. The next answer is drawn beneath the message.
+// notify prints a message below the drawn answer. The next answer is drawn below the message.
 func (f *following) notify(text string) {
 	fmt.Fprintln(f.cmd.ErrOrStderr(), "chancery:", text)
 	if f.on != nil {
@@ -123,8 +123,8 @@ func (f *following) notify(text string) {
 	}
 }
 
-// FollowWhole is Follow for answers that are printed whole. If they are appended, only a changed answer is
-// printed.
+// FollowWhole is Follow for answers that are printed as a whole. Without a terminal, it prints an answer
+// only if the answer has changed.
 func FollowWhole(cmd *cobra.Command, a *AdminFlags, o *Output, get func() (answer any, print func(io.Writer), _ error)) error {
 	var before []byte
 	return Follow(cmd, a, o, func(on *Repaint) error {
@@ -151,7 +151,7 @@ func FollowWhole(cmd *cobra.Command, a *AdminFlags, o *Output, get func() (answe
 // A Repaint is a part of a terminal that is redrawn in its place.
 type Repaint struct {
 	w     io.Writer
-	lines int // lines drawn above the cursor
+	lines int // number of drawn lines above the cursor
 	size  [2]int
 }
 
@@ -167,7 +167,7 @@ func repaintOf(w io.Writer) *Repaint {
 	return &Repaint{w: w}
 }
 
-// Draw prints in the place of the text drawn before, and cuts the text to the size of the terminal.
+// Draw replaces the text drawn before, and cuts the new text to the size of the terminal.
 func (r *Repaint) Draw(print func(io.Writer)) error {
 	columns, lines := TerminalSize(r.w.(*os.File))
 	var b bytes.Buffer
@@ -177,14 +177,14 @@ func (r *Repaint) Draw(print func(io.Writer)) error {
 
 func (r *Repaint) paint(text string, columns, lines int) error {
 	rows := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if most := max(lines-1, 1); len(rows) > most { // the cursor takes the line beneath
+	if most := max(lines-1, 1); len(rows) > most { // the cursor needs the line below
 		more := len(rows) - most + 1
 		rows = append(rows[:most-1], fmt.Sprintf("(%s more: without -w all are shown)", Amount(more, "line")))
 	}
 	var out strings.Builder
 	size := [2]int{columns, lines}
 	switch {
-	case r.lines > 0 && size != r.size: // the terminal has wrapped the lines again
+	case r.lines > 0 && size != r.size: // after a change of its size, the terminal has wrapped the lines differently
 		out.WriteString("\x1b[H\x1b[2J")
 	case r.lines > 0:
 		fmt.Fprintf(&out, "\x1b[%dA\x1b[J", r.lines)

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Annotations of flags: the title under which the help shows them, and the help topic that shows them
-// instead of the help of the command.
+// Annotations of flags: the title under which the help shows the flag, and the help topic that shows the
+// flag instead of the command's help.
 const (
 	titleOf = "title"
 	TopicOf = "topic"
 )
 
-// columns is the width of the flags in the help. A terminal of 80 columns wraps them again.
+// columns is the width of the flags in the help. A terminal of 80 columns wraps the lines again.
 const columns = 100
 
 // TitledFlags adds flags under a title of the help.
@@ -28,7 +28,7 @@ func TitledFlags(f *pflag.FlagSet, title string, add func(*pflag.FlagSet)) {
 	f.AddFlagSet(own)
 }
 
-// Annotate sets an annotation of a flag, unless it is set.
+// Annotate sets an annotation of a flag, unless the flag already has it.
 func Annotate(flag *pflag.Flag, key, value string) {
 	if flag.Annotations == nil {
 		flag.Annotations = map[string][]string{}
@@ -38,10 +38,10 @@ func Annotate(flag *pflag.Flag, key, value string) {
 	}
 }
 
-// annotation returns an annotation of a flag, or "".
+// annotation returns the value of a flag's annotation, or "".
 func annotation(flag *pflag.Flag, key string) string { return strings.Join(flag.Annotations[key], "") }
 
-// GivenFlag returns the first flag under a title that the command line set, or "".
+// GivenFlag returns the name of the first flag under a title that the command line has, or "".
 func GivenFlag(f *pflag.FlagSet, title string) (name string) {
 	f.Visit(func(flag *pflag.Flag) {
 		if name == "" && annotation(flag, titleOf) == title && annotation(flag, byEnvironment) == "" {
@@ -52,7 +52,7 @@ func GivenFlag(f *pflag.FlagSet, title string) (name string) {
 }
 
 // FlagsByTitle groups the flags of a command by title, in the order in which they were added. It returns
-// the flags of a topic, or with "" those without a topic. Flags without a title come last.
+// only the flags of a topic; the topic "" means flags without a topic. Flags without a title come last.
 func FlagsByTitle(f *pflag.FlagSet, topic string) []*pflag.FlagSet {
 	var sets []*pflag.FlagSet
 	by := map[string]*pflag.FlagSet{}
@@ -135,8 +135,9 @@ cgroup or GOMEMLIMIT.`,
 	return cmd
 }
 
-// RejectUnknownTopics makes the commands that cobra adds reject an unknown topic, as other commands reject
-// an unknown argument. Cobra itself prints another help text and ends with code 0.
+// RejectUnknownTopics makes the commands of cobra, such as help, reject an unknown topic, as other
+// commands reject an unknown argument. Without it, cobra would print another help text and exit with code
+// 0.
 func RejectUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

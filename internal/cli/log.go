@@ -15,17 +15,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/logs/async"
 )
 
-// LogFlags are the flags of the log. They also keep the state of the log that Open opened.
+// LogFlags has the flags of the log, and the state of the log that Open has opened.
 type LogFlags struct {
 	Level, Format string
 
-	Lines *async.Writer // lines waiting for their reader
-	Now   slog.LevelVar // level of the log: --log-level, or the level that an operator has set since
+	Lines *async.Writer // queue of lines for the reader of the log
+	Now   slog.LevelVar // level of the log: --log-level, or a level that an operator has set later
 }
 
 const (
-	MaxQueuedLog     = 4 << 20         // bytes of lines waiting for their reader
-	LastLinesTimeout = 2 * time.Second // how long the program waits at its end until the last lines are read
+	MaxQueuedLog     = 4 << 20         // bytes of queued lines
+	LastLinesTimeout = 2 * time.Second // how long the program waits at its end for the reader of the last lines
 )
 
 // Register adds the flags of the log.
@@ -34,9 +34,9 @@ func (l *LogFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&l.Format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto: text on a terminal, else json")
 }
 
-// Open returns a log that writes to w. An error is a wrong flag. From then on the program survives when the
-// reader of the log exits, and never waits for the reader: a line that does not fit into the queue is
-// dropped.
+// Open returns a log that writes to w. An error is a wrong flag. After Open, the program continues even
+// if the reader of the log exits. It never waits for the reader: a line that does not fit into the queue
+// is dropped.
 func (l *LogFlags) Open(w io.Writer) (*slog.Logger, error) {
 	o := slog.HandlerOptions{Level: &l.Now}
 	switch l.Level {
@@ -67,7 +67,8 @@ func (l *LogFlags) Open(w io.Writer) (*slog.Logger, error) {
 	return slog.New(byLevel{to(l.Lines), to(l.Lines.Urgent())}), nil
 }
 
-// byLevel queues errors apart from other lines: an error still has room when other lines are dropped.
+// byLevel sends errors to the writer for urgent lines. That writer has a higher limit, so errors still
+// have room when other lines are dropped.
 type byLevel struct {
 	slog.Handler
 	errors slog.Handler

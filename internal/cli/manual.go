@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manualPage returns the manual page of a command, in the language of man(7). It has the same text as
-// --help. Cobra's generator supports neither titles of flags nor preformatted paragraphs.
+// manualPage returns the manual page of a command, in the language of man(7). The page has the same text
+// as --help. It is not made by cobra's generator, which supports neither titles of flags nor preformatted
+// paragraphs.
 func manualPage(cmd *cobra.Command) []byte {
 	b := new(bytes.Buffer)
 	page := pageOf(cmd)
 	fmt.Fprintf(b, ".TH %s 1 \"\" \"chancery %s\" \"Chancery\"\n", argument(strings.ToUpper(page)), Version())
-	fmt.Fprint(b, ".nh\n.ad l\n") // does not break a flag over two lines
+	fmt.Fprint(b, ".nh\n.ad l\n") // so that a flag is not broken over two lines
 	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n", roff(page), roff(cmd.Short))
 	synopsis := cmd.CommandPath() + " [command]"
 	switch {
@@ -67,7 +68,7 @@ func manualFlag(b *bytes.Buffer, f *pflag.Flag) {
 	fmt.Fprintf(b, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", roff(name), roff(placeholder), roff(usage))
 }
 
-// sibling returns the command with a name that has the same parent.
+// sibling returns the command with a name and with the same parent as cmd.
 func sibling(cmd *cobra.Command, name string) *cobra.Command {
 	for _, c := range cmd.Parent().Commands() {
 		if c.Name() == name {

@@ -57,7 +57,7 @@ func (o *Output) ForPeople() bool {
 	return o.Format == "table" || o.Format == "wide" || o.Format == "text"
 }
 
-// PrintData prints an answer for programs: whole, or one item per line.
+// PrintData prints an answer in a format for programs: the whole answer, or one item per line.
 func PrintData[T any](o *Output, w io.Writer, answer any, items []T, name func(T) string) error {
 	var err error
 	switch o.Format {
@@ -112,23 +112,23 @@ func WriteYAML(w io.Writer, answer any) error {
 	if err := y.Close(); err != nil {
 		return err
 	}
-	_, err := w.Write(text.JSON(out.Bytes())) // escapes are valid here: the strings are in double quotes
+	_, err := w.Write(text.JSON(out.Bytes())) // escapes are valid, because strings with them are in double quotes
 	return err
 }
 
 // unquoted changes a node from the style of JSON to the usual style of YAML.
 func unquoted(n *yaml.Node) {
 	n.Style = 0
-	odd := len(text.JSON([]byte(n.Value))) != len(n.Value) // escapes are longer
+	odd := len(text.JSON([]byte(n.Value))) != len(n.Value) // the escaped form is longer
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (odd || n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
-		n.Style = yaml.DoubleQuotedStyle // only double quotes allow escapes; @type is usually quoted; some readers take the others as booleans
+		n.Style = yaml.DoubleQuotedStyle // escapes need double quotes; @type is usually quoted; some readers parse the other values as booleans
 	}
 	for _, c := range n.Content {
 		unquoted(c)
 	}
 }
 
-// A Table is printed in columns. Its cells may contain any text from clients.
+// A Table is printed in columns. Its cells may contain untrusted text from clients.
 type Table struct {
 	Headers []string
 	Rows    [][]string
@@ -172,7 +172,7 @@ func Since(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	d := max(time.Since(t), 0) // the clocks of two machines differ
+	d := max(time.Since(t), 0) // not negative, though the clocks of two machines differ
 	day := 24 * time.Hour
 	two := func(of, unit time.Duration, a, b string) string {
 		s := strconv.Itoa(int(d/of)) + a
@@ -192,7 +192,7 @@ func Since(t time.Time) string {
 	return two(day, time.Hour, "d", "h")
 }
 
-// Number formats 1204 as 1,204.
+// Number formats a number with separators, such as 1,204.
 func Number(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

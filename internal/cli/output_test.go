@@ -25,7 +25,7 @@ func TestParseTypeTakesShortNamesMessagesPluralsAndURLs(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
-	// No name means two types.
+	// No name stands for two types.
 	by := map[string]*xds.Type{}
 	for _, typ := range xds.Types() {
 		for _, n := range typeNames(typ) {
@@ -68,7 +68,7 @@ func TestDurationsAndNumbersForPeople(t *testing.T) {
 	}
 }
 
-// The YAML has the content of the JSON, for readers of YAML 1.1 and 1.2.
+// For readers of YAML 1.1 and 1.2, the YAML has the same content as the JSON.
 func TestWriteYAMLKeepsContentOfJSON(t *testing.T) {
 	in := map[string]any{"a": "yes", "b": "1", "c": 1, "d": true, "e": "true", "f": nil, "g": []string{}, "h": "x: y\n#z", "i": 0.5, "j": "2026-01-01", "k": "on", "l": "~"}
 	var out bytes.Buffer

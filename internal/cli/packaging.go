@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PackagingCommand writes the files that a package contains in addition to the program. It is for
-// maintainers of packages, and hidden in the help.
+// PackagingCommand returns the hidden command that writes the further files of a package: manual pages
+// and completions. It is for maintainers of packages.
 func PackagingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "packaging OUT",
@@ -27,8 +27,8 @@ func PackagingCommand() *cobra.Command {
 	}
 }
 
-// writePackaging writes to out: man/chancery.1 and a page for each command, and
-// completion/chancery.bash, .zsh and .fish.
+// writePackaging writes two directories to out: man with chancery.1 and a page for each command, and
+// completion with chancery.bash, .zsh and .fish.
 func writePackaging(root *cobra.Command, out string) error {
 	files := map[string][]byte{}
 	for _, cmd := range documented(root) {

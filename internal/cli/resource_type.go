@@ -11,8 +11,8 @@ import (
 // APITypes is the prefix of all type URLs.
 const APITypes = "type.googleapis.com/"
 
-// typeNames returns the names that a user may write for a type: CDS, Cluster, clusters. They come from the
-// name of its message and from its REST path.
+// typeNames returns the names that a user may write for a type, such as CDS, Cluster and clusters. They
+// come from the name of the type's message and from the type's REST path.
 func typeNames(t *xds.Type) []string {
 	_, rest, _ := strings.Cut(t.REST, ":")
 	names := []string{t.Short, t.URL[strings.LastIndexByte(t.URL, '.')+1:]}
@@ -22,7 +22,7 @@ func typeNames(t *xds.Type) []string {
 	return names
 }
 
-// normalize returns a name in the form in which names are compared: without case, plural and separators.
+// normalize returns a name in the form for comparisons: lower case, singular, without separators.
 func normalize(name string) string {
 	return strings.TrimSuffix(strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)), "s")
 }
@@ -55,7 +55,7 @@ func ParseType(name string) (*xds.Type, error) {
 	return nil, err
 }
 
-// ParseTypeAndName parses TYPE/NAME or TYPE. Without a name it returns "".
+// ParseTypeAndName parses TYPE/NAME or TYPE. In the second case, the returned name is "".
 func ParseTypeAndName(arg string) (*xds.Type, string, error) {
 	rest, of := strings.CutPrefix(arg, APITypes)
 	typ, name, _ := strings.Cut(rest, "/")
@@ -75,8 +75,7 @@ func ParseResource(arg string) (*xds.Type, string, error) {
 	return t, name, err
 }
 
-// TypeInPath returns a type as it is written in a path of the admin API: its short name, or its URL if it
-// has no short name.
+// TypeInPath returns a type in the form for a path of the admin API: its short name, else its URL.
 func TypeInPath(t *xds.Type) string {
 	switch {
 	case t == nil:

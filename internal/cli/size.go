@@ -18,7 +18,7 @@ func SizeFlag[T int | int64](f *pflag.FlagSet, to *T, name string, value T, usag
 	f.Var(size[T]{to}, name, usage)
 }
 
-// units begin with the four units that SizeText uses; a flag also accepts the others.
+// units has the units that a flag accepts. SizeText uses only the first four.
 var units = []struct {
 	name  string
 	bytes int64
@@ -50,7 +50,7 @@ func (s size[T]) Set(text string) error {
 
 // String implements [pflag.Value].
 func (s size[T]) String() string {
-	if s.bytes == nil { // pflag asks the zero value for its text, to find out whether a default is zero
+	if s.bytes == nil { // pflag calls String of the zero value, to find out whether a default is zero
 		return "0"
 	}
 	return SizeText(int64(*s.bytes))

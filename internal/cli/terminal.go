@@ -12,19 +12,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// MinColumns is the width of the narrowest terminal for which lines are folded.
+// MinColumns is the minimum width of a terminal for which lines are folded.
 const MinColumns = 30
 
-// A Page writes to a terminal and folds lines that are longer than the terminal is wide. It folds between
-// words if it can, and aligns the rest of the line with the start of the text. For another writer it does
-// not fold lines.
+// A Page writes to a terminal and folds lines that are wider than the terminal. If possible it folds
+// between words. It aligns the rest of the line with the start of the text. If the writer is not a
+// terminal, it does not fold lines.
 type Page struct {
 	Out     io.Writer
 	Columns int    // 0: not a terminal
 	begun   []byte // start of a line without its newline
 }
 
-// Page returns the writer for a command's answer: one that folds lines for a person.
+// Page returns the writer for a command's answer. The writer folds lines if a person reads the output.
 func (o *Output) Page(cmd *cobra.Command) io.Writer {
 	if !o.ForPeople() {
 		return cmd.OutOrStdout()
@@ -32,7 +32,8 @@ func (o *Output) Page(cmd *cobra.Command) io.Writer {
 	return NewPage(cmd.OutOrStdout())
 }
 
-// NewPage returns a page as wide as the terminal that w is. A page for other writers does not fold lines.
+// NewPage returns a page with the width of the terminal w. If w is not a terminal, the page does not fold
+// lines.
 func NewPage(w io.Writer) *Page {
 	p := &Page{Out: w}
 	if f, ok := w.(*os.File); ok {
@@ -69,8 +70,8 @@ func (p *Page) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// hanging returns the column for the continuation of a folded line. If the text follows a title, it is the
-// column of the text. Otherwise it is slightly to the right of the line's start.
+// hanging returns the column for the continuation of a folded line. After a title, it is the column where
+// the text begins. Otherwise it is slightly to the right of the line's start.
 func hanging(line string, columns int) int {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	if at := strings.Index(line[indent:], "  "); at > 0 {
@@ -100,7 +101,7 @@ func fold(text string, first, others int) (parts []string) {
 				space = i
 			}
 		}
-		if space > 0 && Cells(text[:space]) >= width/3 { // the first part of a long word stays on this line, which would otherwise be nearly empty
+		if space > 0 && Cells(text[:space]) >= width/3 { // else break inside the long word, because this line would be nearly empty
 			cut = space
 		}
 		parts, text = append(parts, strings.TrimRight(text[:cut], " ")), strings.TrimLeft(text[cut:], " ")
@@ -129,12 +130,12 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// gap is the space between two columns of a table, and minCell the smallest width of a column. A last
-// column (text) narrower than minText moves to lines of its own.
+// gap is the space between two columns of a table. minCell is the smallest width of a column. If the last
+// column (text) has less than minText columns, it moves to lines of its own.
 const gap, minCell, minText = 2, 8, 24
 
-// fit writes a table that is no wider than the page. The text of a wide cell continues in the next line. A
-// last column without enough room goes beneath the others.
+// fit writes a table that is not wider than the page. The text of a wide cell continues in the next line.
+// A last column without enough room moves below the other columns.
 func (p *Page) fit(rows [][]string) {
 	n := len(rows[0])
 	widths := make([]int, n)
@@ -195,5 +196,5 @@ func (p *Page) fit(rows [][]string) {
 			}
 		}
 	}
-	_, _ = io.WriteString(p.Out, b.String()) // like tabwriter, whose errors are not read either
+	_, _ = io.WriteString(p.Out, b.String()) // errors are ignored, as for tables of tabwriter
 }

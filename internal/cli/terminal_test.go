@@ -23,7 +23,7 @@ short
 		t.Errorf("%s\nwant\n%s", b.String(), want)
 	}
 
-	// A last column without enough room goes beneath the others.
+	// A last column without enough room moves below the others.
 	b.Reset()
 	table := Table{Headers: []string{"KIND", "NODE", "WHY"}}
 	table.Row("denied", "edge-1", "the identity may not be this node")

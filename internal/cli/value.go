@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 )
 
-// ExplainFlagError rewords cobra's error about a flag: it suggests a flag for a misspelled name, and
-// explains an invalid value.
+// ExplainFlagError replaces cobra's error about a flag. For a misspelled name it suggests a flag; for an
+// invalid value it explains the valid values.
 func ExplainFlagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is {
 		near := protoyaml.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
@@ -29,8 +29,8 @@ func ExplainFlagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// ExplainValueError describes the values that a flag takes after an invalid one. The error of pflag names
-// the Go function that failed to parse the value.
+// ExplainValueError replaces pflag's error about an invalid value by a description of the valid values.
+// The error of pflag names the Go function that failed to parse the value.
 func ExplainValueError(err error) error {
 	e, is := errors.AsType[*pflag.InvalidValueError](err)
 	if !is {

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// release and commit are set by the linker in a release build. Other builds take both from the build
-// information of Go.
+// In a release build, the linker sets release and commit. Other builds read both from Go's build
+// information.
 var release, commit string
 
 // VersionCommand returns the command version.
@@ -24,7 +24,7 @@ func VersionCommand() *cobra.Command {
 	}
 }
 
-// versionFlag adds the flag --version, which many users try before the command.
+// versionFlag adds the flag --version, because many users try it before the command version.
 func versionFlag(root *cobra.Command) {
 	root.Version = VersionLine()
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -34,7 +34,7 @@ func versionFlag(root *cobra.Command) {
 // Version returns the program's version.
 func Version() string { return versionOf(release, buildInfo()) }
 
-// Revision returns the commit that the program was built from, "" if not known.
+// Revision returns the commit from which the program was built, or "" if unknown.
 func Revision() string { return revisionOf(commit, buildInfo()) }
 
 // buildInfo returns the build information that Go has written into the program; never nil.
@@ -52,7 +52,7 @@ func versionOf(release string, info *debug.BuildInfo) string {
 	case info.Main.Version != "":
 		return info.Main.Version
 	}
-	return "(devel)" // Go writes the same for an unknown version
+	return "(devel)" // the same text as Go's for an unknown version
 }
 
 func revisionOf(commit string, info *debug.BuildInfo) string {

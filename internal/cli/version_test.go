@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A release prints the version set by the linker; any other build prints the version from Go's build information.
+// A release prints the version that the linker has set. Any other build prints the version from Go's
+// build information.
 func TestVersionPrefersLinkerOverBuildInfo(t *testing.T) {
 	built := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.4-0.20261124103000-88ccc0712345"}, Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "88ccc07"}}}
 	none := new(debug.BuildInfo)

@@ -40,7 +40,7 @@ func (r *fixture) routed() *xdstest.Client {
 	return c
 }
 
-// The old version of a refused route refers to a cluster that the same change removes. That cluster stays,
+// The old version of a refused route refers to a cluster that the same change removes. The cluster stays,
 // too, until the route is fixed.
 func TestReplacementKeepsItsReferences(t *testing.T) {
 	within(t, func(r *fixture) {
@@ -87,7 +87,7 @@ func TestDependentWaits(t *testing.T) {
 		if all := r.source.Refused(100); len(all) != 1 || all[0].Name != "new" {
 			t.Errorf("at fault: %+v", all)
 		}
-		r.route("3", "new", func(*store.Tx) {}) // a later one does not come either
+		r.route("3", "new", func(*store.Tx) {}) // a later version does not come either
 		c.ExpectNothing()
 		r.set("new", "good")
 		c.ACK(c.Next(xds.Cluster))
@@ -98,7 +98,7 @@ func TestDependentWaits(t *testing.T) {
 	})
 }
 
-// watch returns the watch of the only stream, and the routes that it holds back.
+// watch returns the watch of the only stream, and the routes that the watch holds back.
 func (r *fixture) watch() (w *Watch, all []Held) {
 	r.source.watches.Range(func(_, v any) bool { w = v.(*Watch); return true })
 	return w, w.held(xds.Route)
@@ -152,7 +152,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// An ended stream gets no order and no examination.
+// A stream that has ended gets no order and no examination.
 func TestEndedStream(t *testing.T) {
 	within(t, func(r *fixture) {
 		c := r.routed()

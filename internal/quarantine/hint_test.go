@@ -53,8 +53,9 @@ func (r *fixture) idle() {
 
 func anything(got *xdstest.Response) bool { return len(got.Resources) > 0 }
 
-// A client that refuses every resource alone is searched first. Another client of the same kind refuses one
-// resource. It gets all others, whatever was found about the first client, and that one when it is fixed.
+// The first client refuses every resource alone, and is searched first. A second client of the same kind
+// refuses one resource. The second client gets all other resources, independent of the result of the
+// first search, and the one resource when it is fixed.
 func TestLyingClientDoesNotAffectOthers(t *testing.T) {
 	for _, also := range []string{"", "c0004"} {
 		within(t, func(r *fixture) {
@@ -91,7 +92,7 @@ func TestLyingClientDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// The same for a new client without resources: nothing is removed from it.
+// The same for a new client without resources: no resource is removed from it.
 func TestLyingClientLosesNothing(t *testing.T) {
 	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
@@ -111,7 +112,7 @@ func TestLyingClientLosesNothing(t *testing.T) {
 	})
 }
 
-// Several faulty resources found on one stream are searched on other streams, too, but without the others.
+// If a search finds several faulty resources, other streams search only among these.
 func TestSearchWithTwoFaultyResources(t *testing.T) {
 	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
@@ -164,7 +165,7 @@ func TestNewResourceEndsSearch(t *testing.T) {
 	})
 }
 
-// A stream that does not use its turn passes it on, so that none waits forever.
+// If a stream does not use its turn, the next stream gets the turn, so that no stream waits forever.
 func TestUnusedTurnIsPassedOn(t *testing.T) {
 	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
@@ -182,15 +183,15 @@ func TestUnusedTurnIsPassedOn(t *testing.T) {
 		for _, c := range liars[maxOfPeer:] {
 			c.Unsubscribe(xds.Cluster, "*")
 		}
-		time.Sleep(stepTime + 2*time.Second) // the others do not answer
+		time.Sleep(stepTime + 2*time.Second) // the other clients do not answer
 		r.answer(honest, "no", bad("c0003"))
 		r.holds(1)
 		r.idle()
 	})
 }
 
-// A hint is not proven by an answer while the client still refuses something, because the answer may be to
-// an earlier response; nor before it is shown.
+// An ACK does not prove a hint while the client still refuses a resource, because the ACK may be for an
+// earlier response. An ACK before the hint is applied does not prove it, either.
 func TestHintNeedsProof(t *testing.T) {
 	w := &Watch{holds: []held{{typ: xds.Cluster, name: "a", by: Found}}, pending: []order{{typ: xds.Cluster}}}
 	w.accepted(xds.Cluster)
@@ -206,7 +207,7 @@ func TestHintNeedsProof(t *testing.T) {
 	}
 }
 
-// A proven hint stays when the client refuses something else.
+// A proven hint stays when the client refuses another resource.
 func TestProvenHintStays(t *testing.T) {
 	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
@@ -225,7 +226,7 @@ func TestProvenHintStays(t *testing.T) {
 	})
 }
 
-// The streams of one peer cannot take all turns, and each waits once.
+// The streams of one peer cannot take all turns, and each stream waits at most once.
 func TestSearchesPerPeerAreLimited(t *testing.T) {
 	var ss searches
 	stream := func(id uint64) (*search, *Watch, answer) {

@@ -9,8 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A poll that states the old version may come from a client that never got the answer, because it had given
-// up. It is held, to avoid a loop, but there is no quarantine: the same answer is sent again.
+// A poll that states the old version may come from a client that never got the answer, because its
+// request had timed out. The poll is held, to avoid a loop. But nothing comes into quarantine: the same
+// answer is sent again.
 func TestPollsAreNotQuarantined(t *testing.T) {
 	within(t, func(r *fixture) {
 		r.guilty = []string{"a"}
@@ -18,7 +19,7 @@ func TestPollsAreNotQuarantined(t *testing.T) {
 		port := 1000
 		poll := func(version string, refuses *xds.Status) *xds.Response {
 			r.Helper()
-			port++ // it gave up the last poll with its connection
+			port++ // the client closed the connection of its last poll
 			from := server.Caller{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port}, Sequential: true}
 			p, err := r.server.Poll(r.Context(), xds.Cluster, xds.Request{Node: &xds.Node{ID: "n"}, Version: version, Error: refuses}, from)
 			if err != nil {
@@ -49,7 +50,7 @@ func TestPollsAreNotQuarantined(t *testing.T) {
 		if got := poll(old, nil); !bad(got) {
 			r.Errorf("told %v", got)
 		}
-		// nor if it refuses: a poll always covers the whole type
+		// the same for a refusal: a poll always covers the whole type
 		if got := poll(old, &xds.Status{Message: "a is bad"}); got != nil {
 			r.Errorf("told in a loop: %v", got)
 		}

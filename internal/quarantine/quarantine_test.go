@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watched is a store as a source.
+// watched makes a source of a store.
 type watched struct{ *store.Store }
 
 func (w watched) Watch(ctx context.Context, n *xds.Node) (server.Watch, error) {
 	return w.Store.Watch(ctx, n)
 }
 
-// A fixture is a server with a source whose Guilty is a test function.
+// A fixture is a server with a quarantine source. The test chooses the results of Guilty.
 type fixture struct {
 	*testing.T
 	st     *store.Store
@@ -62,8 +62,8 @@ func (r *fixture) Event(st *server.Stream, e protocol.Event) {
 	}
 }
 
-// answer answers all responses of a client until there are no more. It refuses those with a resource for
-// which refuses returns a text.
+// answer answers all responses of a client until no more arrive. It refuses a response if refuses returns
+// a text for one of its resources.
 func (r *fixture) answer(c *xdstest.Client, why string, refuses func(got *xdstest.Response) bool) {
 	r.Helper()
 	for r.due(c) {
@@ -78,7 +78,8 @@ func (r *fixture) answer(c *xdstest.Client, why string, refuses func(got *xdstes
 
 func (r *fixture) id(c *xdstest.Client) string { return cmp.Or(r.nodes[c], node0.ID) }
 
-// told returns the resources reported as in quarantine. A client may have another view before that report.
+// told returns the resources that were reported as in quarantine. The view of a client may change before
+// the report.
 func (r *fixture) told() []Held {
 	synctest.Wait()
 	r.mu.Lock()
@@ -128,7 +129,7 @@ func within(t *testing.T, f func(r *fixture)) {
 	})
 }
 
-// set sets resources, given as name and body in turns; a body "" removes one.
+// set sets resources, given as name and body in turns. An empty body removes a resource.
 func (r *fixture) set(pairs ...string) {
 	r.Helper()
 	if _, err := r.st.Update(func(tx *store.Tx) error {
@@ -145,7 +146,7 @@ func (r *fixture) set(pairs ...string) {
 	}
 }
 
-// holds checks the resources in quarantine, over all streams.
+// holds checks the resources in quarantine over all streams.
 func (r *fixture) holds(n int) {
 	r.Helper()
 	synctest.Wait()
@@ -298,7 +299,7 @@ func TestQuarantine(t *testing.T) {
 				c := dial(r)
 				r.start(c)
 				if name == "delta" {
-					return // a search is needed: see TestSearch
+					return // this case needs a search: see TestSearch
 				}
 				for _, r.guilty = range [][]string{nil, {"nobody"}} {
 					text := "bad" + string(rune('0'+len(r.guilty)))
@@ -380,7 +381,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// A client with a resource from another server keeps it, because its version is not known here.
+// A client keeps a resource that it has from another server, because this server does not have that
+// version.
 func TestResourceFromAnotherServer(t *testing.T) {
 	for name, dial := range map[string]func(t xdstest.T, conn grpc.ClientConnInterface, opts ...xdstest.Option) *xdstest.Client{"delta": xdstest.Delta, "SotW": xdstest.SotW} {
 		t.Run(name, func(t *testing.T) {
@@ -432,7 +434,7 @@ func TestSameNodeID(t *testing.T) {
 	})
 }
 
-// A client that refuses everything costs a limited number of resources.
+// For a client that refuses everything, the number of resources in quarantine is limited.
 func TestQuarantineIsBounded(t *testing.T) {
 	within(t, func(r *fixture) {
 		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)

@@ -34,7 +34,7 @@ func (r *fixture) fill(all []string, text string, except ...string) {
 	r.set(pairs...)
 }
 
-// found returns the resources reported as in quarantine.
+// found returns the resources that were reported as in quarantine.
 func (r *fixture) found() string {
 	var all []string
 	for _, h := range r.told() {
@@ -55,8 +55,9 @@ func (r *fixture) searches(running, wait int) {
 	}
 }
 
-// Without a name, the faulty resources are found by halves, and all others are applied. Resources accepted
-// before stay, in their old or new version. For new resources see TestLyingClientLosesNothing.
+// If the text has no name, the search finds the faulty resources by halves, and the client gets all
+// others. Resources that the client had accepted stay, in their old or new version. For new resources see
+// TestLyingClientLosesNothing.
 func TestSearch(t *testing.T) {
 	for _, n := range []int{2, 3, 7, 100, 1000} {
 		for _, culprits := range [][]int{{0}, {n - 1}, {n / 2}, {0, n - 1}} {
@@ -133,8 +134,8 @@ func TestChangeDuringSearch(t *testing.T) {
 	})
 }
 
-// A client that does not answer or leaves ends the search of its own stream only. Another stream is
-// searched then.
+// A client that does not answer or disconnects ends only the search on its own stream. Then another
+// stream is searched.
 func TestSearchOfSilentClient(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		within(t, func(r *fixture) {
@@ -163,7 +164,8 @@ func TestSearchOfSilentClient(t *testing.T) {
 	}
 }
 
-// One stream is searched for all that refused the same. The others refuse once.
+// Only one of the streams that refused the same content is searched. The clients of the others refuse
+// once.
 func TestSearchOnceForManyClients(t *testing.T) {
 	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
@@ -177,7 +179,7 @@ func TestSearchOnceForManyClients(t *testing.T) {
 			c.NACK(r.next(c), fmt.Sprint("no ", i))
 			synctest.Wait()
 		}
-		for range 2 { // the first is searched; then all others have refused
+		for range 2 { // the first stream is searched; then the clients of all others have refused
 			for i, c := range all {
 				r.answer(c, fmt.Sprint("no ", i), bad("c0042"))
 			}
@@ -192,8 +194,8 @@ func TestSearchOnceForManyClients(t *testing.T) {
 	})
 }
 
-// A client that lies about its refusals harms only itself: others get the hint, refuse again, and are
-// searched themselves.
+// A client that lies about its refusals affects only itself: other clients get the hint, refuse again,
+// and are then searched on their own streams.
 func TestSearchOfLyingClient(t *testing.T) {
 	within(t, func(r *fixture) {
 		conn := xdstest.Serve(r, r.server)
@@ -214,7 +216,8 @@ func TestSearchOfLyingClient(t *testing.T) {
 	})
 }
 
-// A resource is not faulty if the client refused the others without it, even if a text names it again.
+// A resource is not faulty if the client refused the other resources without it, even if the error text
+// names the resource again.
 func TestClearedResourceStays(t *testing.T) {
 	within(t, func(r *fixture) {
 		c := r.open(xdstest.Serve(r, r.server), xds.Node{ID: "a"})
@@ -231,7 +234,7 @@ func TestClearedResourceStays(t *testing.T) {
 		}
 		r.searches(1, 0)
 		got := r.next(c)
-		time.Sleep(stepTime + 2*time.Second) // the search finds nothing: everything is shown
+		time.Sleep(stepTime + 2*time.Second) // the search finds no faulty resource: all are shown
 		c.NACK(got, "c0001 is bad")
 		r.answer(c, "c0001 is bad", anything)
 		r.holds(0)

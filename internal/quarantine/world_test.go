@@ -11,9 +11,10 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// Random changes, refusals and verdicts. At rest, a client has the newest version of every resource that it
-// does not refuse. Of a refused one it has the version that it accepted last. No existing resource that it
-// accepted is ever removed. After all are fixed, it has everything.
+// Random changes, refusals and verdicts. When the system is idle, a client has the newest version of
+// every resource that it does not refuse. Of a refused resource it has the version that it accepted last.
+// An existing resource that the client accepted is never removed from it. After all resources are fixed,
+// the client has all.
 func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(40) {
 		for name, dial := range map[string]func(r *fixture) *xdstest.Client{
@@ -89,7 +90,7 @@ func expected(r *fixture, c *xdstest.Client, delta bool, seed uint64) {
 		r.guilty = nil
 		fresh := slices.ContainsFunc(all, func(name string) bool { return is[name] != "" && has[name] == "" })
 		if !delta || fresh || dice.IntN(2) == 0 { // new resources are not searched
-			r.guilty = all // every refused new resource: they cannot be told apart, and SotW is not searched
+			r.guilty = all // all refused new resources, because a search cannot find them; SotW has no search
 			if len(wrong) > 0 {
 				r.guilty = wrong
 			}

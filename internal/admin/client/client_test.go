@@ -55,7 +55,7 @@ func TestDial(t *testing.T) {
 		{Target{URL: "http://localhost:1", TokenFile: token}, "http://localhost:1"},
 		{Target{URL: "https://example.com", TokenFile: token}, "https://example.com"},
 		{Target{URL: "unix:///run/x.sock", TokenFile: token}, "http://localhost"},
-		{Target{URL: "http://example.com", TokenFile: token}, ""}, // anybody could read it
+		{Target{URL: "http://example.com", TokenFile: token}, ""}, // anybody on the network could read the token
 		{Target{TokenFile: two}, ""},
 		{Target{TokenFile: "none"}, ""},
 		{Target{URL: "127.0.0.1:1"}, ""},
@@ -120,7 +120,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// POST has a content type that a page of another origin cannot send, and the token.
+// A POST request has the token, and a content type that a page of another origin cannot send.
 func TestPostHasContentTypeAndToken(t *testing.T) {
 	d := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var asked api.ReloadRequest
@@ -145,7 +145,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Host != "localhost" { // the server checks it
+		if r.Host != "localhost" { // the server checks the host
 			t.Error(r.Host)
 		}
 		fmt.Fprint(w, `{"kind":"Status"}`)

@@ -27,7 +27,7 @@ func BenchmarkSentAcked(b *testing.B) {
 	}
 }
 
-// The same on many streams at once.
+// The same on many streams in parallel.
 func BenchmarkSentAckedParallel(b *testing.B) {
 	f := New(Options{})
 	sent := protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "12345", Version: "1f55186a8980aa14", Count: 3}

@@ -88,7 +88,7 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
-// Any number of different refusals takes a limited amount of memory.
+// The memory for refusals is limited, even if all refusals differ.
 func TestCausesAreBounded(t *testing.T) {
 	var cs causes
 	var taken []*cause

@@ -26,7 +26,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A client with 5 types takes at most 2 KiB, its stream not counted.
+// A client with 5 types takes at most 2 KiB of memory, without its stream.
 func TestMemory(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the race detector uses memory itself")
@@ -68,8 +68,8 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// Clients that connect, refuse and leave as fast as possible, with texts of any length, take limited
-// memory: that of connected clients and of a fixed number of departed clients and events.
+// The memory is limited even if clients connect, refuse and disconnect as fast as possible, with texts of
+// any length. It has the connected clients, and a fixed number of disconnected clients and events.
 func TestMemoryIsBounded(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("the race detector uses memory itself")
@@ -111,7 +111,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// Everything at once, for the race detector.
+// All methods concurrently, for the race detector.
 func TestConcurrent(t *testing.T) {
 	f := New(Options{Events: 50, Departed: 5, Groups: func(n *xds.Node) []string { return []string{n.Cluster} }, Place: func(*xds.Node, *xds.Type, string) string { return "x" }})
 	var streams, readers sync.WaitGroup
@@ -169,8 +169,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// An ended stream keeps the refusals of maxKeptTypes types until the client is forgotten. Of a client that
-// still has streams, few ended streams are kept, for a short time.
+// An ended stream keeps the refusals of maxKeptTypes types until the client is forgotten. For a client
+// with open streams, only a few ended streams are kept, for a short time.
 func TestEndedStreamsAreForgotten(t *testing.T) {
 	within(t, "refusals", func(w *testServer) {
 		w.Tracker.opts.Departed = 1

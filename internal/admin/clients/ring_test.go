@@ -55,7 +55,7 @@ func TestEvents(t *testing.T) {
 		if after := w.Events(7); len(after) != 1 || after[0].Kind != "leave" {
 			t.Errorf("%+v", after)
 		}
-		if after := w.Events(1000); len(after) != 8 { // an ID of another server
+		if after := w.Events(1000); len(after) != 8 { // this ID is from another server
 			t.Errorf("%+v", after)
 		}
 	})

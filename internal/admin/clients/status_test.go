@@ -107,7 +107,7 @@ func TestStates(t *testing.T) {
 		within(t, v.String()+" from nothing to in step, and back", func(w *testServer) {
 			c := w.client(v, envoy("a"))
 			c.Subscribe(xds.Cluster, "*")
-			w.want("a WAITING") // no store content yet
+			w.want("a WAITING") // the store has no content yet
 			w.put(xds.Cluster, "one")
 			w.want("a SENT CDS:SENT")
 			r := c.Next(xds.Cluster)
@@ -174,7 +174,7 @@ func TestStates(t *testing.T) {
 		c.ACK(c.Next(xds.Endpoint))
 		synctest.Wait()
 		c.Close()
-		synctest.Wait() // otherwise both are one client
+		synctest.Wait() // otherwise both clients would count as one
 		w.client(xds.Delta, envoy("a")).Resume(xds.Endpoint, c)
 		w.want("a SYNCED EDS:SYNCED; a SYNCED EDS:SYNCED left")
 	})
@@ -192,7 +192,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// A client with one stream for each type is one client, also when it leaves.
+// A client with one stream for each type counts as one client, also after it has disconnected.
 func TestSeveralStreams(t *testing.T) {
 	within(t, "streams of single types", func(w *testServer) {
 		w.put(xds.Cluster, "one")

@@ -107,7 +107,7 @@ func TestSameNodeOfSingleTypes(t *testing.T) {
 		if got := fmt.Sprint(f.troubles()); got != "[same-node a  10s]" {
 			t.Error(got)
 		}
-		for i := range 5 { // other clients connect meanwhile, which is not flapping
+		for i := range 5 { // other clients connect in the meantime: that is not flapping
 			f.open(xds.Node{ID: "b"}, fmt.Sprint("10.0.0.1:", i+1), xds.Endpoint, xds.Endpoint)
 		}
 		if got := f.troubles(); len(got) != 1 {
@@ -116,7 +116,7 @@ func TestSameNodeOfSingleTypes(t *testing.T) {
 	})
 }
 
-// Many waits that end at once are one event for each type.
+// Many waits that end at the same time are one event for each type.
 func TestWaitsOfOneTypeAreOneEvent(t *testing.T) {
 	f := &fleet{Tracker: New(Options{})}
 	st := f.open(envoy("a"), "10.0.0.1:1", nil)
@@ -132,7 +132,7 @@ func TestWaitsOfOneTypeAreOneEvent(t *testing.T) {
 	}
 }
 
-// A reader gets the number of lost events with the next event that it keeps.
+// A reader gets the number of lost events with the next event that its filter keeps.
 func TestMissedCountIsKept(t *testing.T) {
 	tr := New(Options{Events: 10})
 	note(tr, 25)
@@ -144,7 +144,7 @@ func TestMissedCountIsKept(t *testing.T) {
 	}
 }
 
-// The oldest unanswered response counts; a limited number is remembered.
+// The age of the oldest unanswered response decides. The number of remembered responses is limited.
 func TestOldest(t *testing.T) {
 	for _, c := range []struct {
 		variant  xds.Variant

@@ -167,7 +167,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// All clients with one cause are one refusal.
+// All clients with the same cause are in one refusal.
 func TestRefusalsAreGrouped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{Tracker: New(Options{})}

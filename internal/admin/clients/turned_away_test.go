@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// TurnedAway lists the peers of the last ten minutes, one entry for each reason and address. The entries of
-// one address and of all are limited.
+// TurnedAway lists the peers of the last ten minutes, one entry for each reason and address. The number
+// of entries is limited, for each address and in total.
 func TestTurnedAway(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tr := New(Options{Now: func() time.Time { return now }})
@@ -39,7 +39,7 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// A new reason replaces the oldest one of the address; a repeated reason becomes the newest.
+// A new reason replaces the oldest reason of the address; a repeated reason becomes the newest.
 func TestTurnedAwayForgetsOldest(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tr := New(Options{Now: func() time.Time { return now }})

@@ -183,7 +183,7 @@ func large(t testing.TB, n int) Client {
 	return Client{Node: &xds.Node{ID: "large"}, Config: func(context.Context) ([]TypeConfig, error) { return []TypeConfig{{xds.Cluster, "v", all}}, nil }}
 }
 
-// The cost of a dump is proportional to its size, and it is never in memory as a whole.
+// The cost of a dump is proportional to its size, and the dump is never in memory as a whole.
 func TestLargeDump(t *testing.T) {
 	h := service(large(t, 10_000)).ConfigDump()
 	w := &counting{header: http.Header{}}

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An at is the address of a server, with the client options for it.
+// An at is the address of a server, with the client options for this address.
 type at struct {
 	target string
 	creds  credentials.TransportCredentials
@@ -131,7 +131,8 @@ func TestGRPCBesideHTTP(t *testing.T) {
 	}
 }
 
-// A handler that refuses before the service is reported as gRPC reports HTTP errors.
+// If a handler refuses the request before the service gets it, the client sees the gRPC status for the
+// HTTP error.
 func TestHTTPErrorsOverGRPC(t *testing.T) {
 	client := dial(t, serve(t, service(), plain), grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		return invoke(metadataOf(ctx), method, req, reply, c, opts...)

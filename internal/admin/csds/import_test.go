@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 )
 
-// The importer reads a config_dump of the server like one of an Envoy: it imports the resources that the
-// client has or should have, and no refused ones.
+// The importer reads a config_dump of the server like a config_dump of an Envoy. It imports the resources
+// that the client has or should have, but no refused versions.
 func TestImporterReadsDump(t *testing.T) {
 	w := get(service(edge(t, "one")).ConfigDump(), "/config_dump?include_eds")
 	done, problems := importer.Do([]importer.File{{Name: "dump.json", Data: w.Body.Bytes()}}, importer.Options{Types: envoy.Envoy(), WithoutRedacted: true})

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A refused version is shown in error_state, next to the version that the client keeps.
+// A refused version is in error_state; the version that the client keeps is shown, too.
 func TestRefusedAndKeptVersions(t *testing.T) {
 	newer := proto.CloneOf(cluster)
 	newer.AltStatName = "newer"

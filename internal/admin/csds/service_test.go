@@ -182,7 +182,7 @@ func TestStuckStream(t *testing.T) {
 	}
 }
 
-// Stuck streams delay an answer for a limited time, regardless of their number.
+// Stuck streams delay an answer for a limited time, even if there are many.
 func TestManyStuckStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, begin := 0, time.Now()
@@ -321,7 +321,7 @@ func BenchmarkThousandClients(b *testing.B) {
 	}
 }
 
-// At most two large answers exist at once, even if requesters do not read.
+// At most two large answers are in memory at the same time, even if requesters do not read.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	asked := make(chan bool, 8)
 	all := fleet(t, 200)
@@ -350,7 +350,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// Clients that got the same resource at different times have different last_updated.
+// Clients that got the same resource at different times have different values of last_updated.
 func TestLastUpdatedPerClient(t *testing.T) {
 	r := resource(t, xds.Cluster, cluster)
 	sent := func(node string, at time.Time) Client {

@@ -46,7 +46,7 @@ func route(name, to string) string {
 	return fmt.Sprintf("- %s\n  name: %s\n  virtual_hosts:\n  - name: all\n    domains: ['*']\n    routes:\n    - match: {prefix: /}\n      route:\n        cluster: %s\n", ofRoute, name, to)
 }
 
-// listener returns a listener that refers to a cluster by a TCP proxy.
+// listener returns a listener with a TCP proxy that refers to a cluster.
 func listener(name, to string) string {
 	return fmt.Sprintf(`- %s
   name: %s
@@ -83,8 +83,8 @@ func takes(c *xdstest.Client, t *xds.Type, names ...string) {
 	c.ACK(c.Next(t))
 }
 
-// Each failure is one that operators meet. The answer names the broken link, its place if known, and what
-// to do.
+// Each case is a failure that operators meet. The answer names the broken link, the place if it is known,
+// and the action to take.
 var failures = []struct {
 	name   string
 	files  []string
@@ -527,7 +527,7 @@ var failures = []struct {
 		name: "its parent is on another stream, and neither leads to it", what: "EDS b", broken: subscribed,
 		files: []string{"c.yaml", resources(edsCluster("a"), edsCluster("b")), "e.yaml", resources(endpoints("a"), endpoints("b"))},
 		act: func(r *fixture) {
-			first := xdstest.SotW(r, r.conn, r.node("edge-1")) // it subscribes only to another parent
+			first := xdstest.SotW(r, r.conn, r.node("edge-1")) // the client subscribes only to another parent
 			takes(first, xds.Cluster, "a")
 			takes(first, xds.Endpoint, "a")
 			synctest.Wait()
@@ -570,7 +570,7 @@ var failures = []struct {
 	},
 }
 
-// The broken link of each failure is named.
+// The explanation of each failure names the broken link.
 func TestExplain(t *testing.T) {
 	for _, f := range failures {
 		within(t, f.name, func(t *testing.T) {
@@ -585,7 +585,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// stands looks at the state of one resource of edge-1's.
+// stands checks the state of one resource of edge-1.
 func (r *fixture) stands(t *xds.Type, name string, want api.State) {
 	r.Helper()
 	synctest.Wait()
@@ -626,7 +626,7 @@ func (r *fixture) says(x api.Explanation, text, broken string, says ...string) {
 	}
 }
 
-// A question without an answer returns an error with the reason.
+// A node, type or name that does not exist causes an error with the reason.
 func TestExplainErrors(t *testing.T) { synctest.Test(t, explainsNothing) }
 
 func explainsNothing(t *testing.T) {

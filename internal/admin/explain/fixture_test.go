@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fixture is a directory, an in-memory server of it, and an explainer.
+// A fixture is a directory, an in-memory server that serves it, and an explainer.
 type fixture struct {
 	testing.TB
 	dir  string

@@ -14,8 +14,8 @@ import (
 
 const plainCluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
 
-// A client without access to a resource sees no change of it. A client whose only stream has another type
-// is known to see none.
+// A client without access to a resource does not count for a change of that resource. A client whose only
+// stream has another type does not count as unknown.
 func TestImpactWithoutAccess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		allowed bool
@@ -42,8 +42,8 @@ func TestImpactWithoutAccess(t *testing.T) {
 	}
 }
 
-// SotW cannot express the removal of a resource that is subscribed to by name, so it costs nothing. Delta
-// can.
+// SotW cannot express the removal of a resource that is subscribed to by name, so no bytes are pushed.
+// Delta can express it.
 func TestImpactOfRemovals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		client func(xdstest.T, grpc.ClientConnInterface, ...xdstest.Option) *xdstest.Client

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// quarantined makes a client accept all resources but one, which comes into quarantine.
+// quarantined makes a client accept all resources except one; this one comes into quarantine.
 func quarantined(r *fixture, c *xdstest.Client) {
 	r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
 		if !t.Is(xds.Cluster) {
@@ -333,7 +333,7 @@ func served(t *testing.T) {
 	}
 }
 
-// A client that disconnects while it is asked is a broken link.
+// A client that disconnects during the explanation is a broken link.
 func TestClientLeavesMeanwhile(t *testing.T) { synctest.Test(t, leavesMeanwhile) }
 
 func leavesMeanwhile(t *testing.T) {
@@ -366,9 +366,8 @@ type staleTracker struct {
 func (b *staleTracker) Streams(string) []*server.Stream { return b.streams }
 func (b *staleTracker) Client(string) []api.Client      { return b.clients }
 
-// Explaining one client with 10,000 resources takes less than 50 ms of time, or of CPU time on a busy
-// machine.
-// busy machine does not show.
+// Explaining one client with 10,000 resources takes less than 50 ms, or less than 50 ms of CPU time on a
+// busy machine.
 func BenchmarkExplain(b *testing.B) {
 	var all, eps []string
 	for i := range 10_000 {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// Explain names the groups for which endpoints are registered if the node gets none of them, and registered
-// clusters without endpoints.
+// If the node gets no registered endpoints of a cluster, Explain names the groups for which endpoints are
+// registered. It also reports a registered cluster whose endpoints are gone.
 func TestRegistered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, "edge/group.yaml", "match: {id: edge-1}\n", "web/group.yaml", "match: {id: web-1}\n",

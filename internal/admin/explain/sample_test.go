@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// The sample of explain in docs/commands.md is what explain prints for such a client.
+// The sample of explain in docs/commands.md is the real output for a client in this state.
 func TestSampleOfDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/commands.md")
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An Exposure is a way by which secrets would reach clients without authorization, and how to prevent it.
-// The zero value means that there is none.
+// An Exposure describes how secrets would reach clients without authorization (Way), and how to prevent
+// that (Mend). The zero value means that no secrets are exposed.
 type Exposure struct{ Way, Mend string }
 
-// RefuseAny returns an error if a resource that comes from no file has a secret that would be exposed.
+// RefuseAny returns an error if a resource from another source than files has a secret that would be
+// exposed.
 func (e Exposure) RefuseAny(secrets *internalsecret.Finder, r *xds.Resource, m proto.Message) error {
 	if found := secrets.Find(m); len(found.Values) > 0 {
 		return fmt.Errorf("the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",

@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
-// CheckMaxFile checks the value of --max-file; an error is one of usage.
+// CheckMaxFile checks the value of --max-file. Its error is an error of usage.
 func CheckMaxFile(bytes int64) error {
 	if bytes < 1 {
 		return errors.New("--max-file: must be more than 0")
@@ -38,7 +38,7 @@ func ReadProtoSets(paths []string) (*envoy.Types, error) {
 	return types, nil
 }
 
-// FlagOfOption returns the flag that sets an option of a directory source, for errors.
+// FlagOfOption returns the flag that sets an option of a directory source. Error texts use it.
 func FlagOfOption(option string) string {
 	return map[string]string{"MaxFile": "--max-file", "FollowLinksOutside": "--follow-links-outside", "V2": "--legacy-v2"}[option]
 }

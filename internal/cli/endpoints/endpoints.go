@@ -234,7 +234,7 @@ accept endpoints; 4 the cluster is not registered.`,
 	return e.command(cmd)
 }
 
-// listEndpoints prints clusters, or the endpoints of one.
+// listEndpoints prints clusters, or the endpoints of one cluster.
 func listEndpoints(cmd *cobra.Command, o *cli.Output, list *api.EndpointList, one bool) error {
 	out := cmd.OutOrStdout()
 	if one && o.Format == "name" {

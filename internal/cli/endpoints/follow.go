@@ -95,7 +95,7 @@ access, or does not accept endpoints.`,
 	return w.command(cmd)
 }
 
-// nameFollowed adds a cluster that follows a name.
+// nameFollowed adds a cluster whose endpoints are the addresses of a DNS name.
 func nameFollowed(names map[dns.Name][]string, cluster, text string) error {
 	n, err := dns.Parse(text)
 	if err != nil {
@@ -110,7 +110,7 @@ func nameFollowed(names map[dns.Name][]string, cluster, text string) error {
 	return nil
 }
 
-// readFollowed reads a file whose lines have a cluster and a name each.
+// readFollowed reads a file in which each line has a cluster and a DNS name.
 func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) error {
 	in := stdin
 	if file != "-" {
@@ -145,7 +145,7 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 	return nil
 }
 
-// run follows names until a signal ends it.
+// run follows names until the program gets a signal.
 func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) error {
 	w.options.EmptyAfter = w.empty
 	if w.empty <= 0 {
@@ -204,14 +204,14 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) erro
 	return nil
 }
 
-// part returns the owner of a name's endpoints in a cluster. Each name has its own, so that two names of a
-// cluster do not remove each other's endpoints.
+// part returns the part of a cluster's endpoints that belongs to a name. Each name has a part of its own,
+// so that two names of a cluster do not remove each other's endpoints.
 func (w *nameFollower) part(n dns.Name, cluster string) register.Part {
 	return register.Part{Group: w.group, Cluster: cluster, Owner: n.String()}
 }
 
 // known returns the addresses of a name that an earlier follower registered. It waits until the server
-// answers: without these addresses, the first look-up that fails would remove them.
+// answers. Without these addresses, the first failed look-up would remove the endpoints.
 func (w *nameFollower) known(ctx context.Context, reg *register.Registrar, n dns.Name, clusters []string) (all []dns.Address, err error) {
 	for _, cluster := range clusters {
 		there, err := reg.Await(ctx, w.part(n, cluster))
@@ -227,7 +227,7 @@ func (w *nameFollower) known(ctx context.Context, reg *register.Registrar, n dns
 	return all, nil
 }
 
-// endpointsAt returns addresses as endpoints.
+// endpointsAt converts addresses to endpoints.
 func endpointsAt(found []dns.Address) []api.Endpoint {
 	all := make([]api.Endpoint, len(found))
 	for i, a := range found {

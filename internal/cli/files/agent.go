@@ -27,9 +27,9 @@ import (
 type agent struct {
 	xdsclient.Flags
 	exporter
-	state string           // the directory for the last good resources, which are in a folder of their own; "": none are stored
-	given bool             // the user has chosen the directory
-	wants map[xds.Ref]bool // names that it subscribes to, in addition to all clusters and listeners
+	state string           // directory of the last good resources, one folder for each agent; "": store none
+	given bool             // the user has set state
+	wants map[xds.Ref]bool // names to which the agent subscribes, in addition to all clusters and listeners
 }
 
 // Agent returns the command agent.
@@ -101,7 +101,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	return cmd
 }
 
-// run writes the files until a signal ends it.
+// run writes the files until the program gets a signal.
 func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
@@ -118,7 +118,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	a.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
 		return bootstrap.EnvoyFiles(a.exporter.client, listeners, clusters, watched)
 	}
-	if _, err := a.options.Bootstrap("", "", ""); err != nil { // checks the flags before anything is created
+	if _, err := a.options.Bootstrap("", "", ""); err != nil { // check the flags before creating a file
 		return err
 	}
 	t, err := s.Transport(types)
@@ -151,7 +151,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	return nil
 }
 
-// open creates the client. It stores the last good resources, if it can.
+// open creates the client. If possible, the client stores the last good resources.
 func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, error) {
 	const notStored = "resources of the server are not stored"
 	if a.state == "" && !a.given {
@@ -166,7 +166,7 @@ func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, er
 	})
 }
 
-// secrets reports whether one of the exported resources contains a secret.
+// secrets reports whether an exported resource contains a secret.
 func (a *agent) secrets(all xds.Tables) bool {
 	finder := internalsecret.NewFinder(a.options.Types)
 	for _, t := range all {
@@ -229,8 +229,8 @@ func (a *agent) mirror(ctx context.Context, w *relay.Watch, st *store.Store) {
 	}
 }
 
-// subscribe subscribes to the resources that others refer to, and unsubscribes from those that are no
-// longer referred to. It reports whether the server has answered for all of them.
+// subscribe subscribes to the resources to which others refer, and unsubscribes from resources to which
+// no other refers any more. It reports whether the server has answered for all subscribed resources.
 func (a *agent) subscribe(w *relay.Watch, view xds.View, all xds.Tables) bool {
 	undecided, _ := view.(xds.Undecided)
 	complete := undecided == nil || !undecided.Undecided(xds.Cluster, xds.Wildcard) && !undecided.Undecided(xds.Listener, xds.Wildcard)

@@ -20,7 +20,8 @@ import (
 )
 
 // FILE-4 SAFE-10: an agent writes nothing before the server has answered for all resources and their
-// references. It unsubscribes from resources that are no longer referred to, and retries a failed export.
+// references. It unsubscribes from resources to which no other refers any more, and retries a failed
+// export.
 func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := upstreamtest.New()
@@ -64,7 +65,7 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 		writes(true, "first")
 
 		time.Sleep(2 * time.Minute)
-		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // it still subscribes to all, though a route refers to one
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // the agent still subscribes to all clusters, though a route refers to one
 		writes(true, "second")
 
 		up.Send(xds.Listener, upstreamtest.Listener(t, "in", "other"))

@@ -35,7 +35,7 @@ the file that GRPC_XDS_BOOTSTRAP names.`, "  chancery bootstrap grpc --node clie
 	return cmd
 }
 
-// clientBootstrap returns the command for one kind of client.
+// clientBootstrap returns the subcommand for one kind of client.
 func clientBootstrap(name, short, long, example string, write func(bootstrap.Options) ([]byte, error)) *cobra.Command {
 	var o bootstrap.Options
 	var tls bootstrap.TLS
@@ -129,8 +129,8 @@ func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, 
 	return b, nil
 }
 
-// An only is the value of a flag that may be given only once. A client has one server, and a second value
-// would silently replace the first.
+// An only is the value of a flag that may be given only once. pflag would let a second value replace the
+// first without an error.
 type only struct {
 	to    *string
 	given bool
@@ -150,7 +150,7 @@ func (o *only) Set(value string) error {
 
 // String implements [pflag.Value].
 func (o *only) String() string {
-	if o.to == nil { // pflag asks the zero value for its text, to find out whether a default is zero
+	if o.to == nil { // pflag calls String of the zero value, to find out whether a default is zero
 		return ""
 	}
 	return *o.to

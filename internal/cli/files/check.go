@@ -150,10 +150,10 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 	}
 	opts := k.opts
 	if k.envoy != "" {
-		opts.MaxProblems = -1 // Envoy does not validate resources with errors, also those beyond --max-findings
+		opts.MaxProblems = -1 // find all errors, not only --max-findings: Envoy must not validate resources with errors
 	}
 	wrong := k.bootstraps(args)
-	if len(wrong) > 0 { // the clusters and secrets of the bootstrap are unknown
+	if len(wrong) > 0 { // so the clusters and secrets of the bootstrap are unknown
 		ignore = append(ignore, findings.Dangling, findings.Unused, findings.SecretSource)
 	}
 	opts.Bootstraps = k.opts.Bootstraps

@@ -12,7 +12,7 @@ import (
 )
 
 // bootstraps reads the bootstraps of the Envoys whose resources are checked: the file of --bootstrap, or
-// the file that an import has written into each directory. It returns the problems in them.
+// in each directory the file that an import has written. It returns the problems in these files.
 func (k *checker) bootstraps(args []string) (wrong []findings.Problem) {
 	read := func(path string, open func() (*os.File, error)) {
 		f, err := open()
@@ -48,8 +48,8 @@ func (k *checker) bootstraps(args []string) (wrong []findings.Problem) {
 	return wrong
 }
 
-// within opens a file of a directory, and refuses a link that leads outside. A user who may write links
-// into the directory may lack the permission to read the file outside.
+// within opens a file of a directory, and refuses a link to a file outside. Otherwise a user with write
+// access to the directory could read any file with the permissions of this program.
 func (k *checker) within(dir, name string) (*os.File, error) {
 	stat, open := os.Stat, os.Open
 	path := filepath.Join(dir, name)
@@ -58,11 +58,11 @@ func (k *checker) within(dir, name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer root.Close() //nolint:errcheck // only read
+		defer root.Close() //nolint:errcheck // the directory was only read
 		stat, open, path = root.Stat, root.Open, name
 	}
 	info, err := stat(path)
-	if err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for a writer
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (k *checker) within(dir, name string) (*os.File, error) {
 // unreadable returns the problem of a file that cannot be read.
 func unreadable(path string, err error) findings.Problem {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err // the problem has the path
+		err = p.Err // the problem has the path already
 	}
 	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error()}
 }

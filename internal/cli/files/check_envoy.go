@@ -19,8 +19,9 @@ import (
 // quotes replaces Envoy's error about a resource with secrets.
 const quotes = "the reason is not shown, because it may quote a secret"
 
-// askEnvoy adds the errors of a real Envoy about resources without errors of their own. Envoy validates
-// each group with its included groups, since no Envoy gets the resources of all groups.
+// askEnvoy adds the errors that a real Envoy finds, in resources in which Chancery found no error. Envoy
+// validates each group together with the included groups, because an Envoy never gets the resources of
+// all groups.
 func (k *checker) askEnvoy(ctx context.Context, c dir.Checked) (dir.Checked, error) {
 	var errs, warnings []findings.Problem
 	for _, view := range c.Views() {
@@ -33,7 +34,8 @@ func (k *checker) askEnvoy(ctx context.Context, c dir.Checked) (dir.Checked, err
 	return c.With(errs, warnings, k.opts.MaxProblems), nil
 }
 
-// addNew appends the problems that the list lacks: several groups may include the same invalid resource.
+// addNew appends the problems that the list does not have yet: several groups may include the same
+// invalid resource.
 func addNew(all, more []findings.Problem) []findings.Problem {
 	for _, p := range more {
 		if !slices.Contains(all, p) {

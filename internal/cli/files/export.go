@@ -47,7 +47,7 @@ type exporter struct {
 	store   *store.Store
 	source  *dir.Source
 	to      *export.Exporter
-	secrets atomic.Bool     // a loaded resource contains a secret
+	secrets atomic.Bool     // at least one loaded resource contains a secret
 	printed map[string]bool // warnings
 }
 
@@ -128,7 +128,7 @@ cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it deni
 	f.StringVar(&e.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
 	f.BoolVar(&e.options.KeepSources, "keep-config-sources", false, "leave the config sources in resources as they are, and write no bootstrap")
 	f.StringVar(&e.client.Node, "node", host, "`ID` of Envoy's node in the bootstrap; default: the host name of this machine")
-	f.Lookup("node").DefValue = "" // the help must not depend on the machine
+	f.Lookup("node").DefValue = "" // so that the help does not depend on the machine
 	f.StringVar(&e.client.Cluster, "cluster", "", "`NAME` of the node's cluster, such as the service that Envoy belongs to")
 	f.StringVar(&e.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 	cli.MarkEnvoyAdmin(f)
@@ -138,13 +138,13 @@ cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it deni
 	dirload.FollowLinksFlag(f, &e.load.FollowLinksOutside)
 	dirload.LegacyV2Flag(f, &e.load.V2)
 	cli.TitledFlags(f, "Store", e.from.At.Register)
-	e.from.Flag = "server" // --admin is the Envoy's admin interface
+	e.from.Flag = "server" // in this command, --admin is the Envoy's admin interface
 	e.from.Server.RegisterAs(f, e.from.Flag)
 	e.logging.Register(f)
 	return cmd
 }
 
-// check checks the flags; an error is one of usage.
+// check checks the flags. Its errors are errors of usage.
 func (e *exporter) check() error {
 	var err error
 	switch {
@@ -214,8 +214,8 @@ func (e *exporter) read() (report dir.Report, empty bool, err error) {
 	return report, len(report.Counts) == 0, err
 }
 
-// checkOutside returns an error if OUT is inside DIR, which would load it again, or if DIR is part of an
-// export to OUT.
+// checkOutside returns an error if OUT is inside DIR, because the export would then be loaded again. It
+// also returns an error if DIR is part of an export to OUT.
 func (e *exporter) checkOutside() error {
 	inside, err := export.Inside(e.out, e.dir)
 	if inside {
@@ -266,7 +266,7 @@ func (e *exporter) run() error {
 		return cli.Fail(err, "")
 	}
 	defer e.to.Close()
-	if !e.watch { // with --watch, Run logs them
+	if !e.watch { // with --watch, Run logs the warnings
 		for _, p := range report.Warnings {
 			fmt.Fprintln(e.stderr, p.Error())
 		}
@@ -292,7 +292,7 @@ func (e *exporter) review(all []dir.Loaded) ([]dir.Loaded, error) {
 	return nil, nil
 }
 
-// notify sends a value without waiting; one value that waits is enough.
+// notify sends a value without waiting. If a value is already in the channel, it does nothing.
 func notify(changed chan<- struct{}) {
 	select {
 	case changed <- struct{}{}:
@@ -300,8 +300,8 @@ func notify(changed chan<- struct{}) {
 	}
 }
 
-// retryInterval is the time until a failed export is retried, and between two checks that the last export
-// is unchanged.
+// retryInterval is the time until a failed export is retried. It is also the time between two checks
+// whether another program has changed the export.
 const retryInterval = 10 * time.Second
 
 // damaged is the log message for an export whose files another program has changed.
@@ -366,8 +366,8 @@ func (e *exporter) export(ctx context.Context) error {
 	return nil
 }
 
-// cautions returns the warnings of an export, and warnings about the permissions of OUT and the limits of
-// Envoy's machine.
+// cautions returns the warnings of an export. It adds warnings about the permissions of OUT and about the
+// limits of the Envoy's machine.
 func (e *exporter) cautions(r export.Report, secrets func() bool) []string {
 	warnings := r.Warnings
 	if e.to.Exposed() && secrets() {
@@ -379,8 +379,8 @@ func (e *exporter) cautions(r export.Report, secrets func() bool) []string {
 	return warnings
 }
 
-// manyWatches is the number of watched files above which a warning is due: by default Linux allows 128
-// inotify instances per user.
+// manyWatches is the number of watched files above which the command warns. By default Linux allows 128
+// inotify instances for each user.
 const manyWatches = 100
 
 // maxWarnings is the maximum number of warnings that an export prints.

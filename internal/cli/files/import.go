@@ -238,7 +238,7 @@ func (i *importFlags) ask(ctx context.Context) (importer.File, error) {
 }
 
 // unreported returns the codes of findings that an import does not report. Envoy already refused such
-// values before the import. The bootstrap may use a resource that no other resource refers to.
+// values before the import. An unused resource is not reported either, because the bootstrap may use it.
 func unreported() []findings.Code {
 	codes := []findings.Code{findings.Unused}
 	for _, k := range findings.All() {
@@ -256,7 +256,7 @@ func isInBootstrap(done *importer.Import, p findings.Problem) bool {
 	})
 }
 
-// refuse prints the problems that prevent the import.
+// refuse prints the problems because of which the import fails, and returns the error.
 func (i *importFlags) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
@@ -325,7 +325,7 @@ func (i *importFlags) report(done *importer.Import, c dir.Checked, where string)
 	fmt.Fprintf(i.stdout, "      chancery bootstrap envoy%s | envoy -c /dev/fd/0\n", bootstrap)
 }
 
-// byFolder yields the resources of each directory, in order.
+// byFolder yields each directory with its resources.
 func byFolder(all []importer.Resource) func(func(string, []importer.Resource) bool) {
 	return func(yield func(string, []importer.Resource) bool) {
 		for start := 0; start < len(all); {

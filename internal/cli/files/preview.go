@@ -30,8 +30,8 @@ type previewFlags struct {
 	sets   []string
 }
 
-// A preview is the answer of the command: the groups and resources of a node. Its JSON is documented in
-// docs/groups.md.
+// A preview is the output of the command: the groups and resources of a node. docs/groups.md documents
+// its JSON.
 type preview struct {
 	Version   int               `json:"version"`
 	Refused   bool              `json:"refused,omitempty"`
@@ -51,7 +51,7 @@ type previewResource struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
 	Group   string   `json:"group"`
-	Hides   []string `json:"hides,omitempty"` // groups with a resource of the same name that the node does not get
+	Hides   []string `json:"hides,omitempty"` // groups whose resource with the same name the node does not get
 	Version string   `json:"resource_version"`
 	Bytes   int      `json:"bytes"`
 	Place   string   `json:"place"`
@@ -132,7 +132,7 @@ func (p *previewFlags) run(cmd *cobra.Command, root string) error {
 	return nil
 }
 
-// previewOf returns the groups and resources that a node gets of a loaded source.
+// previewOf returns the groups and resources that a node gets from a loaded source.
 func previewOf(src *dir.Source, all *store.Snapshot, n *xds.Node) *preview {
 	d := src.Decide(n)
 	p := &preview{Version: 1, Refused: d.Groups == nil, Groups: []previewGroup{}, Notes: d.Notes, Resources: []previewResource{}}

@@ -103,10 +103,10 @@ server answers at --admin, or it denies access.`,
 	return cmd
 }
 
-// reloadDir asks the server that serves a directory as this user, or the server that writes the directory
-// to a store.
+// reloadDir sends a reload to the server of the same user that serves a directory, or that commits the
+// directory to a store.
 func reloadDir(cmd *cobra.Command, a *cli.AdminFlags, root, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
-	if root == "" { // the server stores nothing on disk
+	if root == "" { // without a state directory: the socket is elsewhere
 		root = lastgood.RuntimeRoot()
 	}
 	folder, err := lastgood.Folder(root, dir)
@@ -132,7 +132,7 @@ func reloadDir(cmd *cobra.Command, a *cli.AdminFlags, root, dir string, timeout 
 	return r, err
 }
 
-// reloadByAPI asks the server of --admin.
+// reloadByAPI sends a reload to the server of --admin.
 func reloadByAPI(cmd *cobra.Command, a *cli.AdminFlags, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -162,8 +162,8 @@ func reloadByAPI(cmd *cobra.Command, a *cli.AdminFlags, dir string, timeout time
 // noticeAfter is the time without an answer after which the user gets a notice.
 const noticeAfter = 10 * time.Second
 
-// askWithNotice asks a server, with a time limit. When the answer takes long, it prints a notice that it
-// still waits.
+// askWithNotice asks a server, with a timeout. If the answer takes long, it prints a notice that the
+// command still waits.
 func askWithNotice(stderr io.Writer, timeout time.Duration, ask func(context.Context) (reloadsocket.Reload, error)) (reloadsocket.Reload, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout,
 		fmt.Errorf("the server has not answered for %v: it is stuck, or has a lot to load", timeout))

@@ -68,7 +68,7 @@ func (r *bugreportFlags) parts(d *adminclient.Client) []part {
 		return func(ctx context.Context) ([]byte, error) { return d.Raw(ctx, path) }
 	}
 	all := []part{
-		{"status.json", raw("/api/v1/status")}, // first: it fails if no server answers
+		{"status.json", raw("/api/v1/status")}, // the first request, so that the command fails early without a server
 		{"clients.json", raw("/api/v1/clients?all=1&left=1")},
 		{"nacks.json", raw("/api/v1/refusals")},
 		{"groups.json", raw("/api/v1/groups")},
@@ -137,7 +137,7 @@ func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		if e, is := errors.AsType[*url.Error](err); is { // its URL does not name the server
+		if e, is := errors.AsType[*url.Error](err); is { // the error's URL does not name the server
 			err = e.Err
 		}
 		return nil, fmt.Errorf("--metrics-listen %s: %w", at, err)
@@ -162,7 +162,7 @@ func (r *bugreportFlags) run(cmd *cobra.Command) error {
 	z := gzip.NewWriter(&b)
 	archive := tar.NewWriter(z)
 	add := func(name string, content []byte) {
-		// Writes to memory fail only after a wrong call, which Close reports.
+		// Writes to memory fail only because of a wrong call, and Close reports that.
 		_ = archive.WriteHeader(&tar.Header{Name: top + "/" + name, Mode: 0o644, Size: int64(len(content)), ModTime: now})
 		_, _ = archive.Write(content)
 	}

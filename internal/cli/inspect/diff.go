@@ -55,7 +55,7 @@ type diffResult struct {
 	Changed    int               `json:"changed"`
 	Drained    []string          `json:"listeners_drained"` // listeners that lose all connections
 	Impact     *api.Impact       `json:"impact,omitempty"`
-	Server     *api.Server       `json:"server,omitempty"` // whose clients the impact counts
+	Server     *api.Server       `json:"server,omitempty"` // the server whose clients the impact counts
 	Items      []diff.Difference `json:"items"`
 }
 
@@ -177,7 +177,7 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	r := diffResult{APIVersion: api.Version, Kind: "Diff", Items: diff.Sides(sides[0], sides[1]), Drained: []string{}}
-	if !allGroups(kinds[1]) { // clients already have B
+	if !allGroups(kinds[1]) { // B is what clients already have, so nothing is drained
 		for i := range r.Items {
 			r.Items[i].Drains = nil
 		}
@@ -249,8 +249,8 @@ func (d *diffFlags) clientNode(cmd *cobra.Command, node string) (*xds.Node, erro
 	return known, nil
 }
 
-// notHere adds to an error about a missing client that only one server was asked: another server of a store
-// may have the client.
+// notHere adds a hint to the error about a missing client: only one server was asked, and the client may
+// be connected to another server of the store.
 func notHere(err error) error {
 	if o, is := errors.AsType[cli.Failure](err); is && o.Code == cli.NotFound {
 		o.Err = fmt.Errorf("%w at this server", o.Err)
@@ -338,7 +338,7 @@ func (d *diffFlags) revision(cmd *cobra.Command, of string, client *xds.Node, by
 	return side, err
 }
 
-// loaded returns a side with the resources of all groups, or with the resources of a node.
+// loaded returns a side with the resources of all groups, or only with the resources of a node.
 func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	side, all := diff.NewSide(d.types, false), st.Snapshot()
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {

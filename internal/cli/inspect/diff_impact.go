@@ -18,9 +18,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// addImpact asks a server for the impact of the differences on its clients, or on the clients of a node.
-// Without --admin it asks the server at the default address, and only if that server serves one of the two
-// directories.
+// addImpact asks a server for the impact of the differences on all its clients, or on the clients of a
+// node. Without --admin it asks the server at the default address, but only if that server serves one of
+// the two directories.
 func (d *diffFlags) addImpact(cmd *cobra.Command, r *diffResult, args []string, kinds [2]string, node string) {
 	chosen := cmd.Flags().Changed("admin") || kinds[0] == "client"
 	if len(r.Items) == 0 {
@@ -32,7 +32,7 @@ func (d *diffFlags) addImpact(cmd *cobra.Command, r *diffResult, args []string, 
 	switch refused, is := errors.AsType[*adminclient.Refused](err); {
 	case err == nil:
 		r.Impact, r.Server = impact, about
-	case !chosen: // the user has not asked for it
+	case !chosen: // no message, because the user named no server
 	case is && refused.Code == 404:
 		fmt.Fprintf(cmd.ErrOrStderr(), "chancery: the impact is unknown: %s\n", text.Line(refused.Answer.Message))
 	default:
@@ -40,7 +40,7 @@ func (d *diffFlags) addImpact(cmd *cobra.Command, r *diffResult, args []string, 
 	}
 }
 
-// impact asks the server. If accepts returns false for it, all results are nil.
+// impact asks the server. If accepts returns false for the server, all results are nil.
 func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, accepts func(api.Server) bool, patient bool) (*api.Impact, *api.Server, error) {
 	daemon, err := d.Dial()
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, accep
 	}
 	q := api.ImpactRequest{Node: node}
 	for _, x := range r.Items {
-		if !known[x.Group] { // the server does not have the group yet, so it has no clients
+		if !known[x.Group] { // the server does not have the group, so the group has no clients
 			left[x.Group] = true
 			continue
 		}
@@ -82,7 +82,7 @@ func (d *diffFlags) impact(cmd *cobra.Command, r *diffResult, node string, accep
 	return impact, &about.Server, nil
 }
 
-// maxDrains is the maximum number of listeners whose drained connections are listed.
+// maxDrains is the maximum number of listeners for which the output has a DRAINS line.
 const maxDrains = 10
 
 // printImpact prints the impact of the differences.

@@ -97,7 +97,7 @@ answers, or it denies access; 4 the server does not know the node or resource.`,
 	return cmd
 }
 
-// printChain prints the known links of a chain, also those after the broken one.
+// printChain prints the known links of a chain, including the links after the broken one.
 func printChain(w io.Writer, e *api.Explanation) {
 	for _, l := range e.Links {
 		mark := "✔"

@@ -35,7 +35,7 @@ type fetched struct {
 	Items      []fetchedResource `json:"items"`
 	Missing    []fetchedMissing  `json:"missing,omitempty"`
 	Malformed  []fetchedBroken   `json:"malformed,omitempty"`
-	Unfinished bool              `json:"unfinished,omitempty"` // new resources were still arriving when the time was over
+	Unfinished bool              `json:"unfinished,omitempty"` // new resources still arrived at the timeout
 }
 
 type fetchedResource struct {
@@ -45,14 +45,14 @@ type fetchedResource struct {
 	Bytes   int             `json:"bytes"`
 	TTL     string          `json:"ttl,omitempty"`
 	Aliases []string        `json:"aliases,omitempty"`
-	Error   string          `json:"error,omitempty"` // why it cannot be used
+	Error   string          `json:"error,omitempty"` // why the resource cannot be used
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
 type fetchedMissing struct {
 	Type  string `json:"type"`
 	Name  string `json:"name"`
-	Said  bool   `json:"said"` // the server has reported that it does not exist; else it has not answered
+	Said  bool   `json:"said"` // true: the server reported that the resource does not exist; false: the server has not answered
 	Error string `json:"error,omitempty"`
 }
 

@@ -29,12 +29,12 @@ type getFlags struct {
 	kinds       []string
 }
 
-// A listing is an answer with the forms in which it may be printed.
+// A listing is an answer, with all that is needed to print it in each format.
 type listing struct {
 	answer  any
 	items   []item
 	headers []string
-	none    string // printed if there are no items
+	none    string // printed instead of an empty table
 	more    string // printed after the table
 }
 
@@ -54,7 +54,7 @@ var kinds = map[string]func(*getFlags, context.Context, *adminclient.Client) (*l
 	"clients": (*getFlags).clients, "nacks": (*getFlags).nacks, "groups": (*getFlags).groupList,
 }
 
-// onlyOwnClients are the kinds for which a server of a store knows only its own clients.
+// onlyOwnClients are the kinds for which a server of a store lists only its own clients.
 var onlyOwnClients = map[string]bool{"nacks": true, "nack": true, "refusals": true, "groups": true, "group": true}
 
 // Get returns the command get.
@@ -155,8 +155,8 @@ func (g *getFlags) run(cmd *cobra.Command, what string) error {
 	return err
 }
 
-// noteOneServer prints a note with the name of the server that answered, if the store has several servers:
-// the others have clients, too.
+// noteOneServer prints a note with the name of the server that answered, if the store has several
+// servers. The clients of the other servers are not in the list.
 func (g *getFlags) noteOneServer(cmd *cobra.Command) {
 	d, err := g.Dial()
 	if err != nil {
@@ -174,7 +174,7 @@ func (g *getFlags) noteOneServer(cmd *cobra.Command) {
 	}
 }
 
-// lister returns the function that requests the list in the argument.
+// lister returns the function that requests the list that the argument names.
 func (g *getFlags) lister(what string) (func(context.Context, *adminclient.Client) (*listing, error), error) {
 	for kind, list := range kinds {
 		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
@@ -334,7 +334,7 @@ func (g *getFlags) clientResources(ctx context.Context, d *adminclient.Client, t
 	return l, nil
 }
 
-// whyOf returns the reason if a client does not have a resource in its current version.
+// whyOf returns the reason why a client does not have the current version of a resource, or "".
 func whyOf(r api.ClientResource) string {
 	var texts []string
 	if why := cmp.Or(r.Reason, r.Error); why != "" {
@@ -350,7 +350,7 @@ func whyOf(r api.ClientResource) string {
 	return strings.Join(texts, "; ")
 }
 
-// refNames returns the first of the resources, and the number of the others.
+// refNames returns a text with the first resources and the number of the others.
 func refNames(all []api.Resource) string {
 	var names []string
 	for _, x := range all[:min(3, len(all))] {
@@ -391,7 +391,7 @@ func (g *getFlags) follow(cmd *cobra.Command, list func(context.Context, *adminc
 			return err
 		}
 		if on != nil {
-			return on.Draw(func(w io.Writer) { _ = g.print(w, w, now) }) // in memory
+			return on.Draw(func(w io.Writer) { _ = g.print(w, w, now) }) // an error is impossible: w is in memory
 		}
 		if before == nil {
 			before = now

@@ -28,7 +28,7 @@ type graphed struct {
 	Refs    []*graphed `json:"-"`
 	To      []string   `json:"refs,omitempty"` // TYPE/NAME of Refs
 
-	shown bool // already printed in the tree
+	shown bool // the tree already has the resource
 }
 
 func (g *graphed) id() string { return g.Type + "/" + g.Name }
@@ -101,7 +101,7 @@ or it denies access; 4 the resource does not exist.`,
 	return cmd
 }
 
-// graphFrom returns a resource, and all resources that it refers to, directly or not.
+// graphFrom returns a resource, and all resources to which it refers, directly or indirectly.
 func graphFrom(ctx context.Context, d *adminclient.Client, typ, name, group string) ([]*graphed, error) {
 	first := &graphed{Resource: api.Resource{Type: typ, Name: name}}
 	all, by := []*graphed{first}, map[string]*graphed{first.id(): first}
@@ -126,7 +126,7 @@ func graphFrom(ctx context.Context, d *adminclient.Client, typ, name, group stri
 					all = append(all, to)
 				}
 				to = by[to.id()]
-				if !slices.Contains(g.Refs, to) { // two groups may have the reference
+				if !slices.Contains(g.Refs, to) { // the resource in two groups may have the same reference
 					g.Refs, g.To = append(g.Refs, to), append(g.To, to.id())
 				}
 			}
@@ -146,8 +146,7 @@ func (g *graphed) text() string {
 	return textutil.Line(text + cli.Prefixed("  ", g.Place))
 }
 
-// printTree prints a resource and its references. A resource that was already printed is not expanded
-// again.
+// printTree prints a resource and its references. It expands each resource only once.
 func printTree(w io.Writer, g *graphed, lead, below string) {
 	if g.shown && len(g.Refs) > 0 {
 		fmt.Fprintf(w, "%s%s  (see above)\n", lead, g.text())

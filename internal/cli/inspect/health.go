@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// MaxAnswer is the maximum number of bytes that are read of a server's answer about its health.
+// MaxAnswer is the maximum number of bytes in a server's answer about its health.
 const MaxAnswer = 64 << 10
 
 // Health returns the command health.
@@ -85,7 +85,7 @@ func askHealth(ctx context.Context, at listen.Address, path string) (string, err
 		to = net.JoinHostPort(host, strconv.Itoa(int(at.Port)))
 	}
 	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // a single request; without a proxy of the environment
+		DisableKeepAlives: true, // the client sends a single request; it uses no proxy
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, at.Network, to)
 		},

@@ -20,8 +20,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxRows is the maximum number of unhealthy clients that status lists. Users with more of them look at the
-// causes first.
+// maxRows is the maximum number of unhealthy clients that status lists. With more unhealthy clients,
+// users look at the causes first.
 const maxRows = 50
 
 // Status returns the command status.
@@ -128,7 +128,7 @@ Exit codes: 0 all is well, or -w was interrupted; 1 at least one of these is wro
 type overview struct {
 	*api.Status
 	list     *api.ClientList
-	rollouts map[string]api.Rollout // active ones by ID; nil: unknown, or none
+	rollouts map[string]api.Rollout // rollouts by ID; nil: no group has one, or the request failed
 }
 
 func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) error {
@@ -154,14 +154,15 @@ func (s overview) unhealthy() bool {
 		upstreamFails(c.Upstream) || storeFails(c.Store) || s.Unsure != "" || slices.ContainsFunc(s.Replicas, replicaFails)
 }
 
-// storeFails reports whether the store's newest revision is not served, or the directory is not committed to it, or a
-// rollout was rolled back.
+// storeFails reports whether the server does not serve the newest revision of the store, does not commit
+// the directory, or has a rollout that was rolled back.
 func storeFails(s *api.Store) bool {
 	return s != nil && (s.Error != "" || s.Writer != nil && s.Writer.Error != "" || len(s.RolledBack) > 0)
 }
 
-// upstreamFails reports whether a needed upstream is unreachable, or sends unusable resources. Then older
-// resources are served, as after a rejected load.
+// upstreamFails reports whether the relay needs the upstream and cannot reach it, or the upstream sends
+// unusable resources. In these cases the relay serves older resources, like a server after a rejected
+// load.
 func upstreamFails(u *api.Upstream) bool {
 	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
 }
@@ -181,11 +182,12 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 	})
 }
 
-// rolloutTimeout limits the wait for the list of rollouts: the store may be unreachable, and status does
-// not need it.
+// rolloutTimeout is the timeout for the list of rollouts. The store may be unreachable, and status can do
+// without the list.
 const rolloutTimeout = 2 * time.Second
 
-// activeRollouts returns the rollouts of the served groups, as the store has them.
+// activeRollouts requests the rollouts of the store, by ID. The result is nil if no served group has a
+// rollout, or if the request fails.
 func activeRollouts(ctx context.Context, d *adminclient.Client, s *api.Store) map[string]api.Rollout {
 	if s == nil || !slices.ContainsFunc(s.Holds, func(h api.Hold) bool { return h.Rollout != "" }) {
 		return nil
@@ -203,7 +205,7 @@ func activeRollouts(ctx context.Context, d *adminclient.Client, s *api.Store) ma
 	return all
 }
 
-// rolloutState returns the step of a rollout, and what it waits for.
+// rolloutState returns a text with the step of a rollout, and with the conditions for the next step.
 func rolloutState(r api.Rollout) string {
 	text := fmt.Sprintf(", step %d of %d (%s)", r.Step, len(r.Steps), textutil.Line(r.Nodes))
 	if r.WaitsFor != "" {
@@ -237,7 +239,7 @@ func printUpstream(w io.Writer, u *api.Upstream) {
 	fmt.Fprintln(w)
 }
 
-// printStore prints which revision of a store is served.
+// printStore prints the served revision of a store.
 func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 	fmt.Fprintf(w, "STORE    %s: ", textutil.Line(s.URL))
 	switch {
@@ -379,7 +381,7 @@ var statesInOrder = []api.State{
 	api.Absent, api.Leaving, api.Synced, api.Idle,
 }
 
-// wordsOf describes the clients in a state.
+// wordsOf has the word for clients in a state.
 var wordsOf = map[api.State]string{
 	api.Nacked: "refusing", api.Stale: "not answering", api.Waiting: "waiting", api.Sent: "being sent to",
 	api.NotSent: "without a response yet", api.Synced: "synced", api.Idle: "idle",
@@ -400,7 +402,7 @@ func counts(c api.Counts) string {
 	return cli.Number(c.Connected) + " connected: " + strings.Join(texts, ", ")
 }
 
-// few prints at most n texts, and the number of the others.
+// few prints the first n texts, and the number of the others.
 func few(w io.Writer, texts []string, n int, what string) {
 	for _, t := range texts[:min(n, len(texts))] {
 		fmt.Fprintf(w, "  %s\n", textutil.Line(t))
@@ -413,7 +415,7 @@ func few(w io.Writer, texts []string, n int, what string) {
 var refusalHeaders = []string{"REFUSED BY", "SINCE", "TYPE", "RESOURCE", "FILE", "REASON"}
 
 // refusalTable lists refusals with their reasons and places. A refusal that may concern several resources
-// has a line for each.
+// has a line for each resource.
 func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 	t := &cli.Table{Headers: refusalHeaders}
 	for _, r := range all {
@@ -443,7 +445,7 @@ func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 	return t
 }
 
-// partly explains the mark of a refused response with other resources.
+// partly explains the mark * of a refusal.
 const partly = "* that response had other resources, which the client may use"
 
 func printRefusals(w io.Writer, o *cli.Output, all []api.Refusal) {
@@ -483,7 +485,8 @@ func turnedAway(w io.Writer, o *cli.Output, all []api.TurnedAway) {
 	}
 }
 
-// clientTable has a row for each client, and a column for each type that one of them subscribes to.
+// clientTable has a row for each client, and a column for each type to which at least one client
+// subscribes.
 func clientTable(all []api.Client, wide bool) *cli.Table {
 	found := map[string]string{} // URL by short name
 	for _, c := range all {
@@ -534,7 +537,7 @@ func typeCell(c api.Client, name string) string {
 	return text
 }
 
-// stateText returns a state, with its duration if that matters.
+// stateText returns a state, for some states with the duration.
 func stateText(s api.TypeStatus) string {
 	switch {
 	case s.State == api.Nacked && s.Nacked != nil:

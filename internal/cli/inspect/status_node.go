@@ -56,7 +56,8 @@ func clientsOf(cmd *cobra.Command, a *cli.AdminFlags, node string, replicas bool
 	return list, err
 }
 
-// mayBeElsewhere returns an error if no server knows the node, but servers that do not answer may have it.
+// mayBeElsewhere returns an error if no server that answered has the node, and some servers did not
+// answer.
 func mayBeElsewhere(list *api.ClientList, node string) error {
 	if len(list.Items) > 0 {
 		return nil
@@ -145,7 +146,7 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 	}
 }
 
-// nackText prints the resources that a client refuses, with their places. For a client that has left it
+// nackText prints the resources that a client refuses, with their places. For a disconnected client it
 // uses the past tense.
 func nackText(w io.Writer, s api.TypeStatus, left bool) {
 	n := s.Nacked

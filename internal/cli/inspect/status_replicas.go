@@ -17,7 +17,7 @@ func replicaFails(r api.Replica) bool {
 	return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 }
 
-// printReplicas prints the number of the store's servers, and how many do not answer.
+// printReplicas prints the number of the store's servers, and the number of servers that do not answer.
 func printReplicas(w io.Writer, s *api.Status) {
 	n := len(s.Replicas)
 	if n < 2 && s.Unsure == "" {
@@ -46,7 +46,7 @@ func unansweredCount(all []api.Replica) (n int) {
 	return n
 }
 
-// unanswered returns notes about the servers whose clients are unknown.
+// unanswered returns notes about the servers that did not answer: their clients are unknown.
 func unanswered(all []api.Replica, unsure string) string {
 	var lines []string
 	for _, r := range all {

@@ -22,7 +22,7 @@ func TestRelayStatusFromDisk(t *testing.T) {
 	}
 }
 
-// An upstream without subscriptions is not lost.
+// An upstream without subscriptions does not count as lost.
 func TestRelayStatusIdle(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
 	o.Config.Upstream = &api.Upstream{URL: "xds://up", Idle: true}
@@ -51,7 +51,7 @@ func TestUnreachableUpstreamIsUnhealthy(t *testing.T) {
 	}
 }
 
-// The refusal of a client that has left does not show a growing age.
+// The refusal of a disconnected client does not show a growing age.
 func TestClientThatLeftHadRefused(t *testing.T) {
 	c := canned.Clients()[0]
 	for _, want := range []string{"LDS refused for 6m, last 1m ago", "LDS had refused, last 1m ago"} {

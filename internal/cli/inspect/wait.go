@@ -18,7 +18,7 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// maxRequest is the maximum duration of one request: proxies close connections that are silent for longer.
+// maxRequest is the maximum duration of one request, because proxies close silent connections.
 const maxRequest = 30 * time.Second
 
 // Wait returns the command wait.
@@ -111,8 +111,8 @@ denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 	return cmd
 }
 
-// waitAccepted waits, and returns the result and the awaited number of the server's own configuration. An
-// error may come with a result.
+// waitAccepted waits until the clients have accepted the revision. It returns the result and the awaited
+// number of the server's own configuration. The result may be set even with an error.
 func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (*api.WaitResult, uint64, error) {
 	if err := checkExists(cmd, a, number, stored); err != nil {
 		return nil, 0, err
@@ -137,7 +137,7 @@ func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclie
 		if r.Done {
 			again, err = waitHeld(cmd, a, f.Group, stored, end)
 		}
-		if r.Done && newest && bad == nil { // the server may have rejected a load meanwhile
+		if r.Done && newest && bad == nil { // the server may have rejected a load during the wait
 			bad = rejectedNewest(cmd, a, local)
 		}
 		switch {
@@ -151,14 +151,14 @@ func waitAccepted(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclie
 	}
 }
 
-// A waitAnswer is a result with the reason for a failure that the command has found by itself.
+// A waitAnswer is a result, with the reason for a failure that the command itself has found.
 type waitAnswer struct {
 	*api.WaitResult
 	Why string `json:"why"`
 }
 
-// printFailure prints the reason for a failure for programs. For wrong usage, or without a server, it
-// prints nothing.
+// printFailure prints the reason for a failure in the formats for programs. It prints nothing after wrong
+// usage or without a server.
 func printFailure(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err error) error {
 	no, is := errors.AsType[cli.Failure](err)
 	if !is || o.ForPeople() || !slices.Contains([]int{cli.Failed, cli.NotFound, cli.TimedOut}, no.Code) {
@@ -174,8 +174,8 @@ func printFailure(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, err erro
 	return err
 }
 
-// waitOnce waits for all servers of the store, or for one. It returns the awaited number of the server's
-// own configuration.
+// waitOnce waits for all servers of the store, or for one server. It returns the result and the awaited
+// number of the server's own configuration.
 func waitOnce(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, number uint64, stored revisions.Number, local bool, end time.Time) (r *api.WaitResult, own uint64, err error) {
 	if !local && number == 0 {
 		r, err = waitAll(cmd, a, dir, f, stored, end)
@@ -208,11 +208,12 @@ func parseWanted(text string) (own uint64, stored revisions.Number, err error) {
 	return own, stored, err
 }
 
-// existsTimeout limits the request for the newest revision, which only makes an early error possible.
+// existsTimeout is the timeout of the request for the newest revision. The request is optional: it makes
+// an early error possible.
 const existsTimeout = 2 * time.Second
 
-// checkExists returns an error if the store of a server does not have the revision, or no revision at all:
-// waiting would be useless.
+// checkExists returns an error if the store of a server does not have the revision, or has no revision.
+// Then it is useless to wait.
 func checkExists(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisions.Number) error {
 	if own > 0 {
 		return nil
@@ -223,7 +224,7 @@ func checkExists(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisio
 		return d.Revisions(ctx, "", "", 1)
 	})
 	if err != nil || h.Kind != api.KindHistory {
-		return nil //nolint:nilerr // the server has no store, or the next request reports the error
+		return nil //nolint:nilerr // the server has no store; or it does not answer, and the next request reports that
 	}
 	if len(h.Items) == 0 {
 		return cli.FailWith(cli.NotFound, errors.New("the store has no revision yet"), "chancery apply commits one")
@@ -234,8 +235,8 @@ func checkExists(cmd *cobra.Command, a *cli.AdminFlags, own uint64, want revisio
 	return nil
 }
 
-// waitStored waits until a server serves a revision of its store, or a later one. It returns the number of
-// the server's own configuration then.
+// waitStored waits until a server serves a revision of its store, or a later revision. It returns the
+// number that the server's own configuration then has.
 func waitStored(cmd *cobra.Command, a *cli.AdminFlags, want revisions.Number, end time.Time) (uint64, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -261,7 +262,7 @@ func waitStored(cmd *cobra.Command, a *cli.AdminFlags, want revisions.Number, en
 	}
 }
 
-// waitFor sends requests until there is a result, or the time is over.
+// waitFor repeats the request until a result arrives or the time is over.
 func waitFor(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, revision uint64, end time.Time) (*api.WaitResult, error) {
 	d, err := a.Dial()
 	if err != nil {

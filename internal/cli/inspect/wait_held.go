@@ -15,16 +15,17 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// settleTime is the time for which a group must be seen frozen: within that time a server learns of a new
-// rollout.
+// settleTime is how long a group must be frozen without a rollout before waitHeld reports an error. A
+// server learns of a new rollout within this time.
 const settleTime = 2 * time.Second
 
 // pollInterval is the time between two requests for a state that the server does not report by itself.
 const pollInterval = 500 * time.Millisecond
 
-// waitHeld waits while rollouts take groups to a revision or a later one. Without a group all groups count.
-// It returns an error if a group is frozen at an earlier revision then: its clients do not get the awaited
-// revision. It reports whether it has waited, since clients may have got responses meanwhile.
+// waitHeld waits for the end of rollouts that move groups to a revision or a later one. Without a group
+// it waits for all groups. If a group is then frozen at an earlier revision, it returns an error, because
+// the clients of the group do not get the awaited revision. hasWaited reports whether it has waited;
+// clients may then have got responses in the meantime.
 func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revisions.Number, end time.Time) (hasWaited bool, err error) {
 	if want == 0 {
 		return false, nil
@@ -34,7 +35,7 @@ func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revision
 		return false, err
 	}
 	defer d.Close()
-	var frozen time.Time // since when a group is frozen without a rollout to the revision
+	var frozen time.Time // when a group was first seen frozen without a rollout to the revision
 	said := ""
 	for ; ; time.Sleep(min(pollInterval, time.Until(end))) {
 		s, err := cli.AskOver(cmd, d, cli.GetStatus)
@@ -46,7 +47,7 @@ func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revision
 			return hasWaited, nil
 		}
 		if n, _ := revisions.ParseNumber(of.Revision); n < want {
-			return hasWaited, nil // other functions report that the revision is not served yet
+			return hasWaited, nil // other functions report that the server does not serve the revision yet
 		}
 		var stays, goes []string
 		hint := ""
@@ -85,7 +86,8 @@ func waitHeld(cmd *cobra.Command, a *cli.AdminFlags, group string, want revision
 	}
 }
 
-// rolledBack returns why the rollout of a group to a revision or a later one was rolled back, or "".
+// rolledBack returns the reason why the rollout of a group, to a revision or a later one, was rolled
+// back; else "".
 func rolledBack(all []api.RolledBack, group string, want revisions.Number) string {
 	for _, x := range all {
 		if n, err := revisions.ParseNumber(x.Revision); err == nil && n >= want && slices.Contains(x.Groups, group) {

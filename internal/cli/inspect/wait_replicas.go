@@ -20,9 +20,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// waitAll waits until the clients of all servers of a store have accepted a revision (0: the one that the
-// asked server serves), or until there is another result, or the time is over. The result is nil if the
-// server has no store, or its version cannot ask others.
+// waitAll waits until the clients of all servers of a store have accepted a revision, until another
+// result arrives, or until the time is over. The revision 0 means the revision that the asked server
+// serves. The result is nil if the server has no store, or is too old to ask other servers.
 func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Filter, want revisions.Number, end time.Time) (*api.WaitResult, error) {
 	d, err := a.Dial()
 	if err != nil {
@@ -40,7 +40,7 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	if want > 0 {
 		stored = want.String()
 	}
-	if stored == "" { // the asked server alone waits for the first revision
+	if stored == "" { // before the first revision: wait only for the asked server
 		return nil, nil
 	}
 	at, err := a.Identify(cmd, d, dir)
@@ -50,8 +50,8 @@ func waitAll(cmd *cobra.Command, a *cli.AdminFlags, dir string, f adminclient.Fi
 	return askUntilServed(cmd, d, f, stored, at, end)
 }
 
-// askUntilServed asks a server until all servers of the store serve a revision and their clients have
-// accepted it, or the time is over. The result is nil if the server cannot ask the others.
+// askUntilServed repeats a request until all servers of the store serve a revision and their clients have
+// accepted it, or until the time is over. The result is nil if the asked server cannot ask other servers.
 func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Filter, stored, at string, end time.Time) (*api.WaitResult, error) {
 	p := newProgress(cmd.ErrOrStderr(), stored)
 	defer p.end()
@@ -79,20 +79,19 @@ func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Fil
 				return r, nil
 			}
 		}
-		time.Sleep(min(100*time.Millisecond-time.Since(began), time.Until(end))) // a negative time does not sleep
+		time.Sleep(min(100*time.Millisecond-time.Since(began), time.Until(end))) // Sleep returns immediately for a negative time
 	}
 }
 
-// rejectedNewest returns an error if a server of the store does not serve the newest configuration because
-// it was rejected: the directory that is committed, or the newest revision. With local only the asked
-// server counts.
+// rejectedNewest returns an error if a server of the store has rejected the newest configuration: the
+// directory that it commits, or the newest revision. With local it checks only the asked server.
 func rejectedNewest(cmd *cobra.Command, a *cli.AdminFlags, local bool) error {
 	s, err := cli.Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.Status, error) {
 		s, err := d.Status(ctx, "")
 		if err == nil && s.Config.Store != nil && s.Server.ID != "" && !local {
 			if all, err := d.StatusOfAll(ctx, ""); err == nil {
 				return all, nil
-			} // of a version that cannot ask others
+			} // the server is too old to ask others
 		}
 		return s, err
 	})
@@ -122,7 +121,7 @@ func rejectedNewest(cmd *cobra.Command, a *cli.AdminFlags, local bool) error {
 	return nil
 }
 
-// notServed returns the error for a server that does not serve a revision in time.
+// notServed returns the error if a server does not serve a revision in time.
 func notServed(want, is, trouble string) error {
 	return cli.FailWith(cli.TimedOut, fmt.Errorf("revision %s is not served yet: %s is%s", want, cmp.Or(is, "none"), cli.Prefixed(": ", text.Line(trouble))), "")
 }
@@ -143,8 +142,8 @@ func behind(r *api.WaitResult) (all []string) {
 	return all
 }
 
-// A progress shows how many servers and clients have a revision. On a terminal it is a bar that is redrawn
-// in its place. Otherwise it is a line after each change.
+// A progress shows how many servers and clients have a revision. On a terminal it redraws a bar. For
+// other writers it prints a line after each change.
 type progress struct {
 	w       io.Writer
 	columns int // 0: not a terminal
@@ -163,7 +162,8 @@ func newProgress(w io.Writer, what string) *progress {
 	return p
 }
 
-// spread counts the clients of servers by their answers to the revision.
+// spread counts the clients of all servers by their answers to the revision, and the servers that serve
+// it.
 func spread(r *api.WaitResult) (acked, refused, waiting, serving int) {
 	for _, x := range r.Replicas {
 		if x.Clients == nil {

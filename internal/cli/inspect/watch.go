@@ -25,7 +25,7 @@ type watchFlags struct {
 	cli.Output
 	filter adminclient.EventFilter
 	typ    string
-	during time.Duration // 0: until interrupted
+	during time.Duration // 0: until the command is interrupted
 	xds    watchXDSFlags
 }
 
@@ -192,7 +192,7 @@ func printEvent(w io.Writer, e api.Event) {
 			text += fmt.Sprintf(" and %s more", cli.Number(more))
 		}
 		add("", text)
-	} else if e.Kind == "deny" { // the count of a denial is the number of attempts
+	} else if e.Kind == "deny" { // in a denial, Count is the number of attempts
 		if e.Count > 1 {
 			add("", cli.Number(e.Count)+" times")
 		}

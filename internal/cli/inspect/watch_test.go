@@ -27,7 +27,7 @@ func TestWatchEndsAfterFor(t *testing.T) {
 	}
 }
 
-// The count of a denial is the number of attempts, not of resources.
+// The count of a denial is the number of attempts, not the number of resources.
 func TestDenialShowsNumberOfAttempts(t *testing.T) {
 	for times, want := range map[int]string{
 		1: ` deny      vm 127.0.0.1:5 a connection that proves no identity may not be node "vm"`,

@@ -51,7 +51,7 @@ func (c *commitFlags) noteFlags(f *pflag.FlagSet, author string) {
 	f.DurationVar(&c.timeout, "timeout", storeclient.Timeout, "maximum `time` to wait for the store")
 }
 
-// check checks the flags; an error is one of usage.
+// check checks the flags. Its errors are errors of usage.
 func (c *commitFlags) check() error {
 	if strings.TrimSpace(c.note.Message) == "" {
 		return errors.New("--message (-m) is missing: give the reason, for readers of the history")
@@ -207,8 +207,8 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	return nil
 }
 
-// warningsOf returns the warnings about a revision, such as references to missing resources. A revision
-// that cannot be loaded has none: the server reports its errors.
+// warningsOf returns the warnings about a revision, such as references to missing resources. It returns
+// none for a revision that cannot be loaded, because the server reports the errors.
 func warningsOf(next *revisions.Snapshot, opts dir.Options) []string {
 	opts.Review = nil
 	src := dir.New("", store.New(), opts)

@@ -61,8 +61,8 @@ of the group is active, or the group is frozen and --at is missing.`,
 	return cmd
 }
 
-// frozenNow describes the revision at which a group is frozen, and the freeze that it replaces, with its
-// reason.
+// frozenNow returns a text with the revision at which a group is frozen, and with the replaced freeze and
+// its reason.
 func frozenNow(done *api.Freeze) string {
 	switch done.Was {
 	case "":
@@ -74,7 +74,7 @@ func frozenNow(done *api.Freeze) string {
 }
 
 func frozenBefore(done *api.Freeze) string {
-	if done.Before == nil { // an older server does not send it
+	if done.Before == nil { // an older server does not send the field
 		return "at " + done.Was
 	}
 	return revisionapi.Held(*done.Before)
@@ -118,7 +118,7 @@ denies the request; 4 the group is not frozen; 5 a rollout of the group is activ
 	return cmd
 }
 
-// printFreeze prints a freeze: the text for people, else the data.
+// printFreeze prints text for people, or the data of a freeze for programs.
 func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text string) error {
 	if !o.ForPeople() {
 		return cli.PrintData(o, cmd.OutOrStdout(), done, []*api.Freeze{done}, func(f *api.Freeze) string { return f.Group })
@@ -127,7 +127,7 @@ func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text strin
 	return nil
 }
 
-// printFrozen prints the changes that are not served because their group is frozen.
+// printFrozen prints the groups with changes that servers do not serve because the group is frozen.
 func printFrozen(w io.Writer, held []api.HeldChanges) {
 	for _, h := range held {
 		text := "frozen at " + h.Revision

@@ -125,8 +125,8 @@ already active.`,
 }
 
 // awaitFirstStep returns the state of a new rollout when the clients of the first step have answered, or
-// after two seconds. Only then is it certain that the step picks no client: the server of a picked client
-// may not have reported it yet.
+// after two seconds. A shorter wait could not show that the step selects no client, because a server may
+// not have reported its clients yet.
 func awaitFirstStep(ctx context.Context, s api.Steering, began *api.RolloutList) *api.RolloutList {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		is := began.Items[0]
@@ -142,7 +142,7 @@ func awaitFirstStep(ctx context.Context, s api.Steering, began *api.RolloutList)
 		}
 		now, err := s.Rollouts(ctx, is.ID)
 		if err != nil || len(now.Items) != 1 {
-			break // the rollout has begun, so the command has succeeded
+			break // ignore the error: the rollout has begun, so the command has succeeded
 		}
 		began = now
 	}
@@ -222,7 +222,7 @@ func groupsIn(s api.Rollout) []string { return slices.Sorted(maps.Keys(s.From)) 
 func rolloutChange(name, short, long, reason string) *cobra.Command {
 	var c commitFlags
 	use, check := name+" [ID] [-m MESSAGE] [--store URL]", c.checkOptional
-	if name == "promote" { // it overrides the answers of clients, which needs a reason
+	if name == "promote" { // a promotion overrides the answers of clients, so it needs a reason
 		use, check = name+" [ID] -m MESSAGE [--store URL]", c.check
 	}
 	cmd := &cobra.Command{
@@ -334,7 +334,7 @@ func (p *historyFlags) rollouts(cmd *cobra.Command, list *api.RolloutList) error
 			why = "waits: " + s.WaitsFor
 		}
 		clients, acked, refused := strconv.Itoa(s.Clients), strconv.Itoa(s.Acked), strconv.Itoa(s.Refused)
-		if rollout.Phase(s.Phase).Ended() { // servers no longer count them
+		if rollout.Phase(s.Phase).Ended() { // servers no longer count clients after the end
 			clients, acked, refused = "", "", ""
 		}
 		t.Row(s.ID, strings.Join(groupsIn(s), ","), s.Phase, fmt.Sprintf("%d/%d", s.Step, len(s.Steps)), s.Nodes, clients, acked, refused, why)

@@ -23,7 +23,8 @@ func (s *scriptedStore) Rollouts(context.Context, string) (*api.RolloutList, err
 	return &api.RolloutList{Items: s.answers[:1]}, nil
 }
 
-// awaitFirstStep waits until the servers have reported the picked clients, and these have answered.
+// awaitFirstStep waits until the servers have reported the selected clients, and these clients have
+// answered.
 func TestStartAwaitsAnswersOfFirstStep(t *testing.T) {
 	running := func(waits string) api.Rollout {
 		return api.Rollout{Phase: string(rollout.Running), Step: 1, WaitsFor: waits}

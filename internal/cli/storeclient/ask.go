@@ -20,8 +20,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// PlainText returns the address to which a commit would send secrets in plain text over a network, and the
-// flags that prevent it. The address is "" if there is none.
+// PlainText returns the address to which a commit would send secrets in plain text over a network, and
+// the flags that would prevent this. The address is "" if the secrets would not cross a network in plain
+// text.
 func (s *Access) PlainText(cmd *cobra.Command) (to, hint string, err error) {
 	through, err := s.ThroughServer(cmd)
 	switch {
@@ -44,7 +45,7 @@ type Access struct {
 	At       Flags
 	Server   cli.AdminFlags
 	Flag     string // name of the flag with the server's URL; "": admin
-	OtherUse bool   // the command also asks the server about something else; if both are given, --store is used for the store
+	OtherUse bool   // the command also uses the server for other requests; with both flags, it uses --store for the store
 }
 
 // Register adds the flags of the store and of the server.
@@ -53,8 +54,8 @@ func (s *Access) Register(f *pflag.FlagSet) {
 	s.Server.Register(f)
 }
 
-// ThroughServer reports whether the command asks a server instead of the store. A flag on the command line
-// overrides an environment variable. An error is one of usage.
+// ThroughServer reports whether the command asks a server instead of the store. A flag on the command
+// line has priority over an environment variable. The error is an error of usage.
 func (s *Access) ThroughServer(cmd *cobra.Command) (bool, error) {
 	store, admin := cli.OnCommandLine(cmd, "store"), cli.OnCommandLine(cmd, s.name())
 	switch {
@@ -69,14 +70,14 @@ func (s *Access) ThroughServer(cmd *cobra.Command) (bool, error) {
 
 func (s *Access) name() string { return cmp.Or(s.Flag, "admin") }
 
-// AskSteering sends a request about freezes or rollouts to a store, or to a server of it.
+// AskSteering sends a request about freezes or rollouts to a store, or to a server of the store.
 func AskSteering[T any](cmd *cobra.Command, s *Access, timeout time.Duration, ask func(context.Context, api.Steering) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
 		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
 	}, func(ctx context.Context, d *adminclient.Client) (T, error) { return ask(ctx, d) })
 }
 
-// Ask sends a request to a store, or to a server of it.
+// Ask sends a request to a store, or to a server of the store.
 func Ask[T any](cmd *cobra.Command, s *Access, timeout time.Duration, local func(context.Context, *revisions.Repository) (T, error), remote func(context.Context, *adminclient.Client) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, _ revisions.Engine, r *revisions.Repository) (T, error) {
 		return local(ctx, r)
@@ -109,7 +110,7 @@ func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, loca
 	return answer, s.serverError(cmd, err)
 }
 
-// serverError returns the error of a command for an answer of a server about its store.
+// serverError converts the error of a request about a server's store to an error of the command.
 func (s *Access) serverError(cmd *cobra.Command, err error) error {
 	r, is := errors.AsType[*adminclient.Refused](err)
 	switch {
@@ -120,7 +121,7 @@ func (s *Access) serverError(cmd *cobra.Command, err error) error {
 			fmt.Fprintln(cmd.ErrOrStderr(), text.Line(e))
 		}
 		return cli.FailWith(cli.Failed, fmt.Errorf("%w: nothing is committed", cli.PrintableError(r)), "")
-	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // as without a server: the server denies access, or its store does not answer
+	case is && (r.Code == http.StatusForbidden || r.Code == http.StatusServiceUnavailable): // the server denies access, or its store does not answer: the same exit code as without a server
 		return cli.FailWith(cli.NoServer, cli.PrintableError(r), text.Line(r.Answer.Hint))
 	case errors.Is(err, adminclient.ErrTooLarge):
 		return cli.Fail(err, "give --store, to commit to the store directly")

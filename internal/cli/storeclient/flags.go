@@ -28,7 +28,7 @@ type Flags struct {
 	user         string
 	passwordFile string
 
-	MayCreate bool // the directory of the store may be missing, or empty
+	MayCreate bool // the directory of the store may be missing or empty
 }
 
 // Register adds the flags of the store.
@@ -44,7 +44,7 @@ func (s *Flags) Register(f *pflag.FlagSet) {
 
 func (s *Flags) tls() bool { return s.secure || s.files != (certs.ClientFiles{}) }
 
-// Check parses the URL of the store; an error is one of usage. The options are nil for a directory.
+// Check parses the URL of the store. Its errors are errors of usage. The options are nil for a directory.
 func (s *Flags) Check() (dir string, of *etcdkv.Options, err error) {
 	dir, isDir := strings.CutPrefix(s.URL, "file:")
 	switch {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// GitRevision returns the git revision of the checkout that contains a directory, or "" if there is none,
-// or git is missing.
+// GitRevision returns the git revision of the checkout that contains a directory. It returns "" if the
+// directory is not in a checkout, or the program git is missing.
 func GitRevision(root string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

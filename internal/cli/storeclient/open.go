@@ -57,8 +57,8 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), "")
 }
 
-// problemError returns the error of a command for a problem: the same as for the equivalent answer of the
-// admin API.
+// problemError converts a problem to an error of the command. The admin API's answer for the same problem
+// gives the same error.
 func problemError(p *revisionapi.Problem) error {
 	code := cli.Misuse
 	switch {

@@ -15,10 +15,10 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// RevisionPrefix begins an argument that names a revision of a store in place of a directory.
+// RevisionPrefix begins an argument that names a revision of a store instead of a directory.
 const RevisionPrefix = "rev:"
 
-// Timeout is the time limit for a store in commands without a flag for it.
+// Timeout is the timeout for a store in commands without a flag for the timeout.
 const Timeout = 30 * time.Second
 
 // ParseRevision parses the revision after rev:. It returns 0 for the newest.

@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// A cause explains why a server sends no resources, with a hint.
+// A cause is the reason why a server sends no resources, with a hint.
 type cause struct {
 	text, hint string
 	code       int
@@ -31,7 +31,7 @@ func (s *Server) endError(e fetch.End) error {
 	return cli.FailWith(c.code, fmt.Errorf("%s%s: %s", s.Text, of, c.text), c.hint)
 }
 
-// partialError returns the error for streams that ended before the first response, while other streams got
+// partialError returns the error if some streams ended before the first response and other streams got
 // resources.
 func (s *Server) partialError(ends []fetch.End) error {
 	var all []string
@@ -45,14 +45,14 @@ func (s *Server) partialError(ends []fetch.End) error {
 	return cli.FailWith(cli.NotFound, fmt.Errorf("%s sends other types, but not %s", s.Text, someOf(all)), "")
 }
 
-// A symptom recognizes a wrong flag or address by the text of the error that it causes. The errors have no
-// code that distinguishes these causes.
+// A symptom recognizes a wrong flag or address by the text of the resulting error. These errors have no
+// codes that distinguish the causes.
 type symptom struct {
-	texts      []string // one of them must be in the error's text
+	texts      []string // at least one of these texts must be in the error's text
 	noHTTP1    bool     // or the peer does not speak HTTP/1.1
-	tls        string   // "yes", "no": whether the connection used TLS; "": either
+	tls        string   // "yes": only with TLS; "no": only without TLS; "": both
 	rest       bool     // only for polls over REST
-	says, hint string   // says replaces the error's text; "": the text stays
+	says, hint string   // says replaces the error's text; "": keep the error's text
 }
 
 var symptoms = []symptom{
@@ -120,7 +120,7 @@ func (s *Server) explain(err error) cause {
 	return c
 }
 
-// unimplemented suggests a variant of the protocol that the server may support.
+// unimplemented returns a hint with a variant of the protocol that the server may support.
 func (s *Server) unimplemented() string {
 	switch {
 	case s.Delta:

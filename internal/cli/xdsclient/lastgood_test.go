@@ -11,7 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Some clients read a resource's name in its body, and others in the message around it: both must be equal.
+// Some clients read a resource's name in its body, and others in the message around it. Both names must
+// be equal.
 func TestBodyCheckRejectsAnotherName(t *testing.T) {
 	check := BodyCheck(envoy.Envoy())
 	for _, tt := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Message is a line about the exchange between a client and an xDS server: a request, a response, or the
-// change of a resource.
+// A Message is one line of output about the exchange between a client and an xDS server: a request, a
+// response, or the change of a resource.
 type Message struct {
 	At      time.Time       `json:"at"`
 	Kind    string          `json:"kind"`
@@ -68,8 +68,8 @@ func (m *Message) response(r *xds.Response) {
 	m.Removed = append(append(append(m.Removed, r.Removed...), r.Absent...), r.Missing...)
 }
 
-// Malformed turns m into a message about the resources of a response that cannot be decoded. It reports
-// whether there are any, and whether their errors differ from the last ones printed for the type.
+// Malformed turns m into a message about the malformed resources of a response. It returns true if the
+// response has malformed resources, and their errors differ from the last printed errors of the type.
 func (m *Message) Malformed(r *xds.Response, told map[string]string) bool {
 	if r == nil {
 		return false
@@ -95,7 +95,7 @@ func (m *Message) request(r *xds.Request) {
 	m.Names, m.Removed = append(m.Names, r.Names...), r.Unsubscribe
 	m.Names = append(m.Names, r.Subscribe...)
 	if m.Kind == "request" && len(m.Names) == 0 && len(m.Removed) == 0 {
-		m.Names = []string{xds.Wildcard} // the first request of a type may subscribe to all with an empty list
+		m.Names = []string{xds.Wildcard} // an empty list in the first request of a type is a wildcard
 	}
 }
 
@@ -115,7 +115,7 @@ func (m *Message) event(e *client.Event) {
 // Print prints the message: time, kind, resources.
 func (m *Message) Print(w io.Writer, jsonl bool) {
 	if jsonl {
-		_ = textutil.WriteJSON(w, m, "") // cannot fail but for the writer, whose reader has gone
+		_ = textutil.WriteJSON(w, m, "") // fails only if the reader of w has gone
 		return
 	}
 	words := []string{m.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-11s", m.Kind)}
@@ -139,7 +139,7 @@ func (m *Message) Print(w io.Writer, jsonl bool) {
 	fmt.Fprintln(w, textutil.Line(strings.Join(words, " ")))
 }
 
-// namesText returns the first names of a list, and the number of the others.
+// namesText returns a text with the first names of a list, and the number of the others.
 func namesText(names []string) string {
 	const most = 3
 	text := strings.Join(names[:min(most, len(names))], ",")

@@ -30,7 +30,7 @@ func (n *NodeFlags) Register(f *pflag.FlagSet) {
 // Given reports whether at least one of the flags is set.
 func (n *NodeFlags) Given() bool { return n.ID != "" || n.Cluster != "" || n.JSON != "" }
 
-// Check returns an error of usage if the flags of the node contradict each other.
+// Check returns an error of usage if the flags contradict each other.
 func (n *NodeFlags) Check() error {
 	if n.JSON != "" && (n.ID != "" || n.Cluster != "") {
 		return errors.New("--node-json is the whole node: put id and cluster into it, instead of --node and --cluster")

@@ -45,8 +45,8 @@ type Flags struct {
 	Timeout, settle           time.Duration // zero: the command does not wait
 }
 
-// Register adds the flags of the connection. It leaves out the flags of the node, which some commands have
-// anyway, and those of RegisterTimes, which only some commands need.
+// Register adds the flags of the connection. It does not add the flags of the node, because some commands
+// add these themselves, nor the flags of RegisterTimes, because only some commands need them.
 func (x *Flags) Register(f *pflag.FlagSet) {
 	cli.TitledFlags(f, FlagsTitle, func(f *pflag.FlagSet) {
 		f.BoolVar(&x.Delta, "delta", false, "speak delta (incremental) xDS, not SotW (state of the world)")
@@ -59,12 +59,12 @@ func (x *Flags) Register(f *pflag.FlagSet) {
 		f.StringVar(&x.files.Key, "tls-key", "", "`FILE` with its private key")
 		f.StringVar(&x.serverName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from the host")
 	})
-	for _, flag := range []string{"tls-cert", "tls-key"} { // those of serve are for the server's certificate
+	for _, flag := range []string{"tls-cert", "tls-key"} { // in serve, the flags and their variables concern the server's certificate
 		cli.Annotate(f.Lookup(flag), cli.OwnVariable, cli.VariablePrefix+"CLIENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
 }
 
-// RegisterTimes adds the flags that say how long to wait for an answer.
+// RegisterTimes adds the flags for the time to wait for an answer.
 func (x *Flags) RegisterTimes(f *pflag.FlagSet) {
 	f.DurationVar(&x.Timeout, "timeout", 5*time.Second, "`time` to wait for an xDS server's next answer")
 	f.DurationVar(&x.settle, "settle", 500*time.Millisecond, "`time` without new resources after which an answer in several parts counts as complete")
@@ -80,15 +80,15 @@ func NackFlag(f *pflag.FlagSet, to *string) {
 	f.StringVar(to, "nack", "", "reject each response with this `MESSAGE`, and print the requests and responses")
 }
 
-// inURL are the flags that the query of a URL may contain. They apply to the URL's server, and override the
-// command line.
+// inURL has the flags that the query of a URL may contain. A flag in the query applies only to the URL's
+// server, and overrides the command line.
 var inURL = []string{"node", "cluster", "node-json", "delta", "per-type", "rest", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name"}
 
-// A Server is an xDS server with the flags for a connection to it.
+// A Server is an xDS server, with the flags for a connection to this server.
 type Server struct {
 	Flags
 	at   listen.Address
-	Text string // its URL, without the query
+	Text string // URL of the server, without the query
 }
 
 // Server returns the server of a URL. All errors are errors of usage.
@@ -147,7 +147,7 @@ func (s *Server) setQuery(query string) error {
 	asGiven := s.Flags
 	s.NodeFlags.Register(own)
 	s.Flags.Register(own)
-	s.Flags = asGiven // own.Register has set the defaults
+	s.Flags = asGiven // own.Register has overwritten the flags with defaults
 	if values.Has("node") || values.Has("cluster") || values.Has("node-json") {
 		s.NodeFlags = NodeFlags{}
 	}
@@ -206,8 +206,8 @@ func (s *Server) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// Node returns the node of the client. The default ID is the host name, since some servers reject a node
-// without an ID.
+// Node returns the node of the client. The default ID is the host name, because some servers reject a
+// node without an ID.
 func (s *Server) Node(stdin io.Reader, types *envoy.Types) (*xds.Node, error) {
 	n, err := s.NodeFlags.Node(stdin, types)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Server) Options(cmd *cobra.Command, types *envoy.Types) (fetch.Options,
 	return o, err
 }
 
-// References returns a function that lists the references of a resource, if the type of its message is
-// known.
+// References returns a function that lists the references of a resource. The list is nil if the type of
+// the message is unknown.
 func References(types *envoy.Types) func(*xds.Resource) []xds.Ref {
 	return func(r *xds.Resource) []xds.Ref {
 		m, err := Unmarshal(types, r)
@@ -251,8 +251,8 @@ func AllTypes() []fetch.Asked {
 	return []fetch.Asked{{Type: xds.Cluster, Names: []string{xds.Wildcard}}, {Type: xds.Listener, Names: []string{xds.Wildcard}}}
 }
 
-// ParseQuestions parses the arguments that select resources: TYPE, TYPE/NAME, and names of the type before
-// them. An argument with a slash whose first part is not a type is a name.
+// ParseQuestions parses the arguments that select resources: TYPE, TYPE/NAME, or a NAME of the last type
+// before it. If an argument has a slash and its first part is not a type, the argument is a name.
 func ParseQuestions(args []string) (all []fetch.Asked, err error) {
 	for _, arg := range args {
 		t, name, err := question(arg, len(all) == 0)
@@ -276,7 +276,7 @@ func ParseQuestions(args []string) (all []fetch.Asked, err error) {
 	return all, nil
 }
 
-// question returns the type and the name of an argument; one of them may be missing.
+// question returns the type and the name of an argument. One of both may be missing.
 func question(arg string, first bool) (*xds.Type, string, error) {
 	if arg == "" {
 		return nil, "", errors.New(`"" is neither a type nor a name`)
@@ -294,8 +294,9 @@ func question(arg string, first bool) (*xds.Type, string, error) {
 	return nil, arg, nil
 }
 
-// Converse reports the steps between a client and a server until the command is interrupted or the time is
-// over (0: never). If the first connection fails, it returns an error. Later the client tries again.
+// Converse reports the steps between a client and a server until the command is interrupted or during has
+// passed (0: no limit). It returns an error if the first connection fails. After the first connection,
+// the client reconnects.
 func (s *Server) Converse(cmd *cobra.Command, o fetch.Options, during time.Duration, report func(fetch.Step)) error {
 	ctx, cancel := context.WithCancel(cli.Context(cmd))
 	if during > 0 {

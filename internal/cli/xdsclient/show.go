@@ -27,8 +27,8 @@ func (s *ShowFlags) Register(f *pflag.FlagSet) {
 	f.BoolVar(&s.secrets, "show-secrets", false, "show secrets, such as private keys, in clear text")
 }
 
-// Body returns the JSON of a resource in the form of files, with its type first. It reports whether the
-// JSON is whole, without redacted secrets.
+// Body returns the JSON of a resource in the form of files, with the type as the first field. whole is
+// false if secrets are redacted.
 func (s *ShowFlags) Body(r *xds.Resource) (b json.RawMessage, whole bool, err error) {
 	m, err := Unmarshal(s.Types, r)
 	if err != nil {
@@ -69,8 +69,8 @@ func Unmarshal(types *envoy.Types, r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// Wrapped returns a resource in the form of files. It is wrapped in the protocol's Resource message if it
-// has aliases, a TTL, or a type whose messages have no name field.
+// Wrapped returns a resource in the form of files. The body is wrapped in the protocol's Resource message
+// if the resource has aliases or a TTL, or if messages of its type have no name field.
 func Wrapped(r *xds.Resource, body json.RawMessage) json.RawMessage {
 	if len(r.Aliases) == 0 && r.TTL == 0 && r.Type.Name != "" {
 		return body

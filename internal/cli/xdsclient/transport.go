@@ -37,7 +37,7 @@ func (s *Server) Transport(types *envoy.Types) (client.Transport, error) {
 	return t, nil
 }
 
-// restTransport returns the transport that polls the server over REST. Commands use no proxy.
+// restTransport returns the transport that polls the server over REST. It uses no proxy.
 func (s *Server) restTransport(conf *tls.Config, types *envoy.Types) (client.Transport, error) {
 	scheme := "http://"
 	if conf != nil {
@@ -52,11 +52,12 @@ func (s *Server) restTransport(conf *tls.Config, types *envoy.Types) (client.Tra
 	return t, nil
 }
 
-// refresh is the time that watch waits between two polls.
+// refresh is the time between two polls of watch.
 const refresh = time.Second
 
-// nameReader returns a function that reads the name of a resource whose type the package xds does not know,
-// such as a type from --proto-set. It reads the field "name", which nearly all types with a name have.
+// nameReader returns a function that reads the name of a resource in its body. It is for types that the
+// package xds does not know, such as a type from --proto-set. The function reads the field "name",
+// because nearly all messages with a name have this field.
 func nameReader(types *envoy.Types) func(*xds.Type, []byte) string {
 	return func(t *xds.Type, body []byte) string {
 		m, err := Unmarshal(types, &xds.Resource{Type: t, Body: body})

@@ -40,7 +40,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 			text += ": " + textutil.Line(m.Err.Error())
 		}
 		switch {
-		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers do not answer for a type without resources
+		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers send no response for a type without resources
 			fmt.Fprintf(stderr, "chancery: warning: no answer for %s\n", text)
 		case !m.Asked:
 			fmt.Fprintf(stderr, "chancery: warning: %s is referred to, but the server does not have it\n", text)
@@ -68,7 +68,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 	return nil
 }
 
-// noAnswer returns the error for a server that answers nothing.
+// noAnswer returns the error for a server that sent no response.
 func (s *Server) noAnswer(of string) error {
 	hint := "many servers give something only to a node that they know: --node"
 	if s.NodeFlags.Given() {
@@ -77,7 +77,7 @@ func (s *Server) noAnswer(of string) error {
 	return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: no answer for %s within %v (--timeout)", s.Text, of, s.Timeout), hint)
 }
 
-// someOf lists the first of many texts.
+// someOf returns a text with the first texts, and the number of the others.
 func someOf(all []string) string {
 	const most = 5
 	if len(all) > most {

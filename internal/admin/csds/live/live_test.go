@@ -46,7 +46,7 @@ func resource(t testing.TB, typ *xds.Type, m proto.Message) *xds.Resource {
 	return r
 }
 
-// A tracker knows the streams of a server and the refusals.
+// A tracker lists the streams of a server and the refusals.
 type tracker struct {
 	mu      sync.Mutex
 	streams []*server.Stream
@@ -176,7 +176,7 @@ func TestLive(t *testing.T) {
 		t.Error(all)
 	}
 
-	// The newest stream of a client counts; an ended one does not cause an error.
+	// The state comes from the newest stream of a client; an ended stream does not cause an error.
 	again := xdstest.Delta(t, conn, xdstest.WithNode(xds.Node{ID: "one"}))
 	again.Subscribe(xds.Cluster, "a")
 	again.ACK(again.Expect(xds.Cluster, "a"))
@@ -201,7 +201,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// A held resource is refused or waits for a refused one, next to the version that the client keeps.
+// A held resource is shown as refused, or as waiting for a refused one, together with the version that
+// the client keeps.
 func TestLiveHeld(t *testing.T) {
 	tr, st := &tracker{}, store.New()
 	kept, is := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "a", []byte("2"))
@@ -234,8 +235,8 @@ func TestLiveHeld(t *testing.T) {
 	}
 }
 
-// A resource subscribed to by an alias is listed once, by its own name. Of two streams the newest has the
-// reason of a refusal. A leaving resource has no last_updated.
+// A resource subscribed to by an alias is listed once, by its own name. If two streams refuse a resource,
+// the reason comes from the newest stream. A leaving resource has no last_updated.
 func TestLiveAliasesAndNewestStream(t *testing.T) {
 	tr, st := &tracker{}, store.New()
 	update := func(f func(tx *store.Tx)) {
@@ -288,7 +289,7 @@ func TestLiveAliasesAndNewestStream(t *testing.T) {
 
 	update(func(tx *store.Tx) { tx.Delete(xds.Cluster, "a"); tx.Delete(xds.Endpoint, "e") })
 	c.Next(xds.Cluster)                                                 // without an answer
-	want("one", "CDS a sent has", "CDS nick sent", "EDS e leaving has") // the alias finds nothing any more
+	want("one", "CDS a sent has", "CDS nick sent", "EDS e leaving has") // the alias matches no resource any more
 }
 
 // Clients without a node ID on one host are listed separately, each with its own refusals.

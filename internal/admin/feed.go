@@ -192,7 +192,7 @@ func gather(one input, read <-chan input, room <-chan struct{}, rest <-chan time
 	return all
 }
 
-// weight returns the KiB of the read-ahead budget that s takes, at most most.
+// weight returns the KiB of the read-ahead budget that s takes. most is the whole budget.
 func (s *input) weight(most int) int { return min(1+s.size>>10, most) }
 
 // read sends the inputs to a channel until the stream ends, and returns the reason for the end.
@@ -226,8 +226,8 @@ func (f *feed) read(ctx context.Context, first []input, to chan<- input, room ch
 	}
 }
 
-// unpacks waits until parts parts may be unpacked. The caller must call leave as soon as it no longer
-// needs the unpacked parts, and must not wait for the peer before that.
+// unpacks waits until this number of parts may be unpacked. The caller must call leave as soon as it no
+// longer needs the unpacked parts, and must not wait for the peer before that.
 func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err error) {
 	if parts <= fewParts {
 		return func() {}, nil

@@ -167,8 +167,8 @@ func (q *query) filter() clients.Filter {
 	return f
 }
 
-// body decodes a JSON body of at most most bytes into v. The body must be empty or one object with the
-// fields of v.
+// body decodes a JSON body into v. The body must be empty or one object with the fields of v. most is its
+// maximum size in bytes.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	b, err := sent(w, r, most)
 	if err != nil {
@@ -177,7 +177,7 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	return object(b, most, v)
 }
 
-// sent reads a body of at most most bytes.
+// sent reads a body. most is its maximum size in bytes.
 func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {

@@ -30,8 +30,8 @@ type Revisions struct {
 	Write    bool         // proven callers may commit, freeze groups and control rollouts
 	Steering api.Steering // freezes and rollouts
 
-	// Review returns the errors because of which this server would not serve a revision (nil: none), and
-	// warnings.
+	// Review checks whether this server would serve a revision. It returns the errors (nil: the server
+	// would serve it), and warnings.
 	Review func(next *revisions.Snapshot) (wrong, doubts []string)
 
 	// Done is called with the author and the reason for each change that the head revision does not
@@ -308,7 +308,7 @@ func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
 	return nil, &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
 }
 
-// readCommit reads the lines of a commit of at most most bytes.
+// readCommit reads the lines of a commit. most is its maximum size in bytes.
 func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitRequest, []*revisions.Item, error) {
 	d := json.NewDecoder(bufio.NewReader(http.MaxBytesReader(w, io.NopCloser(in), most)))
 	d.DisallowUnknownFields()

@@ -25,7 +25,7 @@ func TestParseTypeTakesShortNamesMessagesPluralsAndURLs(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
-	// No name stands for two types.
+	// Each name belongs to only one type.
 	by := map[string]*xds.Type{}
 	for _, typ := range xds.Types() {
 		for _, n := range typeNames(typ) {

@@ -161,7 +161,7 @@ func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
 	return streams
 }
 
-// Nodes returns the IDs of connected nodes that begin with prefix, sorted, at most most of them.
+// Nodes returns the IDs of connected nodes that begin with prefix, sorted. most is their maximum number.
 func (t *Tracker) Nodes(prefix string, most int) []string {
 	t.mu.RLock()
 	var ids []string

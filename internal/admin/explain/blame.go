@@ -339,9 +339,9 @@ func blamed(guilty []api.Resource) string {
 	return list(all, 3)
 }
 
-// Guilty returns the names of the resources of type t because of which a stream's client refused a
-// response. They have a known fault, or the text names them. If resources conflict with each other,
-// Guilty returns only those in the refused response. Without a faulty resource the result is nil.
+// Guilty returns the names of the faulty resources of type t in a response that a stream's client
+// refused. Such a resource has a known fault, or the text names it. If resources conflict with each
+// other, Guilty returns only those in the refused response. Without a faulty resource the result is nil.
 func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
 	var refused []string
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {

@@ -37,7 +37,7 @@ func after(lead, text string) string {
 	return lead + text
 }
 
-// list joins the first names, at most most of them, and adds the number of the others.
+// list joins the first names and adds the number of the others. most is the maximum number of names.
 func list(names []string, most int) string {
 	more := len(names) - most
 	if more > 0 {

@@ -33,8 +33,8 @@ func SortedTables(v xds.Tables) (all []*xds.Table) {
 	return all
 }
 
-// LoadError prints the errors because of which a directory cannot be loaded. It returns an error with
-// their number.
+// LoadError prints the errors of a directory that cannot be loaded. It returns an error with the number
+// of errors.
 func LoadError(stderr io.Writer, root, done string, err error) error {
 	errs, ok := errors.AsType[dir.Errors](err)
 	if !ok || len(errs) == 1 {

@@ -256,7 +256,7 @@ func isInBootstrap(done *importer.Import, p findings.Problem) bool {
 	})
 }
 
-// refuse prints the problems because of which the import fails, and returns the error.
+// refuse prints the problems that make the import fail, and returns the error.
 func (i *importFlags) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())

@@ -106,7 +106,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 		s.verdicts.add(k, v, time.Now())
 		w.order(order{typ: a.typ, add: append(put, needs...)})
 	case w.moving(): // the client will soon be shown another view
-	case len(others) == 1 && !w.unprovenIn(a.typ): // the only refused resource is the faulty one
+	case len(others) == 1 && !w.unprovenIn(a.typ): // the only suspect is the faulty resource
 		others[0].by, others[0].proven, others[0].text = Found, true, a.shortText()
 		w.order(order{typ: a.typ, add: append(others, needs...)})
 	default:

@@ -154,7 +154,7 @@ func TestExplainGRPC(t *testing.T) {
 		s.sees(p, patience, "it gives its stream up", func(rs tap.Records) bool {
 			return len(rs.Where(func(r tap.Record) bool { return r.Kind == tap.Close })) > 0
 		})
-		eventually(t, patience, "too big", says(admin, "e2e", "EDS", "greeter", "sent", "it has 5.0 MiB; clients of gRPC take messages of 4.0 MiB", "make it smaller, or raise the client's limit"))
+		eventually(t, patience, "too big", says(admin, "e2e", "EDS", "greeter", "sent", "the resource has 5.0 MiB; gRPC clients accept messages of at most 4.0 MiB", "make it smaller, or raise the client's limit"))
 		s.gets("it keeps what it has")
 		s.commit("they are small again", func(w world) { w.set(assignment("greeter", s.at.port)) })
 		eventually(t, 2*patience, "it has them", says(admin, "e2e", "EDS", "greeter", ""))

@@ -326,7 +326,7 @@ func TestExplainLinks(t *testing.T) {
 		here.has("case.yaml", []byte("resources:"+goodCluster("late")+"\n"))
 		broken("e2e", "CDS", "late", "accepted", "not answered for")
 		here.has("case.yaml", []byte("resources:"+goodCluster("late")+goodCluster("later")+"\n"))
-		broken("e2e", "CDS", "later", "sent", "the client has not answered the last response of CDS")
+		broken("e2e", "CDS", "later", "sent", "the client has not answered an earlier response of CDS")
 		if err := s.envoy.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}

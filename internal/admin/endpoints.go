@@ -95,7 +95,7 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := registeredAll(in.Endpoints, "must be that of all", `{"ttl": "30s", "endpoints": […]}`)
+	all, err := registeredAll(in.Endpoints, "must be empty: one TTL applies to all endpoints", `{"ttl": "30s", "endpoints": […]}`)
 	if err != nil {
 		return s.registering(err, "")
 	}

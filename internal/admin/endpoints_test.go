@@ -147,7 +147,7 @@ func TestBadLines(t *testing.T) {
 	h := s.Handler(loopback)
 	for text, want := range map[string]string{
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80,"ttl":"30s"}}`:     `"field":"put.ttl"`,
-		`{"cluster":"x","put":{"address":"10.0.0.1","port":80},"remove":"a"}`:    "must have one of put, remove, replace and release",
+		`{"cluster":"x","put":{"address":"10.0.0.1","port":80},"remove":"a"}`:    "must have exactly one of put, remove, replace and release",
 		`{"cluster":"x","remove":"a"} {}`:                                        `"field":"body","message":"more data after the object"`,
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}}`:                "after the object",
 		`{"cluster":"x","put":{"address":"10.0.0.1","port":80}}] {}`:             "after the object",

@@ -104,16 +104,16 @@ func parseLine(line []byte) (endpoints.Op, error) {
 	}
 	switch {
 	case changes != 1:
-		return op, wrong("", "must have one of put, remove, replace and release", "")
+		return op, wrong("", "must have exactly one of put, remove, replace and release", "")
 	case in.Put != nil:
 		if in.Put.TTL != "" {
-			return op, wrong("put.ttl", "must be that of the stream", "")
+			return op, wrong("put.ttl", "must be empty: the TTL of the stream applies", "")
 		}
 		e, err := registered(*in.Put)
 		op.ID, op.Endpoint = e.ID, &e.Endpoint
 		return op, err
 	case in.Replace != nil:
-		op.Replace, err = registeredAll(in.Replace, "must be that of the stream", "")
+		op.Replace, err = registeredAll(in.Replace, "must be empty: the TTL of the stream applies", "")
 	}
 	return op, err
 }

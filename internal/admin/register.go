@@ -254,7 +254,7 @@ func step(in *endpointsv1.Step) (endpoints.Op, error) {
 	case *endpointsv1.Step_Release:
 		op.Release = true
 	default:
-		return op, wrong("", "must have one of put, remove, replace and release", "")
+		return op, wrong("", "must have exactly one of put, remove, replace and release", "")
 	}
 	return op, nil
 }

@@ -201,7 +201,7 @@ func TestRegister(t *testing.T) {
 			put("x", "10.0.0.1", 80), put("x", "10.0.0.2", 0), put("x", "ten", 1), put("", "10.0.0.1", 80), &pb.Step{Cluster: "x"},
 			put("x", "10.0.0.3", 1<<31), &pb.Step{Cluster: "x", Group: "none", Change: &pb.Step_Put{Put: a}}, &pb.Step{Cluster: "x", Change: &pb.Step_Put{Put: &pb.Endpoint{Address: "10.0.0.4", Port: 1, Health: 9}}},
 			&pb.Step{Cluster: "x", Change: &pb.Step_Remove{}}, put("x", "10.0.0.5", 80),
-		), "1 port must be 1 to 65535", `2 address "ten" is not an IP address`, "3 cluster is missing", "4  must have one of put, remove, replace and release",
+		), "1 port must be 1 to 65535", `2 address "ten" is not an IP address`, "3 cluster is missing", "4  must have exactly one of put, remove, replace and release",
 			"5 port must be", "6 group ", `7 health "9" is not one of`, "8 id is missing")
 		has("x 10.0.0.1:80,10.0.0.5:80")
 		c.says(&pb.RegisterRequest{})
@@ -603,7 +603,7 @@ func TestLongEndpointStream(t *testing.T) {
 				send(`{"cluster":"x","replace":[{"address":"10.0.0.1"}]}` + "\n")
 				line(3, `"field":"endpoints[0].port"`)
 				send(`{"cluster":"x","release":true,"remove":"a"}` + "\n")
-				line(4, "must have one of put, remove, replace and release")
+				line(4, "must have exactly one of put, remove, replace and release")
 				send(`{"cluster":"x","release":true}` + "\n")
 				line(5, "")
 				if got := registrations(s); got != "y " {

@@ -206,19 +206,19 @@ func (t *Tracker) clientTroubles(s *snapshot) {
 	for _, o := range s.overdue {
 		s.troubles = append(s.troubles, api.Trouble{
 			Code: "unanswered", Node: s.node, Type: o.typ.Short, Since: time.Unix(0, o.since),
-			Text: fmt.Sprintf("it has not answered what it was sent for %v", time.Duration(s.now-o.since).Round(time.Second)),
+			Text: fmt.Sprintf("it has not answered a response for %v", time.Duration(s.now-o.since).Round(time.Second)),
 		})
 	}
 	for i, m := range s.large {
 		s.troubles = append(s.troubles, api.Trouble{
 			Code: "near-limit", Node: s.node, Type: s.largest[i].Short, Since: time.Unix(0, m.at),
-			Text: fmt.Sprintf("the last response had about %.1f MiB: clients accept 4 MiB by default", float64(m.bytes)/(1<<20)),
+			Text: fmt.Sprintf("the last response had about %.1f MiB: gRPC clients accept at most 4 MiB by default", float64(m.bytes)/(1<<20)),
 		})
 	}
 	if s.envoy && s.accepted != 0 && !s.warmed && s.now-s.accepted >= int64(warmsAfter) && (t.opts.Expects == nil || t.opts.Expects(s.first.Node, xds.Endpoint)) {
 		s.troubles = append(s.troubles, api.Trouble{
 			Code: "no-eds", Node: s.node, Type: xds.Endpoint.Short, Since: time.Unix(0, s.accepted),
-			Text: "it has accepted clusters and asks for no endpoints, which an Envoy with EDS clusters does at once",
+			Text: "it has accepted clusters but not subscribed to endpoints; an Envoy with EDS clusters does so immediately",
 		})
 	}
 }

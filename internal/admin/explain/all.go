@@ -211,7 +211,7 @@ func (c *chain) sentAll() {
 		if is.Due && len(is.Unanswered) > 0 {
 			m := is.Unanswered[0]
 			c.on, c.of = l, is
-			c.breaks(sent, "", c.stalled(), "changes of %s are not sent: the client has not answered the last response (nonce %s), sent %s", is.Type, m.Nonce, c.e.since(m.Sent))
+			c.breaks(sent, "", c.stalled(), "changes of %s are not sent: the client has not answered an earlier response (nonce %s), sent %s", is.Type, m.Nonce, c.e.since(m.Sent))
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		if len(l.refused[is.Type.URL]) == 0 { // also has resources in quarantine, which the session does not know
 			continue
 		}
-		text, at := "its text is no longer known", ""
+		text, at := "its error text is no longer known", ""
 		if nack := c.nacked(is.Type, l.ID); nack != nil {
 			text, at = nack.Error, " "+c.e.since(nack.Since)
 		}

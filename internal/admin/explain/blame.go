@@ -234,7 +234,7 @@ func (x *trial) duplicates() (all []api.Resource) {
 			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 		})
 		for _, s := range by[own][:min(len(by[own]), maxGuilty)] {
-			all = append(all, api.Resource{Type: x.t.String(), Name: s.Name, Place: x.e.d.Source.FieldAt(s.Loaded, x.t.Name), Reason: fmt.Sprintf("two resources are called %s in their own field %s", quote(own), x.t.Name)})
+			all = append(all, api.Resource{Type: x.t.String(), Name: s.Name, Place: x.e.d.Source.FieldAt(s.Loaded, x.t.Name), Reason: fmt.Sprintf("two resources have the value %s in their field %s", quote(own), x.t.Name)})
 		}
 		return all
 	}

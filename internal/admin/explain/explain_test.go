@@ -225,7 +225,7 @@ var failures = []struct {
 			c.Subscribe(xds.Cluster)
 			c.NACK(c.Next(xds.Cluster), "Invalid duration: Expected positive duration: seconds: -1")
 		},
-		says: []string{`valid: ok`, `because of CDS "bad"; it may have applied this one, or not`, "[c.yaml:7:20]", `mend CDS "bad" (c.yaml:7:20)`},
+		says: []string{`valid: ok`, `because of CDS "bad"; whether it applied this resource is unknown`, "[c.yaml:7:20]", `mend CDS "bad" (c.yaml:7:20)`},
 	},
 	{
 		name: "a client that does not answer", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
@@ -247,7 +247,7 @@ var failures = []struct {
 			r.load("")
 			r.late = 5 * time.Minute
 		},
-		says: []string{"not sent yet: the client has not answered the last response of CDS (nonce 1), sent 5 m ago"},
+		says: []string{"not sent yet: the client has not answered an earlier response of CDS (nonce 1), sent 5 m ago"},
 	},
 	{
 		name: "the file has a mistake", what: "CDS new", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
@@ -336,7 +336,7 @@ var failures = []struct {
 			r.Explainer = New(r.deps)
 			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
 		},
-		says: []string{"sent: ok: version v2 was sent, and is withheld since", "accepted: BROKEN: ", "and gets all others (quarantine: named), until the resource changes"},
+		says: []string{"sent: ok: version v2 was sent, and is now withheld", "accepted: BROKEN: ", " until the resource changes, and gets all other resources (quarantine: named)"},
 	},
 	{
 		name: "in quarantine with others", what: "CDS b", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"), cluster("c"))},
@@ -464,7 +464,7 @@ var failures = []struct {
 			c.Subscribe(xds.Cluster)
 			synctest.Wait()
 		},
-		says: []string{"sent: BROKEN: it has 5.0 MiB; clients of gRPC take messages of 4.0 MiB", "[c.yaml:2:3]"},
+		says: []string{"sent: BROKEN: the resource has 5.0 MiB; gRPC clients accept messages of at most 4.0 MiB", "[c.yaml:2:3]"},
 	},
 	{
 		name: "not connected", what: "CDS a", broken: connected, files: []string{"c.yaml", resources(cluster("a"))},
@@ -490,7 +490,7 @@ var failures = []struct {
 			c.Subscribe(xds.Listener)
 			c.ExpectNothing()
 		},
-		says: []string{`for CDS "a", which must be answered first`, `the client must accept CDS "a" first: explain that`},
+		says: []string{`for the client's answer to CDS "a"`, `the client must accept CDS "a" first: run chancery explain for it`},
 	},
 	{
 		name: "its parent is refused", what: "EDS a", broken: referenced,
@@ -553,7 +553,7 @@ var failures = []struct {
 			c.Subscribe(xds.Cluster)
 			synctest.Wait()
 		},
-		says: []string{"sent: BROKEN: all CDS in one response have 5.0 MiB, and this protocol (state of the world) cannot split them"},
+		says: []string{"sent: BROKEN: a response with all CDS has 5.0 MiB, and state of the world cannot split it"},
 	},
 	{
 		name: "by an alias", what: "CDS nick", broken: "",

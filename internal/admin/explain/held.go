@@ -81,9 +81,9 @@ func (c *chain) kept() string {
 	case c.is.RefusedIn != inQuarantine:
 		return ""
 	case c.is.Held != nil:
-		return "; it keeps version " + c.is.Held.Version + " and gets all others (" + c.why() + "), until the resource changes"
+		return "; it keeps version " + c.is.Held.Version + " until the resource changes, and gets all other resources (" + c.why() + ")"
 	}
-	return "; it gets all others without it (" + c.why() + "), until the resource changes"
+	return "; until the resource changes, it gets only the other resources (" + c.why() + ")"
 }
 
 // why returns the reason for the quarantine of the resource.

@@ -21,7 +21,7 @@ func (c *chain) large() string {
 	case c.at == nil, c.is != nil && c.is.State == protocol.StateSynced, strings.HasPrefix(agent, "envoy"):
 		return ""
 	case len(c.at.Body) > tooLarge:
-		return fmt.Sprintf("it has %s; clients of gRPC take messages of 4.0 MiB, unless they are told otherwise", size(len(c.at.Body)))
+		return fmt.Sprintf("the resource has %s; gRPC clients accept messages of at most 4.0 MiB by default", size(len(c.at.Body)))
 	case c.on == nil || c.on.Variant != xds.SotW || !c.t.FullState:
 		return ""
 	}
@@ -36,7 +36,7 @@ func (c *chain) large() string {
 	if total <= tooLarge {
 		return ""
 	}
-	return fmt.Sprintf("all %s in one response have %s, and this protocol (state of the world) cannot split them; clients of gRPC take messages of 4.0 MiB, unless they are told otherwise", c.t, size(total))
+	return fmt.Sprintf("a response with all %s has %s, and state of the world cannot split it; gRPC clients accept messages of at most 4.0 MiB by default", c.t, size(total))
 }
 
 func size(bytes int) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
@@ -55,14 +55,14 @@ func (c *chain) sent() {
 	switch n.State {
 	case protocol.StateWaiting:
 		if len(n.WaitsFor) == 0 {
-			c.breaks(sent, "", "wait until what its groups have is loaded", "it waits until it is known whether it exists")
+			c.breaks(sent, "", "wait until the server has the content of the client's groups", "the server does not know yet whether the resource exists")
 			return
 		}
 		what, advice := c.waits(n.WaitsFor)
-		c.breaks(sent, "", advice, "it waits, since %s, for %s, which must be answered first", c.e.ago(n.Since), what)
+		c.breaks(sent, "", advice, "it has waited %s for the client's answer to %s", c.e.ago(n.Since), what)
 	case protocol.StateDue:
 		if m := c.oldest(); m != nil {
-			c.breaks(sent, "", c.stalled(), "%s: the client has not answered the last response of %s (nonce %s), sent %s",
+			c.breaks(sent, "", c.stalled(), "%s: the client has not answered an earlier response of %s (nonce %s), sent %s",
 				c.behind(), c.t, m.Nonce, c.e.since(m.Sent))
 			return
 		}
@@ -85,13 +85,13 @@ func (c *chain) sent() {
 		c.ok(sent, "", "the client was told that it does not exist")
 	case protocol.StateRefused:
 		if n.RefusedIn == inQuarantine {
-			c.ok(sent, "", "version %s was sent, and is withheld since", stampVersion(n.Told))
+			c.ok(sent, "", "version %s was sent, and is now withheld", stampVersion(n.Told))
 			return
 		}
 		c.ok(sent, "", "%s", c.what())
 	case protocol.StateLingering:
 		keepers, _ := c.waits(n.WaitsFor)
-		c.ok(sent, "", "it is gone from the files, and kept for now, since %s may refer to it", orElse(keepers, "something of the client's"))
+		c.ok(sent, "", "it was removed from the files, and is kept while %s may refer to it", orElse(keepers, "another resource of the client"))
 	case protocol.StateUnknown:
 		c.ok(sent, "", "the client may have it from an earlier stream")
 	default:
@@ -100,7 +100,7 @@ func (c *chain) sent() {
 			text += ": version " + n.Told.Version
 		}
 		if n.Finds > 0 {
-			text += fmt.Sprintf(", by the names of %s", count(n.Finds, "resource"))
+			text += fmt.Sprintf("; the name is an alias or collection, sent as %s", count(n.Finds, "resource"))
 		}
 		c.ok(sent, "", "%s", text)
 	}
@@ -134,7 +134,7 @@ func (c *chain) oldest() *protocol.Message {
 // stalled returns the advice for a response that the client has not answered.
 func (c *chain) stalled() string {
 	if m := c.oldest(); m != nil && c.e.stale(m.Sent) {
-		return "the client does not answer: look at its log, and whether it is stuck or overloaded; restarting it makes it ask anew"
+		return "the client does not answer: look at its log, and whether it is stuck or overloaded; after a restart it subscribes again"
 	}
 	return "the client may be busy; ask again in a few seconds"
 }
@@ -145,7 +145,7 @@ func (c *chain) waits(refs []xds.Ref) (what, advice string) {
 	for _, ref := range refs {
 		all = append(all, title(ref.Type, ref.Name))
 		if advice == "" && ref.Name != xds.Wildcard {
-			advice = fmt.Sprintf("the client must accept %s first: explain that", title(ref.Type, ref.Name))
+			advice = fmt.Sprintf("the client must accept %s first: run chancery explain for it", title(ref.Type, ref.Name))
 		}
 	}
 	return list(all, 3), orElse(advice, "the client must answer first")
@@ -205,7 +205,7 @@ func (c *chain) holds() string {
 func (c *chain) refusal() {
 	nack := c.nack()
 	var at time.Time
-	text := "its text is no longer known"
+	text := "its error text is no longer known"
 	if nack != nil {
 		at, text = nack.Since, clipped(nack.Error)
 	}
@@ -222,9 +222,9 @@ func (c *chain) refusal() {
 	}
 	if len(guilty) > 0 {
 		c.breaks(accepted, guilty[0].Place, fmt.Sprintf("mend %s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file")),
-			"the client refused the response that had it%s, because of %s; it may have applied this one, or not: %s", when, blamed(guilty), text)
+			"the client refused the response with this resource%s, because of %s; whether it applied this resource is unknown; its error: %s", when, blamed(guilty), text)
 		return
 	}
 	c.breaks(accepted, "", "look at the client's log; chancery check --envoy finds what only Envoy knows",
-		"the client refused the response that had it%s, and which of its resources is faulty is unknown: %s", when, text)
+		"the client refused the response with this resource%s; which resource is faulty is unknown; its error: %s", when, text)
 }

@@ -178,8 +178,8 @@ func TestBlame(t *testing.T) {
 			"two of one name, of a type of which nobody knows what its name is", "duplicate filter a found",
 			[]string{"c.yaml", resources("- "+ofFilter+"\n  name: a\n", "- \"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\n  name: b\n  resource:\n    "+ofFilter+"\n    name: a\n")},
 			[]api.Resource{
-				{Type: "Filter", Name: "a", Place: "c.yaml:3:9", Reason: `two resources are called "a" in their own field name`},
-				{Type: "Filter", Name: "b", Place: "c.yaml:8:11", Reason: `two resources are called "a" in their own field name`},
+				{Type: "Filter", Name: "a", Place: "c.yaml:3:9", Reason: `two resources have the value "a" in their field name`},
+				{Type: "Filter", Name: "b", Place: "c.yaml:8:11", Reason: `two resources have the value "a" in their field name`},
 			},
 		},
 		{

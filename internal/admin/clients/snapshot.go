@@ -41,12 +41,12 @@ type snapshot struct {
 	refusals []refusal
 	troubles []api.Trouble
 
-	overdue  []overdueAnswer
-	large    []message   // last responses whose size is near the message limit of gRPC clients
-	largest  []*xds.Type // the type of each response in large
-	accepted int64       // when the client first accepted clusters
-	warmed   bool        // the client has subscribed to endpoints
-	alone    bool        // the client has a stream for ADS, CDS or LDS; a client opens only one
+	overdue   []overdueAnswer
+	large     []message   // last responses whose size is near the message limit of gRPC clients
+	largest   []*xds.Type // the type of each response in large
+	accepted  int64       // when the client first accepted clusters
+	warmed    bool        // the client has subscribed to endpoints
+	exclusive bool        // the client has a stream for ADS, CDS or LDS; a client opens only one
 }
 
 // An overdueAnswer is a type with a response that has had no ACK or NACK for staleAfter.
@@ -127,7 +127,7 @@ func (s *snapshot) inspect(of *xds.Type) {
 	for _, r := range s.rows {
 		r.mu.Lock()
 		if s.departed == nil {
-			s.alone = s.alone || r.info.API == "ADS"
+			s.exclusive = s.exclusive || r.info.API == "ADS"
 			if len(r.types) == 0 { // the client has not subscribed to anything yet
 				s.state = min(s.state, waiting)
 			}
@@ -160,7 +160,7 @@ func (s *snapshot) add(u *typeRow, of *xds.Type) {
 	case xds.Endpoint:
 		s.warmed = true
 	}
-	s.alone = s.alone || u.typ.FullState
+	s.exclusive = s.exclusive || u.typ.FullState
 }
 
 const (
@@ -232,7 +232,7 @@ func duplicateNodes(same []snapshot, now int64) {
 	}
 	var here []*snapshot
 	for i := range same {
-		if s := &same[i]; s.alone && now-s.since >= int64(sameAfter) {
+		if s := &same[i]; s.exclusive && now-s.since >= int64(sameAfter) {
 			here = append(here, s)
 		}
 	}

@@ -97,8 +97,8 @@ func (x *trial) guilty() (all []api.Resource) {
 	return all
 }
 
-// standing returns the loaded resource with a name, from the first group of the node that has the name.
-func (x *trial) standing(name string) (dir.Occurrence, bool) {
+// lookup returns the loaded resource with a name, from the first group of the node that has the name.
+func (x *trial) lookup(name string) (dir.Occurrence, bool) {
 	for _, group := range x.groups {
 		if s, ok := x.e.d.Source.Lookup(group, x.t, name); ok {
 			return s, true
@@ -113,7 +113,7 @@ func (x *trial) faulty(names []string) (all []api.Resource) {
 		if x.ctx.Err() != nil || len(all) == maxGuilty {
 			break
 		}
-		s, ok := x.standing(name)
+		s, ok := x.lookup(name)
 		if !ok {
 			continue
 		}
@@ -160,7 +160,7 @@ func mentionsField(text, path string) bool {
 // the place is that field; else it is the resource.
 func (x *trial) suspect(name string) api.Resource {
 	r := api.Resource{Type: x.t.String(), Name: name}
-	s, ok := x.standing(name)
+	s, ok := x.lookup(name)
 	if !ok {
 		return r
 	}
@@ -213,7 +213,7 @@ func (x *trial) duplicates() (all []api.Resource) {
 	for _, group := range x.groups {
 		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
 			m := x.e.message(r)
-			s, ok := x.standing(r.Name)
+			s, ok := x.lookup(r.Name)
 			if m == nil || !ok || s.Resource != r { // an earlier group has a resource with this name
 				continue
 			}

@@ -69,14 +69,14 @@ func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, erro
 	return out, nil
 }
 
-// A grouped is a resource and its group.
-type grouped struct {
+// A groupedResource is a resource and its group.
+type groupedResource struct {
 	*xds.Resource
 	group string
 }
 
 // served returns the resources that a query selects, sorted by type, name and group.
-func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
+func (e *Explainer) served(t *xds.Type, q Query) (all []groupedResource, err error) {
 	now := e.d.Snapshot()
 	groups := now.Groups()
 	if q.Group != "" {
@@ -96,14 +96,14 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 			case table.Type() == nil || t != nil && !table.Type().Is(t):
 			case q.Name == "":
 				for r := range table.All() {
-					all = append(all, grouped{r, group})
+					all = append(all, groupedResource{r, group})
 				}
 			default:
 				if r := table.Lookup(name); r != nil {
-					all = append(all, grouped{r, group})
+					all = append(all, groupedResource{r, group})
 				}
 				for r := range table.Aliased(name).All() {
-					all = append(all, grouped{r, group})
+					all = append(all, groupedResource{r, group})
 				}
 			}
 		}
@@ -115,7 +115,7 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []grouped, err error) {
 		}
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b grouped) int {
+	slices.SortFunc(all, func(a, b groupedResource) int {
 		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.group, b.group))
 	})
 	return all, nil
@@ -137,7 +137,7 @@ func (e *Explainer) body(r *xds.Resource) json.RawMessage {
 }
 
 // count sets the number of subscribers of each resource, by state.
-func (e *Explainer) count(ctx context.Context, of []grouped, items []api.ServedResource) error {
+func (e *Explainer) count(ctx context.Context, of []groupedResource, items []api.ServedResource) error {
 	of = of[:min(len(of), maxCounted)]
 	for i := range of {
 		items[i].Clients = &api.Subscribers{By: map[api.State]int{}}

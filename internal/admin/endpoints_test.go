@@ -137,7 +137,7 @@ func TestFewStreamsOfEndpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	withToken(t, h, question{"POST /api/v1/endpoints", "", http.StatusTooManyRequests, "too many register endpoints"})
+	withToken(t, h, question{"POST /api/v1/endpoints", "", http.StatusTooManyRequests, "too many requests that register endpoints at once"})
 }
 
 // An invalid line gets an error. A line that is too long also ends the stream.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxReaders = 32               // readers of events; the same number of waiting requests
+	maxReaders = 32               // maximum of event readers, and separately of waiting requests
 	beat       = 15 * time.Second // interval of comments that keep the connection open
 )
 
@@ -54,7 +54,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	leave, err := s.readers.of(r).enter("too many read events")
+	leave, err := s.readers.of(r).enter("too many requests that read events at once")
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave fu
 	if err := s.mayRegister(r); err != nil {
 		return nil, nil, err
 	}
-	out, err := s.streams.of(r).enter("too many register endpoints")
+	out, err := s.streams.of(r).enter("too many requests that register endpoints at once")
 	if err != nil {
 		return nil, nil, err
 	}

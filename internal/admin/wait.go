@@ -41,7 +41,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	if err := s.knownGroup(a.asked.Group); err != nil {
 		return err
 	}
-	leave, err := s.waiters.of(r).enter("too many wait")
+	leave, err := s.waiters.of(r).enter("too many requests that wait at once")
 	if err != nil {
 		return err
 	}

@@ -35,15 +35,15 @@ func (q *query) stored(name string) uint64 {
 	return n
 }
 
-// waitOfAll answers after little more than a second. The answer says whether the clients of all servers
-// have accepted a revision of the store.
+// waitOfAll asks all servers, and limits the wait of each server to waitTime. It answers whether the
+// clients of all servers have accepted a revision of the store.
 func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 	a, timeout, err := s.waiter(r)
 	if err != nil {
 		return err
 	}
 	if a.revision > 0 {
-		return wrong("revision", "is a number of one server: with replicas, give stored", "")
+		return wrong("revision", "is a number of one server; together with the parameter \"replicas\", use \"stored\" instead", "")
 	}
 	if err := s.knownGroup(a.asked.Group); err != nil {
 		return err

@@ -99,7 +99,7 @@ func (c *chain) loadedAll() {
 		return
 	}
 	text, place := mistake(err, dir.Occurrence{Group: first(c.decision.Groups)})
-	advice := "mend " + place + "; a load follows by itself"
+	advice := "mend " + place + "; the server then loads the files by itself"
 	if place == "" { // the load was rejected because files are missing, not because of an error in a file
 		advice = "restore the removed files; or, to confirm the removal, run chancery reload --allow-mass-delete"
 	}

@@ -206,7 +206,7 @@ func (c *chain) registered() {
 		if group := groups.BaseOf(c.live.group); group != store.DefaultGroup {
 			of += " -g " + group
 		}
-		c.breaks(defined, "", fmt.Sprintf("register one (chancery endpoints put %s), or serve those of files or revisions again (chancery endpoints rm --release %s)", of, of),
+		c.breaks(defined, "", fmt.Sprintf("register an endpoint (chancery endpoints put %s), or serve the endpoints of the files or the revision again (chancery endpoints rm --release %s)", of, of),
 			"all registered endpoints of %s in group %s are gone: removed, or their leases ended%s", quote(c.name), quote(c.live.group), hides)
 	}
 	c.ok(valid, "", "an endpoint is checked when it is registered")

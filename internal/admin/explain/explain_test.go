@@ -119,7 +119,7 @@ var failures = []struct {
 			}
 			r.Explainer = New(r.deps)
 		},
-		says: []string{`allowed: BROKEN: the client at 192.0.2.1:5 was refused 0 s ago: mtls DNS "web": it may not be this node`, "connected: BROKEN: the server ended its stream 0 s ago: see allowed"},
+		says: []string{`allowed: BROKEN: the client at 192.0.2.1:5 was refused 0 s ago: mtls DNS "web": it may not be this node`, `connected: BROKEN: the server ended its stream 0 s ago: the link "allowed" has the reason`},
 	},
 	{
 		name: "wrong group", what: "CDS a", broken: selected,
@@ -256,7 +256,7 @@ var failures = []struct {
 			r.write("n.yaml", resources(cluster("new")+"  conect_timeout: 1s\n"))
 			r.load("conect_timeout")
 		},
-		says: []string{"loaded: BROKEN: a file that may have CDS \"new\" cannot be loaded", "conect_timeout", "[n.yaml:5:3", "defined: ?"},
+		says: []string{"loaded: BROKEN: for ", `a file that may have CDS "new" cannot be loaded`, "conect_timeout", "[n.yaml:5:3", "defined: ?"},
 	},
 	{
 		name: "another file has a mistake", what: "CDS new", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},

@@ -61,11 +61,11 @@ func (c *chain) loaded() {
 		if at != nil {
 			what = "the served version is older than its file: the load was rejected"
 		}
-		c.breaks(loaded, place, "mend "+orElse(place, "what the load was rejected for")+"; a load follows by itself", "%s %s: %s", what, c.e.since(since), text)
+		c.breaks(loaded, place, "mend "+orElse(place, "the error that rejected the load")+"; the server then loads the files by itself", "%s %s: %s", what, c.e.since(since), text)
 	case at == nil:
 		if all := c.e.d.Source.ErrorsMentioning(c.name); len(all) > 0 {
-			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; a load follows by itself",
-				"a file that may have %s cannot be loaded, since %s: %s", c.title(), c.e.ago(since), wrongText(all[0]))
+			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; the server then loads the files by itself",
+				"for %s, a file that may have %s cannot be loaded: %s", c.e.ago(since), c.title(), wrongText(all[0]))
 			return
 		}
 		fallthrough
@@ -157,7 +157,7 @@ func (c *chain) defined() {
 	case c.has(c.before) && c.e.d.Upstream != nil:
 		c.ok(defined, "", "the relay has %s of its upstream", c.title())
 	case c.e.d.Upstream != nil:
-		c.breaks(defined, "", "ask it by chancery fetch, as the node of the relay", "the upstream has not given %s", c.title())
+		c.breaks(defined, "", "ask the upstream with chancery fetch, and use the relay's node id", "the upstream has not given %s", c.title())
 	case c.has(c.before):
 		c.ok(defined, "", "%s is served, but no file has it", c.title())
 	case c.broken == loaded:
@@ -232,7 +232,7 @@ func (c *chain) selected() {
 	case c.e.d.Upstream != nil:
 		c.ok(selected, "", "a relay has no groups: all nodes get what its upstream gives")
 	case c.decision.Groups == nil:
-		c.breaks(selected, "", `give the node another id or cluster, or define their groups with "otherwise" in the root group.yaml`,
+		c.breaks(selected, "", `give the node another id or cluster, or set the groups of nodes that match no rule, with "otherwise" in the root group.yaml`,
 			"no group matches %s, and nodes that match none are refused%s", c.nodeText(), notes(c.decision))
 	case c.at != nil:
 		text, place := c.reason(c.at.Group)
@@ -376,7 +376,7 @@ func (c *chain) connectedLink() {
 			text += fmt.Sprintf("; clients at %d addresses use this node id", others)
 		}
 		if l.err != nil {
-			c.breaks(connected, "", "wait for the first load of what its groups have", "%s, but %v", text, l.err)
+			c.breaks(connected, "", "wait until the server has loaded the content of the client's groups", "%s, but %v", text, l.err)
 			return
 		}
 		c.ok(connected, "", "%s", text)
@@ -388,7 +388,7 @@ func (c *chain) connectedLink() {
 		return
 	}
 	if e, was := c.deniedBefore(); was {
-		c.breaks(connected, "", "", "the server ended its stream %s: see allowed", c.e.since(e.At))
+		c.breaks(connected, "", "", "the server ended its stream %s: the link \"allowed\" has the reason", c.e.since(e.At))
 		return
 	}
 	advice := "look at the node id in the client's bootstrap, and at its log: whether it can reach the server"
@@ -466,7 +466,7 @@ func (c *chain) whyAsk() string {
 	case c.t.Implicit:
 		return fmt.Sprintf("the client's bootstrap must ask for %s: look at its dynamic_resources or its xDS authorities", c.t)
 	case len(c.parents) > 0:
-		return fmt.Sprintf("the client has %s, and should ask: look at its log, and at the source (config_source) that is named there: it must be this server", title(c.parents[0].Type, c.parents[0].Name))
+		return fmt.Sprintf("%[1]s refers to it, so the client should ask for it: look at the client's log. The config_source in %[1]s must name this server", title(c.parents[0].Type, c.parents[0].Name))
 	}
 	return "clients ask for what their configuration refers to: refer to it, or ask for it in the bootstrap"
 }

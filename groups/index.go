@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// An index finds the groups that may match a node, without evaluating all rules. It uses a value that
-// the rule requires, such as one of three clusters, or an id that begins with "edge-". Rules without
-// such a value are always evaluated.
+// An index finds the groups that may match a node, without evaluating all rules. It uses the
+// values that a rule accepts for a field: for example three clusters, or ids that begin with "edge-".
+// Rules that do not limit a field in this way are always evaluated.
 //
 // Invariant: a group whose rule holds for a node is one of the node's candidates.
 type index struct {
@@ -31,7 +31,7 @@ type paths struct {
 	below map[string]*paths
 }
 
-// A requirement is a value of a field without which a rule does not hold. It is comparable, so that
+// A requirement is one value, or one prefix, that a rule accepts for a field. It is comparable, so that
 // equal requirements can be counted.
 type requirement struct {
 	field  field
@@ -104,7 +104,8 @@ func (r *rule) requirement(v value) (d requirement, ok bool) {
 }
 
 // requirements returns a list of requirements such that each node for which the rule holds meets one of
-// them. The cost is the number of groups with one of these. ok is false if there is no such list.
+// them. The cost of a requirement is twice the number of its uses in all rules, plus one for a prefix.
+// ok is false if there is no such list.
 func (r *rule) requirements(count map[requirement]int) (best []requirement, cost int, ok bool) {
 	switch r.kind {
 	case allOf:
@@ -131,7 +132,7 @@ func (r *rule) requirements(count map[requirement]int) (best []requirement, cost
 			}
 			best, cost = append(best, d), cost+2*count[d]
 			if d.prefix {
-				cost++ // fewer nodes meet an equal value than a prefix
+				cost++ // a prefix costs more, because more nodes match it
 			}
 		}
 		return best, cost, true

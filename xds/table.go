@@ -35,8 +35,10 @@ func (t *Table) Type() *Type { return t.typ }
 
 var empty Table
 
-// keepDeparted is how many of the newest removed resources a table remembers at least. It remembers
-// at most twice this number, or all resources that a single With removed.
+// keepDeparted is the minimum number of recently removed resources that a table remembers. It is also
+// the size from which the younger generation is full. The next With that removes resources starts a new
+// generation. So each of the two generations has less than this number, plus the resources that one With
+// removed.
 const keepDeparted = 8192
 
 // With returns a table with the resources set and the names removed. A resource that is equal to
@@ -131,9 +133,9 @@ func (r *Resource) weight() Sum {
 	return r.Sum
 }
 
-// depart remembers the resources that the changes remove from t, and forgets the resources that the
-// changes set again. It keeps two generations, so that the cost depends on the size of the change.
-// When the younger generation is full, it replaces the older generation.
+// depart stores in t the resources that the changes remove from the old table, and forgets the
+// resources that the changes set again. It keeps two generations, so that the cost depends on the size
+// of the change. When the younger generation is full, it replaces the older generation.
 func (t *Table) depart(from *Table, changes []edit[*Resource]) {
 	var in, out []edit[*Resource]
 	for _, e := range changes {
@@ -158,7 +160,7 @@ func (t *Table) depart(from *Table, changes []edit[*Resource]) {
 	t.young += len(in)
 }
 
-// clone returns a copy without the results that Since stored.
+// clone returns a copy without the layers, the part, and the results that Since and Heartbeats stored.
 func (t *Table) clone() *Table {
 	return &Table{
 		typ: t.typ, versions: t.versions, bodies: t.bodies, aliases: t.aliases, expiring: t.expiring,
@@ -230,8 +232,9 @@ func (t *Table) Aliased(name string) *Members {
 // HasAliases reports whether any resource has an alias or belongs to a collection.
 func (t *Table) HasAliases() bool { return t.aliases.root != nil }
 
-// WithLayers returns the table with the layers from which it was made, so that [Table.Departed] also finds
-// resources that were removed from a layer. A table that With makes from the result has no layers.
+// WithLayers returns the table with the layers from which it was made, so that [Table.Departed] also
+// finds resources that were removed from a layer. A table that With or WithVersion makes from the
+// result has no layers.
 func (t *Table) WithLayers(layers ...*Table) *Table {
 	n := t.clone()
 	n.layers = layers

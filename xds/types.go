@@ -32,9 +32,10 @@ type Type struct {
 	// server must return all resources that the client has subscribed to in each [SotW response]".
 	FullState bool
 
-	// Implicit is true if a first request without names subscribes to "*". The document requires it for
-	// some types, and the server does the same for types that the table does not list. Other types need
-	// an explicit "*": after a reconnect, Envoy reopens them with an empty list and must not get all.
+	// Implicit is true if a first request without names subscribes to "*". The xDS protocol specification
+	// requires it for some types, and the server does the same for types that the table does not list.
+	// Other types need an explicit "*": after a reconnect, Envoy reopens them with an empty list and must
+	// not get all.
 	Implicit bool
 
 	// After is a type that the client must acknowledge first: while a response of that type is in
@@ -47,9 +48,9 @@ type Type struct {
 	// it refers are sent again afterwards. Nil for most types.
 	Warms *Type
 
-	// AbsenceDelay delays, by user agent, the report to delta clients that a name does not exist.
-	// It applies to names of which the client never got a resource. Without the delay, Envoy would
-	// never finish its initialization.
+	// AbsenceDelay is how long the server waits before it reports to a delta client that a name does not
+	// exist. The keys are user agents. The delay applies to names of which the client never got a
+	// resource. Without the delay, Envoy would never finish its initialization.
 	AbsenceDelay map[string]time.Duration
 
 	// Parent is the type whose names are the first part of the names of this type, as in "route/host". On an
@@ -110,8 +111,8 @@ var (
 		URL: apis + "envoy.config.route.v3.ScopedRouteConfiguration", Short: "SRDS", Name: "name",
 		Service: "envoy.service.route.v3.ScopedRoutesDiscoveryService", Proto: "envoy/service/route/v3/srds.proto",
 		Stream: "StreamScopedRoutes", Delta: "DeltaScopedRoutes", Fetch: "FetchScopedRoutes", REST: "/v3/discovery:scoped-routes",
-		// The document requires full state of listeners and clusters only. But Envoy 1.40 drops
-		// scopes that a response does not have.
+		// The xDS protocol specification requires full state of listeners and clusters only. But Envoy 1.40
+		// drops scopes that a response does not have.
 		FullState: true, Implicit: true, After: Cluster,
 	}
 	Route = &Type{

@@ -27,7 +27,7 @@ type Client interface {
 // A ScopedClient is one of several clients of a program.
 type ScopedClient struct {
 	Client
-	Scope string // "client_scope" in the response, such as the client's target; empty for the only client
+	Scope string // "client_scope" in the response, such as the client's target; may be empty
 }
 
 // Clients returns a fixed list of clients for [Register].
@@ -39,8 +39,8 @@ func Clients(all ...Client) func() []ScopedClient {
 	return func() []ScopedClient { return scoped }
 }
 
-// Register adds the service to a gRPC server, which may also serve the program's own services. Each
-// call of the service calls clients for the list of clients.
+// Register adds the service to a gRPC server, which may also serve the program's own services. The
+// service calls the function clients for each request, to get the clients that it reports.
 func Register(g grpc.ServiceRegistrar, clients func() []ScopedClient) {
 	csds.New(csds.Options{Clients: func() (all []csds.Client) {
 		for _, c := range clients() {

@@ -8,7 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// refsOf returns the references in the resource's Stamp or, if there are none, those in its message.
+// refsOf returns the references in the resource's Stamp. If they are unknown (nil), it returns the
+// references in the resource's message.
 func refsOf(r *xds.Resource) []xds.Ref {
 	if r.Refs != nil {
 		return r.Refs

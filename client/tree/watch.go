@@ -9,12 +9,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Watch watches a listener with all resources that it refers to. It yields each new state; a slow
-// loop gets only the newest state. The watch starts when the loop over the iterator starts, and
-// ends with the loop. The loop receives an error and ends if ctx is done ([context.Cause]), the
-// client is closed ([client.ErrClosed]), or the listener cannot be watched. If another resource of
-// the tree has a name that cannot be watched, the loop goes on: the tree has a member for that
-// name, with the error in [Member.Err].
+// Watch watches a listener, or another root (Options.Root), with all resources that it refers to. It
+// yields each new state; a slow loop gets only the newest state. The watch starts when the loop over
+// the iterator starts, and ends with the loop. The loop receives an error and ends if ctx is done
+// ([context.Cause]), the client is closed ([client.ErrClosed]), or the listener cannot be watched. If
+// another resource of the tree has a name that cannot be watched, the loop goes on: the tree has a
+// member for that name, with the error in [Member.Err].
 //
 // A resource that is no longer referred to stays watched until the next tree has all its members. If
 // the listener refers to the resource again before that, it need not be fetched again.

@@ -29,8 +29,9 @@ const (
 	maxCost       = 10_000 // of one evaluation, in CEL's unit: about one field, one comparison, or ten bytes of text
 )
 
-// Compile compiles an expression. Its result must be a bool: another known type is an error, and so is
-// an unknown field of node. An evaluation above the cost limit ends with an error.
+// Compile compiles an expression of type bool. An expression that certainly has another type is an
+// error, and so is an unknown field of node. If the type is known only at evaluation, and is not bool,
+// the evaluation fails. An evaluation above the cost limit also fails.
 func Compile(expression string) (groups.Predicate, error) {
 	if len(expression) > maxExpression {
 		return nil, fmt.Errorf("an expression of %d bytes: at most %d are allowed", len(expression), maxExpression)

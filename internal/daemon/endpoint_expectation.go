@@ -12,13 +12,14 @@ import (
 // clusters are all static does not. The zero value is ready to use.
 type endpointExpectation struct {
 	mu   sync.Mutex
-	seen map[xds.Sum]bool // key: content of a table of clusters; value: whether one of them refers to endpoints
+	seen map[xds.Sum]bool // key: content of a table of clusters; value: whether one of them refers, or may refer, to endpoints
 }
 
 // maxRemembered is the maximum number of remembered tables.
 const maxRemembered = 1000
 
-// endpoints reports whether a cluster of one of the groups refers to endpoints (EDS).
+// endpoints reports whether a cluster of one of the groups refers to endpoints (EDS), or has unknown
+// references.
 func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bool {
 	return slices.ContainsFunc(groups, func(g string) bool {
 		view := all.View(g)

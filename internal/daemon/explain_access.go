@@ -12,9 +12,9 @@ import (
 )
 
 // allowed returns a function that reports, for explain, whether the rules in force let a client see a
-// resource. It returns nil if identities are not bound to nodes: then everything is allowed. of returns the
-// groups of a node.
-func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
+// resource. It returns nil if identities are not bound to nodes: then everything is allowed. The
+// function groupsOf returns the groups of a node.
+func (i *identityFinder) allowed(groupsOf func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {
 	if i.source == nil {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (i *identityFinder) allowed(of func(*xds.Node) []string) func(*server.Strea
 		}
 		g, err := i.source.Policy().Decide(client, n)
 		if err == nil {
-			all := slices.Clone(of(n)) // the source owns the slice
+			all := slices.Clone(groupsOf(n)) // the source owns the slice
 			for i := range all {
 				all[i] = groups.BaseOf(all[i])
 			}

@@ -10,7 +10,7 @@ type NoteRequest struct {
 
 // A FreezeRequest is the body of POST /api/v1/groups/{group}/freeze.
 type FreezeRequest struct {
-	Revision string `json:"revision,omitempty"` // revision at which to freeze the group, such as r411, or head; "": the newest, only for a group that is not frozen
+	Revision string `json:"revision,omitempty"` // revision at which to freeze the group, such as r411; "head": the newest; "": also the newest, but only for a group that is not frozen
 	Message  string `json:"message"`            // why
 	Author   string `json:"author,omitempty"`   // as in a commit
 }
@@ -53,7 +53,7 @@ type Rollout struct {
 	Acked    int               `json:"acked"`             // selected clients that accepted all their responses
 	Refused  int               `json:"refused"`
 	Waiting  int               `json:"waiting"`
-	WaitsFor string            `json:"waits_for,omitempty"` // the conditions that the next step waits for; a text says so if only time counts, because no connected node is selected
+	WaitsFor string            `json:"waits_for,omitempty"` // the conditions that the next step waits for; if no connected node is selected, the text states that only the bake time counts
 }
 
 // A RolloutStep selects the nodes that match at least one of its fields. Each step includes the nodes of

@@ -150,7 +150,8 @@ type answer struct {
 	config []byte        // the current client; reused
 }
 
-// A key has all inputs of the encoding of a resource without Failure and without a time.
+// A key identifies the encoding of a resource that has neither Failure nor Updated. Resources with equal
+// keys have the same encoding.
 type key struct {
 	typ     string
 	name    string

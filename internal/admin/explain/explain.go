@@ -76,14 +76,14 @@ type Deps struct {
 	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)
 
-	// Frozen checks whether a resource is not served because its group is frozen: only the newest
-	// revision has the resource. If so, Frozen returns a text and the advice; else "". Nil: no group is
-	// frozen.
+	// Frozen detects a resource that only the newest revision has, and that is not served because its
+	// group is frozen at an older revision. For such a resource Frozen returns a text and the advice;
+	// else "". Nil: no group is frozen.
 	Frozen func(t *xds.Type, name string) (text, advice string)
 
 	// Registered returns a text about the registered endpoints of a cluster in a group, and their number.
-	// ok reports that registered endpoints replace the group's own endpoints, even if none are left. Nil:
-	// no endpoints are registered.
+	// ok reports that registered endpoints replace the group's own endpoints, even if no registered
+	// endpoint is left. Nil: no endpoints are registered.
 	Registered func(group, name string) (text string, n int, ok bool)
 
 	Now func() time.Time // nil: time.Now

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// quotes replaces Envoy's error about a resource with secrets.
+// quotes is shown instead of Envoy's error if the resource has secrets.
 const quotes = "the reason is not shown, because it may quote a secret"
 
 // askEnvoy adds the errors that a real Envoy finds, in resources in which Chancery found no error. Envoy

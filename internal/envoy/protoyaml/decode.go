@@ -22,7 +22,7 @@ const (
 	MaxProblems = 100
 
 	// Aliases may multiply the size of a file. The limit of values is slack plus expansion times the
-	// file's bytes; a larger file is taken for an attack with anchors of anchors.
+	// file's bytes. A file with more values is rejected: nested aliases may be an attack.
 	slack, expansion = 100_000, 10
 )
 
@@ -38,7 +38,7 @@ type Decoder struct {
 	File   string
 	Source []byte
 	Types  Types
-	Words  map[string]string // type URLs by other names of the types, in capitals
+	Words  map[string]string // key: another name of a type, in capitals; value: the type URL
 	Most   int               // the limit for errors, and for warnings, in Problems; 0 means MaxProblems, negative means no limit
 	Ignore []findings.Code   // kinds of problems to neither report nor count
 
@@ -74,12 +74,12 @@ func (d *Decoder) Warnings() int { return d.warnings }
 // reports reports whether the nth error, or the nth warning, is within the limit.
 func (d *Decoder) reports(n int) bool { return d.Most < 0 || n <= cmp.Or(d.Most, MaxProblems) }
 
-// Report adds an error at a node: the value has the wrong kind.
+// Report adds an error with the code WrongValue at a node.
 func (d *Decoder) Report(n *yaml.Node, path, hint, format string, args ...any) {
 	d.ReportAs(findings.WrongValue, n, path, hint, format, args...)
 }
 
-// ReportAs adds an error of a kind at a node.
+// ReportAs adds an error with a code at a node.
 func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
 	if slices.Contains(d.Ignore, code) {
 		return
@@ -93,7 +93,7 @@ func (d *Decoder) ReportAs(code findings.Code, n *yaml.Node, path, hint, format 
 	}
 }
 
-// WarnAs adds a warning of a kind at a node.
+// WarnAs adds a warning with a code at a node.
 func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format string, args ...any) {
 	if slices.Contains(d.Ignore, code) {
 		return
@@ -121,8 +121,8 @@ func (d *Decoder) add(n *yaml.Node, p findings.Problem) {
 	d.Problems = append(d.Problems, p)
 }
 
-// Any decodes a mapping that names its type in "@type". It returns nil if the type is not known. Other
-// mistakes are only collected.
+// Any decodes a mapping that names its type in "@type". It returns nil if the type is not known, or
+// if the file exceeds the limit of values. Other mistakes are only collected.
 func (d *Decoder) Any(n *yaml.Node, path string) proto.Message {
 	n = d.resolve(n, path)
 	if n == nil || !d.enter(n, path, 0) {
@@ -300,8 +300,8 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 	}
 }
 
-// single reports whether a single value may replace a list. "Envoy's reader takes a value for a list of
-// one": a mapping for messages, any value for other fields.
+// single reports whether a single value may replace a list. Envoy's reader accepts a single value
+// as a list of one: a mapping for messages, and a scalar or a mapping for other fields.
 func (d *Decoder) single(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) bool {
 	if fd.Message() != nil && n.Kind != yaml.MappingNode || n.Kind != yaml.MappingNode && n.Kind != yaml.ScalarNode {
 		d.listNeeded(n, fd, path, "a list is needed")

@@ -45,7 +45,7 @@ type Client struct {
 	http  *http.Client
 }
 
-// The errors of [Dial] about invalid targets wrap ErrTarget.
+// ErrTarget is wrapped by the errors of [Dial] about invalid targets.
 var ErrTarget = errors.New("not the URL of an admin API")
 
 // targetForms is the hint for an invalid target.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 )
 
@@ -21,4 +22,4 @@ func Prefixed(lead, text string) string {
 }
 
 // OrDash returns text, or "-" if it is empty.
-func OrDash(text string) string { return Prefixed("", text) + map[bool]string{true: "-"}[text == ""] }
+func OrDash(text string) string { return cmp.Or(text, "-") }

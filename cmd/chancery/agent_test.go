@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/testkit/treetest"
+
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/chancery-xds/chancery/store"
@@ -74,14 +76,14 @@ func TestAgent(t *testing.T) {
 	}
 	d.signal(syscall.SIGTERM)
 	d.exits(0) // releases its locks
-	was := tree(t, out)
+	was := treetest.Tree(t, out)
 	if err := os.RemoveAll(filepath.Join(out, "current")); err != nil {
 		t.Fatal(err)
 	}
 	// The server does not speak TLS, so this agent gets no resources from it.
 	d = agentOf(t, url, out, state, "--tls")
 	d.logged("exported")
-	if now := tree(t, out); !maps.Equal(was, now) {
+	if now := treetest.Tree(t, out); !maps.Equal(was, now) {
 		t.Errorf("CLI-11 a start without the server wrote %v, want %v", now, was)
 	}
 }

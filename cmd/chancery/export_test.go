@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/testkit/treetest"
 )
 
 // exporter runs chancery export --watch from dir to out, by way of a command.
@@ -36,30 +37,6 @@ func exporter(t *testing.T, way []string, dir, out string, flags ...string) *run
 	return d
 }
 
-// tree returns all files and links below a directory, by path.
-func tree(t *testing.T, root string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	fsys := os.DirFS(root)
-	err := fs.WalkDir(fsys, ".", func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil || e.IsDir():
-			return err
-		case e.Type() == fs.ModeSymlink:
-			to, err := os.Readlink(filepath.Join(root, path))
-			all[path] = "-> " + to
-			return err
-		}
-		b, err := fs.ReadFile(fsys, path)
-		all[path] = string(b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 func aSecret(name, content string) string {
 	return fmt.Sprintf(`{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: %s, generic_secret: {secret: {inline_string: %s}}}`, name, content)
 }
@@ -74,13 +51,13 @@ func TestExportWatch(t *testing.T) {
 			t.Errorf("%v", l)
 		}
 		write(t, dir, "s.yaml", aSecret("s", "two"))
-		if l := d.logged("exported"); l["written"] != 1.0 || !strings.Contains(tree(t, out)[".generations/2/sds/s.yaml"], "two") {
+		if l := d.logged("exported"); l["written"] != 1.0 || !strings.Contains(treetest.Tree(t, out)[".generations/2/sds/s.yaml"], "two") {
 			t.Errorf("%v", l)
 		}
-		was := tree(t, out)
+		was := treetest.Tree(t, out)
 		write(t, dir, "s.yaml", aSecret("s", "[three]"))
 		d.logged("reload rejected, keeping the previous configuration")
-		if now := tree(t, out); !maps.Equal(was, now) {
+		if now := treetest.Tree(t, out); !maps.Equal(was, now) {
 			t.Errorf("a mistake was exported: %v", now)
 		}
 		write(t, dir, "s.yaml", aSecret("s", "four"))
@@ -108,20 +85,20 @@ func TestExportWatch(t *testing.T) {
 		d := exporter(t, way, dir, out)
 		d.logged("exported")
 		out = seen(d.cmd.Process.Pid)
-		was := tree(t, out)
+		was := treetest.Tree(t, out)
 		write(t, dir, "large.yaml", aSecret("large", strings.Repeat("x", 2<<20)), "s.yaml", aSecret("s", "two"))
 		l := d.logged("export failed, keeping the previous files")
 		if err := l["error"]; !strings.Contains(err.(string), "/.generations/2/sds/large.yaml: "+why) {
 			t.Errorf("%v", err)
 		}
-		if now := tree(t, out); !maps.Equal(was, now) {
+		if now := treetest.Tree(t, out); !maps.Equal(was, now) {
 			t.Errorf("left %v", now)
 		}
 		// A second try that ends the same is not told again.
 		d.signal(syscall.SIGHUP)
 		d.logged("loaded")
 		write(t, dir, "large.yaml", "# nothing\n")
-		if l := d.logged("exported"); l["written"] != 1.0 || !strings.Contains(tree(t, out)[".generations/2/sds/s.yaml"], "two") {
+		if l := d.logged("exported"); l["written"] != 1.0 || !strings.Contains(treetest.Tree(t, out)[".generations/2/sds/s.yaml"], "two") {
 			t.Errorf("%v", l)
 		}
 	})
@@ -143,7 +120,7 @@ func TestExportWatch(t *testing.T) {
 		}
 		write(t, dir, "b.yaml", cluster("b"))
 		d.logged("exported")
-		if got := tree(t, out)[".generations/3/cds.yaml"]; !strings.Contains(got, "name: b\n") {
+		if got := treetest.Tree(t, out)[".generations/3/cds.yaml"]; !strings.Contains(got, "name: b\n") {
 			t.Errorf("%q", got)
 		}
 		if err := os.RemoveAll(filepath.Join(out, ".generations")); err != nil {

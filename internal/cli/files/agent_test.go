@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/testkit/treetest"
+
 	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/envoy/export"
 	"github.com/chancery-xds/chancery/internal/testkit/upstreamtest"
@@ -95,13 +97,13 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 			"the text of a file": func() error { return os.Truncate(filepath.Join(out, "current", "cds.yaml"), 3) },
 		} {
 			synctest.Wait() // until the agent waits for its next check
-			before := tree(t, filepath.Join(out, "current"))
+			before := treetest.Tree(t, filepath.Join(out, "current"))
 			if err := harm(); err != nil {
 				t.Fatal(what, err)
 			}
 			time.Sleep(retryInterval + time.Second)
 			synctest.Wait()
-			if now := tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
+			if now := treetest.Tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
 				t.Errorf("%s is away: %v, want %v", what, now, before)
 			}
 		}

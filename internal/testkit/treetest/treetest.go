@@ -1,4 +1,5 @@
-package files
+// Package treetest reads the files of a directory in tests.
+package treetest
 
 import (
 	"io/fs"
@@ -7,8 +8,8 @@ import (
 	"testing"
 )
 
-// tree returns all files and links below a directory, by path.
-func tree(t *testing.T, root string) map[string]string {
+// Tree returns all files and links below a directory, by path.
+func Tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	fsys := os.DirFS(root)

@@ -131,8 +131,8 @@ func BenchmarkReplace(b *testing.B) {
 	}
 }
 
-// BenchmarkInterested registers 1,000 streams with 100 names each and reports the memory of a stream. The
-// names are shared by all streams, by ten, or by none.
+// BenchmarkInterested registers 1,000 streams with 100 names each and reports the memory of a stream.
+// Each name belongs to all streams, to ten streams or to one stream.
 func BenchmarkInterested(b *testing.B) {
 	for _, of := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprint("of ", of, " names"), func(b *testing.B) {

@@ -75,7 +75,7 @@ func (st *Store) register(key string, g *group) {
 	}
 }
 
-// closeGroup counts one watch less of a group. The store is locked.
+// closeGroup subtracts one watch of a group. The store is locked.
 func (st *Store) closeGroup(g *group) {
 	g.watches--
 	st.dropIfUnused(g)
@@ -200,8 +200,8 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// changedNames returns the names and aliases that find another resource than before in the table of
-// a composite, sorted. The argument names has the resource names that may have changed.
+// changedNames returns the names and aliases that now find another resource in the table of a
+// composite, sorted. The argument names has the resource names that may have changed.
 func changedNames(old, table *xds.Table, names []string) (touched []string) {
 	for _, name := range names {
 		was, is := old.Lookup(name), table.Lookup(name)

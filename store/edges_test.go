@@ -85,7 +85,7 @@ func TestViewsOfCompositesDoNotChange(t *testing.T) {
 	}
 }
 
-// The past of a watch that moves to another group is that of both groups, the newest first.
+// After a watch moves to another group, its past has the tables of both groups, newest first.
 func TestRecentAfterAMoveIsInOrder(t *testing.T) {
 	t.Run("SOTW-12", func(t *testing.T) {
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -98,7 +98,7 @@ type entry struct {
 }
 
 // maxNames is how many touched names the log of a group remembers. A stream that missed more names
-// compares tables, which then does not cost more.
+// compares tables, because a comparison then costs no more than the names.
 const maxNames = 16384
 
 // next returns the head after a commit that touched the names of r. The log remembers at most keep

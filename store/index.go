@@ -14,7 +14,7 @@ import (
 // concurrent use, and holds its lock for one batch of names at a time.
 //
 // An index stores names as 64-bit hashes, which need little memory and do not keep the memory of a
-// request in use. If two names have the same hash, a watch may get a signal without need.
+// request in use. If two names have the same hash, a watch may get an unneeded signal.
 type index struct {
 	mu      sync.Mutex
 	wanted  map[uint64]*set
@@ -96,7 +96,7 @@ func (x *index) remove(w *Watch, keys []uint64) (n int) {
 	return n
 }
 
-// keep returns the keys that the watch has.
+// keep returns the given keys that the index has for the watch.
 func (x *index) keep(w *Watch, keys []uint64) []uint64 {
 	kept := keys[:0]
 	for part := range slices.Chunk(keys, batch) {

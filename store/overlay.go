@@ -22,10 +22,9 @@ func WithOverlays() Option {
 	return func(st *Store) { st.overlays = true }
 }
 
-// WithOverlayOf sets which overlay a group has: the overlay of the group that the function returns.
-// By default each group has its own overlay. With this option, two groups that are two states of
-// the same group can share one overlay. The function must always return the same result for the
-// same group.
+// WithOverlayOf lets several groups share an overlay, such as a group and its copy for a rollout. A
+// group gets the overlay of the group that the function returns. By default each group has its own
+// overlay. The function must always return the same result for the same group.
 func WithOverlayOf(of func(group string) string) Option {
 	return func(st *Store) { st.overlayGroup = of }
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The overlay of a group hides the group's resources, and the group shows again when the overlay is empty. Of
-// two groups, the order is: overlay of the first, the first, overlay of the second, the second.
+// The overlay of a group hides the group's resources, which are visible again when the overlay is empty. The
+// order of two groups is: overlay of the first group, first group, overlay of the second group, second group.
 func TestOverlay(t *testing.T) {
 	st := store.New(store.WithOverlays(), store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"a", "b"}, nil }))
 	w, err := st.Watch(t.Context(), &xds.Node{ID: "n"})
@@ -65,7 +65,7 @@ func TestOverlay(t *testing.T) {
 	sees("b")
 }
 
-// Two groups that are states of the same group share one overlay.
+// Two groups share one overlay if WithOverlayOf returns the same group for both.
 func TestSharedOverlay(t *testing.T) {
 	group := "a"
 	st := store.New(store.WithOverlays(), store.WithOverlayOf(func(g string) string { return g[:1] }), store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{group}, nil }))

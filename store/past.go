@@ -44,7 +44,7 @@ func (p *past) trim(now time.Time, most int) {
 			return
 		}
 		p.touched -= oldest.touched
-		*oldest = pastTable{} // the array keeps its memory
+		*oldest = pastTable{} // otherwise the array would keep the table in memory
 		p.tables, p.list = p.tables[1:], nil
 	}
 }
@@ -81,8 +81,8 @@ func (g *group) maxPast() int {
 	return maxPast
 }
 
-// inherit adds to the past of the group the content that nodes bring from another group. The store is
-// locked.
+// inherit adds the content of another group to the past of this group: nodes that move may hold that
+// content. The store is locked.
 func (g *group) inherit(from *group, now time.Time) {
 	is := g.head.Load().view
 	take := func(f pastTable) {

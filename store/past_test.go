@@ -137,7 +137,7 @@ func TestNotify(t *testing.T) {
 		if after := named.Recent(xds.Cluster); len(after) != len(before) {
 			t.Errorf("%d tables before it, %d after", len(before), len(after))
 		}
-		// Together with a change, and in a group that has nothing.
+		// Together with a change, and in a group without content.
 		update(t, st, func(tx *Tx) {
 			tx.Notify(xds.Cluster, "b")
 			tx.Set(of(xds.Cluster, res("d", "1"))...)

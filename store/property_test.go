@@ -25,7 +25,7 @@ type slot struct {
 
 type cell struct {
 	resources map[string]*xds.Resource
-	version   string // said by the source
+	version   string // supplied by the source
 }
 
 func (m model) clone() model {
@@ -219,7 +219,7 @@ func transact(t *testing.T, rng *rand.Rand, st *Store, m model) (_ model, _ Comm
 	}
 	for k, v := range next {
 		if !said[k] && !same(v.resources, m[k].resources) {
-			v.version = "" // of other content
+			v.version = "" // the version belonged to the old content
 			next[k] = v
 		}
 	}
@@ -286,9 +286,9 @@ func finds(v xds.View, t *xds.Type, name string) string {
 // touched ones.
 type follower struct {
 	w        *Watch
-	node     string                       // the selection says its groups
+	node     string                       // the selection chooses its groups
 	wants    map[string]map[string]bool   // by type URL; "*" is the wildcard
-	has      map[string]map[string]string // results of finds, by type URL and name
+	has      map[string]map[string]string // results of the function finds, by type URL and name
 	previous xds.View
 	forgot   int // how often any name could differ
 }
@@ -415,7 +415,7 @@ func TestStoreAgreesWithModel(t *testing.T) {
 							t.Fatalf("commit %d of a choice: %v", c.Seq, err)
 						}
 					}
-					seq = max(seq, c.Seq) // one that only says that a group is empty changes nothing
+					seq = max(seq, c.Seq) // c.Seq is lower if the transaction only marked a group as empty
 					m = next
 					m.check(t, st.Snapshot())
 					for _, f := range fs {

@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Writers, streams and readers run at once. Every reader sees the state of one commit, never of an earlier one
-// than before, and every stream is signalled for the last commit.
+// Writers, streams and readers run at once. Every reader sees the state of one commit and never goes back to
+// an earlier commit. Every stream is signalled for the last commit.
 func TestConcurrency(t *testing.T) {
 	const writers, rounds, streams = 4, 250, 16
 	groups := []string{DefaultGroup, "edge"}
@@ -52,7 +52,7 @@ func TestConcurrency(t *testing.T) {
 	following.Add(streams)
 	for i := range writers {
 		writing.Go(func() {
-			following.Wait() // or all could be written before anyone looks
+			following.Wait() // otherwise the writers could end before the first read
 			for j := range rounds {
 				commit(fmt.Sprint("mark", (i+j)%5))
 			}

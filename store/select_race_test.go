@@ -12,7 +12,7 @@ import (
 )
 
 // Each commit sets one number in all groups while the selection changes all the time. Every view of a stream
-// is of one commit, and never of an earlier one than the view before.
+// has the state of one commit, and a later view never has the state of an earlier commit.
 func TestConcurrentSelections(t *testing.T) {
 	const commits, streams = 400, 12
 	lists := [][]string{{DefaultGroup}, {"edge", DefaultGroup}, {DefaultGroup, "edge"}, {"far", "edge", DefaultGroup}, {"far"}}
@@ -75,8 +75,8 @@ func TestConcurrentSelections(t *testing.T) {
 	}
 }
 
-// Each commit makes one of two groups the right one and selects it. A reader never sees the wrong group with
-// the old selection.
+// Each commit writes the right resource to one of two groups, the wrong resource to the other, and selects
+// the first. A reader never sees the wrong resource.
 func TestSelectionMatchesContent(t *testing.T) {
 	const commits = 3000
 	in := []string{"a", "b"}

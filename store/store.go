@@ -33,7 +33,7 @@ type Store struct {
 	groups     map[string]*group
 	composites map[string]*group // composites, by the key of their layers
 	log        []Commit          // the newest commits, oldest first
-	snapshot   *Snapshot         // of seq; nil: not made yet
+	snapshot   *Snapshot         // the content after commit seq; nil: not made yet
 	dueRings   map[*group]news   // groups whose watches must be signalled
 	ringing    bool              // the goroutine of ringLoop is running
 }

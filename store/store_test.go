@@ -232,7 +232,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// A name finds one resource. A resource may have many aliases.
+// A name finds at most one resource. A resource may have many aliases.
 func TestAliases(t *testing.T) {
 	t.Run("DELTA-11 names that move", func(t *testing.T) {
 		st := New()
@@ -461,7 +461,7 @@ func TestZeroStore(t *testing.T) {
 	}
 }
 
-// longer has resources live longer than when they were sealed.
+// longer raises the TTL of sealed resources.
 func longer(rs []*xds.Resource) []*xds.Resource {
 	for _, r := range rs {
 		r.TTL += time.Second

@@ -160,7 +160,7 @@ func TestNext(t *testing.T) {
 		if _, touched := next(); touched != nil {
 			t.Errorf("9 commits of 8 that are remembered: touched %v", touched)
 		}
-		// So many names are not remembered; but the next ones are.
+		// The log does not remember so many names, but it remembers the next ones.
 		update(t, st, func(tx *Tx) {
 			for i := range maxNames + 1 {
 				tx.Set(of(xds.Cluster, res(fmt.Sprint("n", i), ""))...)
@@ -252,7 +252,7 @@ func TestSelect(t *testing.T) {
 			}
 			w.Close()
 		}
-		w := watchtest.Open(t, st, &xds.Node{Cluster: "edge"}) // a group that is not there yet
+		w := watchtest.Open(t, st, &xds.Node{Cluster: "edge"}) // a group that does not exist yet
 		defer w.Close()
 		if view, _ := watchtest.Next(t, w); view != nil {
 			t.Error("it is known what is in a group that does not exist")

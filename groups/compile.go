@@ -74,7 +74,7 @@ func (c *compiler) field(m *Match, f field, path []string, values Values) *rule 
 	return r
 }
 
-// compileValue compiles one of Values. others allows a bool and a float64.
+// compileValue compiles one of Values. If others is true, a bool or a float64 is valid, too.
 func compileValue(v any, others bool) (value, error) {
 	switch v := v.(type) {
 	case string:
@@ -150,8 +150,8 @@ func (r *rule) always() bool {
 	return false
 }
 
-// isForeign reports whether a pattern looks like one of another language: a|b, [a-z], ^a, a$. These
-// characters match themselves here, and few names of nodes have them.
+// isForeign reports whether a pattern looks like a regular expression or a shell pattern: a|b,
+// [a-z], ^a, a$. Here these characters match themselves, and few node names have them.
 func isForeign(pattern string) bool {
 	_, rest, found := strings.Cut(pattern, "[")
 	return strings.Contains(pattern, "|") || found && strings.Contains(rest, "]") || strings.HasPrefix(pattern, "^") || strings.HasSuffix(pattern, "$")

@@ -49,7 +49,7 @@ func TestReasonOfNegatedAlternatives(t *testing.T) {
 	}
 }
 
-// A condition that fails makes it irrelevant that an expression cannot be evaluated.
+// If a condition fails, an expression that cannot be evaluated causes no note.
 func TestNoNoteOfAnIrrelevantExpression(t *testing.T) {
 	r := mustLoad(t, "-- a/group.yaml --\nmatch: {id: '**x', cel: node.metadata.tier > 2}\n")
 	for id, notes := range map[string]int{"n": 0, "x": 1} {

@@ -77,7 +77,7 @@ type Reason struct {
 	Group string // "": no group matches
 	Rule  string // the part of the rule that holds, such as `cluster is "edge"`
 	Place Place  // position of the rule
-	By    string // the group that includes this one; without Group, the value of Otherwise; else empty
+	By    string // the group that includes this group; if Group is empty, the value of Otherwise; otherwise empty
 }
 
 // String returns the reason as a sentence.

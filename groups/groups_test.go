@@ -280,7 +280,7 @@ func TestRulesWithoutYAML(t *testing.T) {
 // The longest of several chains of includes counts, whatever the order. A few rules that cannot be
 // evaluated are in the notes.
 func TestOrderByLongestChain(t *testing.T) {
-	for _, short := range []string{"a0", "m", "zz"} { // before, among and behind those of the longer one
+	for _, short := range []string{"a0", "m", "zz"} { // names before, among and after the names of the longer chain
 		r := mustLoad(t, "-- b/group.yaml --\nmatch: {}\ninclude: [y]\n-- y/group.yaml --\ninclude: [c]\n-- c/group.yaml --\n-- "+short+"/group.yaml --\nmatch: {}\ninclude: [c]\n")
 		all := r.Decide(&xds.Node{}).Groups
 		if len(all) != 4 || all[3] != "c" {

@@ -63,7 +63,7 @@ func odd(string) (Predicate, error) {
 	}, nil
 }
 
-// A world makes rules and nodes of few words, so that many match.
+// A world makes rules and nodes from few words, so that many rules match.
 type world struct{ *rand.Rand }
 
 func (w world) word() string {
@@ -154,7 +154,8 @@ func (w world) node() *xds.Node {
 	return n
 }
 
-// The index uses the value that the fewest groups require; a value that all require finds none of them.
+// The index uses the value that the fewest groups require. It does not use a value that all groups
+// require.
 func TestIndexUsesRarestValue(t *testing.T) {
 	var defs []Definition
 	for i := range 100 {

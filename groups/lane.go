@@ -22,11 +22,11 @@ const LaneSuffix = "@next"
 
 // A Lane is a copy of a group with the resources of a rollout. During the rollout some nodes of the
 // group get the lane instead. A node is picked if one of the conditions below holds. The result depends
-// only on the node and the lane, so all servers agree. The rollout writes it.
+// only on the node and the lane, so all servers agree. A rollout writes the lane.
 type Lane struct {
 	Of      string  // the name of the group
 	Rollout string  // the ID of the rollout; it selects which nodes are in the first percent
-	Percent float64 // this share of nodes by the hash of their id; 100: all nodes, also without an id
+	Percent float64 // share of the nodes, by the hash of their id; 100: all nodes, also nodes without an id
 	Labels  map[string]string
 	Groups  []string // nodes that also get one of these groups
 }

@@ -51,7 +51,7 @@ func New(definitions []Definition, o Options) (*Rules, []findings.Problem) {
 // A builder builds Rules.
 type builder struct {
 	options  Options
-	defs     []Definition // sorted by name; after sort, each before those that it includes
+	defs     []Definition // sorted by name; after the call of sort, each before its includes
 	byName   map[string]int
 	include  [][]int // by definition: indexes of its includes
 	problems []findings.Problem
@@ -200,7 +200,8 @@ func (b *builder) sort() {
 	}
 }
 
-// reportCycle reports groups that include each other: each the next one, the last the first.
+// reportCycle reports a cycle: each group includes the next one, and the last group includes the
+// first.
 func (b *builder) reportCycle(groups []int) {
 	last, first := &b.defs[groups[len(groups)-1]], &b.defs[groups[0]]
 	var text strings.Builder
@@ -213,7 +214,8 @@ func (b *builder) reportCycle(groups []int) {
 	b.fail(last, findings.IncludeCycle, fmt.Sprintf("include[%d]", slices.Index(last.Include, first.Name)), text.String(), "")
 }
 
-// limitIncludes reports groups that include too many others, since each costs time for each node.
+// limitIncludes reports groups that include too many others, because each include costs time at
+// each decision.
 func (b *builder) limitIncludes() {
 	seen := make([]int, len(b.defs)) // the group that last reached it, plus 1
 	for i := range b.defs {

@@ -7,9 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/text/glob"
 )
 
-// An Overlap tells which groups one node may get together, as far as the definitions show. If it cannot
-// decide, it assumes that they may, so that no warning is wrong. Create it with [NewOverlap]. It is not
-// safe for concurrent use.
+// An Overlap decides which groups one node may get together, as far as the definitions show. If it
+// cannot decide, it assumes that a node may get both, so that no warning is wrong. Create it with
+// [NewOverlap]. It is not safe for concurrent use.
 type Overlap struct {
 	named        map[string]*Definition
 	includedFrom map[string][]string // by group: the groups with a rule that include it
@@ -59,8 +59,8 @@ func (t *Overlap) Includes(name string) []string {
 	return all
 }
 
-// Possible reports whether a node may get both groups. It is true for a group that no node gets:
-// another finding reports that.
+// Possible reports whether a node may get both groups. It is true for a group that no node gets,
+// because another finding reports such a group.
 func (t *Overlap) Possible(a, b string) bool {
 	switch {
 	case a == b, t.fallback[a] && t.fallback[b]:
@@ -88,7 +88,8 @@ func (t *Overlap) both(a, b string) bool {
 	return false
 }
 
-// FirstPossible returns the first of some groups that a node may get together with a group, or "".
+// FirstPossible returns the first name in the list that a node may get together with the group, or
+// "".
 func (t *Overlap) FirstPossible(group string, in []string) string {
 	for _, other := range in {
 		if t.Possible(group, other) {

@@ -25,7 +25,7 @@ func TestOverlap(t *testing.T) {
 		{"lib", "db", false}, {"lib", "one", true}, {"tools2", "web", true},
 		{"rest", "base", true}, {"base", "web", false}, {"nobody", "web", true}, {"asks", "web", true}, {"asks", "base", false}, {"broken", "web", true},
 	} {
-		for range 2 { // the second time it is known
+		for range 2 { // the second call uses the cache
 			if together.Possible(c.a, c.b) != c.want || together.Possible(c.b, c.a) != c.want {
 				t.Errorf("%s and %s: not %v", c.a, c.b, c.want)
 			}

@@ -22,9 +22,9 @@ type query struct {
 
 // A groupState is the state of a group in a query.
 type groupState struct {
-	candidate, member uint32 // the generation in which it was one
+	candidate, member uint32 // the generation in which the group was a candidate or member
 	matched           bool
-	level             int32 // length of the longest chain of includes that leads to it
+	level             int32 // length of the longest chain of includes that ends at the group
 	includedBy        int   // the group that includes it; -1: not known yet
 }
 

@@ -201,7 +201,7 @@ func bodyName(t *xds.Type, body []byte) (string, error) {
 	return string(name), nil
 }
 
-// eachVarint calls look for each varint field of a message.
+// eachVarint passes the number and value of each varint field of a message to look.
 func eachVarint(b []byte, look func(protowire.Number, uint64)) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)

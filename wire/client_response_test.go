@@ -119,7 +119,7 @@ func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response
 			is.TTL = 0
 		}
 		if v == xds.SotW {
-			is.Aliases = nil // they have no place there
+			is.Aliases = nil // SotW does not send aliases
 			is.Version = xds.NewResource(typ, name, u.Body).Version
 			switch {
 			case is.TTL > 0:
@@ -153,8 +153,8 @@ func serverResponse(rnd *rand.Rand, v xds.Variant, typ *xds.Type) (*xds.Response
 	return r, h
 }
 
-// fromGenerated is the form of a message after a client has decoded it, according to the generated code. It returns false if
-// the generated code cannot decode the message because it looks deeper.
+// fromGenerated is the form of a message after a client has decoded it, according to the generated code. It returns
+// false if the generated code cannot decode the message, because it also decodes nested messages.
 func fromGenerated(m proto.Message) (h heard, ok bool) {
 	one := func(w *discovery.Resource) {
 		name := w.GetName()
@@ -264,7 +264,7 @@ func checkResponse(t *testing.T, v xds.Variant, b []byte) {
 	r, err := DecodeResponse(v, mine, ResponseOptions{})
 	clear(mine)
 	if proto.Unmarshal(b, m) != nil {
-		return // it looks deeper
+		return // the generated code also decodes nested messages
 	}
 	if err != nil {
 		t.Fatalf("%v\n%x", err, b)
@@ -310,7 +310,7 @@ func TestDecodeResponseGenerated(t *testing.T) {
 			// A merged message has singular fields twice, and resources of another type.
 			r, _ = serverResponse(rnd, v, types[rnd.IntN(len(types))])
 			checkResponse(t, v, append(b, Encode(v, r, "y").Materialize()...))
-			// Broken: a byte is another.
+			// Broken: one byte is changed.
 			if len(b) > 0 {
 				b[rnd.IntN(len(b))] = byte(rnd.Uint32())
 			}
@@ -336,8 +336,8 @@ func TestDecodeResponseMalformed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		m    proto.Message
-		want string // the error
-		of   string // its name
+		want string // the text of the error
+		of   string // name of the resource in the error
 	}{
 		{"TYP-7 another type", sotw(anyOf(xds.Listener.URL, named(rnd, "l", 0))), `resources[0]: is a ` + xds.Listener.URL + ` called "l", want a ` + xds.Cluster.URL, ""},
 		{"TYP-7 another type in a wrapper", sotw(wrapped(&discovery.Resource{Name: "w", Resource: anyOf("x/Y", nil)})), `resource "w": is a x/Y, want a ` + xds.Cluster.URL, "w"},

@@ -17,7 +17,7 @@ func (f form) beats(t *xds.Type, beats []*xds.Resource) (b []byte) {
 }
 
 // absent encodes that names do not exist, for clients that read this from a Resource without body and
-// version. The name is also an alias: Envoy refuses the Resource without it.
+// version. The name is also an alias: Envoy refuses the Resource without the alias.
 func (f form) absent(t *xds.Type, names []string) (b []byte) {
 	f.beat = true
 	for _, name := range names {

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Random responses decode to the same result with and without a memory. A resource that is in two responses, one
-// after the other, is made once.
+// Random responses decode to the same result with and without a memory. A resource in two consecutive responses
+// is made once.
 func TestMemory(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint("CLI-6 seed ", seed), func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%q is %q, want %q", key, got, want)
 		}
 	}
-	for n := range b { // whatever is missing
+	for n := range b { // the metadata may end at any byte
 		Metadata(b[:n], "text")
 	}
 	twice := func(x, y any) []byte {

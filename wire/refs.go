@@ -141,7 +141,7 @@ func (l *refList) addAny(t *xds.Type) {
 }
 
 // ownSource reports whether a ConfigSource means the same server and stream from which the cluster came. A file
-// or a server that is a cluster is another source.
+// is another source, and so is a server that the ConfigSource names as a cluster.
 func ownSource(b []byte) bool {
 	const file, server, watchedFile = 1, 2, 8
 	for len(b) > 0 {
@@ -168,7 +168,7 @@ func assignmentRefs(list *refList, t *xds.Type, _ string, body []byte) error {
 	})
 }
 
-// eachField calls look for each bytes field with the given number.
+// eachField passes each bytes field with the given number to look.
 func eachField(b []byte, num protowire.Number, look func([]byte) error) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)

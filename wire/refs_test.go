@@ -28,8 +28,8 @@ func showRefs(refs []xds.Ref) string {
 	return strings.Join(s, ", ")
 }
 
-// The last of several types of a cluster counts, as in any oneof. A field that Envoy may add later may refer to
-// anything.
+// If a cluster has several types, the last one counts, as in any oneof. A field that Envoy may add later may
+// refer to anything.
 func TestRefsField(t *testing.T) {
 	const typeURL = "type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig"
 	encode := func(c *clusterv3.Cluster) string {

@@ -148,7 +148,7 @@ func TestDecode(t *testing.T) {
 			check(t, v, b)
 			// Merged: singular fields occur twice, maps have keys twice.
 			check(t, v, append(b, random(t, v, rnd)...))
-			// Torn and twisted.
+			// Truncated, then with a changed byte.
 			check(t, v, b[:rnd.IntN(len(b)+1)])
 			if len(b) > 0 {
 				b[rnd.IntN(len(b))] = byte(rnd.Uint32())
@@ -442,7 +442,7 @@ func TestDecodeRepeatedNames(t *testing.T) {
 				m.ResourceLocators = []*discovery.ResourceLocator{{Name: "located"}}
 			}
 			b := marshal(t, m)
-			if rnd.IntN(8) == 0 { // merged: they stand in two places
+			if rnd.IntN(8) == 0 { // merged: the names are in two places
 				b = append(b, marshal(t, &discovery.DiscoveryRequest{TypeUrl: url, ResourceNames: names})...)
 			}
 			want, err := new(Decoder).Decode(b)

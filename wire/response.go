@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. The argument identifier is the
-// control_plane of the response, which is left out if it is empty. Without r.TTL, heartbeats are
+// Encode encodes a DiscoveryResponse or a DeltaDiscoveryResponse. The argument identifier becomes
+// the control_plane of the response. An empty identifier is left out. Without r.TTL, heartbeats are
 // not encoded. In SotW, absent names are not encoded.
 //
 // The resources are encoded once for all streams. The tail with version, type, nonce and identifier

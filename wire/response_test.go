@@ -185,8 +185,8 @@ func TestEncodeTypes(t *testing.T) {
 	})
 }
 
-// Streams with the same changes may have different versions: "The version field of the Resource wrapper" is that
-// of the response.
+// Streams with the same changes may have different versions: "The version field of the Resource wrapper" is the
+// version of the response.
 func TestEncodeVersions(t *testing.T) {
 	t.Run("TTL-4 one change, sent at several versions", func(t *testing.T) {
 		r := resource(rand.New(rand.NewPCG(2, 2)), "a", 10)
@@ -226,7 +226,7 @@ func TestEncodeShares(t *testing.T) {
 			t.Errorf("%d resources: %v allocations a stream", n, got)
 		}
 	}
-	// A resource of two responses is framed once.
+	// The frame of a resource in two responses is made once.
 	r := resource(rnd, "x", 300)
 	one := func() mem.Buffer {
 		return Encode(xds.SotW, &xds.Response{Type: xds.Cluster, Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}, "")[0]

@@ -68,8 +68,8 @@ func TestTYP7TableRefusesInvalidResources(t *testing.T) {
 	})
 }
 
-// A resource that was changed after Seal would be taken for the one in the table. Changed detects this, and
-// the check takes no memory.
+// A table could take a resource that was changed after Seal as equal to its own resource. Changed detects
+// this, and the check takes no memory.
 func TestResourceChangedAfterSeal(t *testing.T) {
 	if size := unsafe.Sizeof(Resource{}); size > 96 {
 		t.Errorf("a resource has %d bytes: above 96 the allocator takes 112", size)

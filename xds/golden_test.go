@@ -72,7 +72,7 @@ func TestVersions(t *testing.T) {
 		for _, r := range golden() {
 			note(describe(r), with((&xds.Table{}), []*xds.Resource{r}).Version())
 		}
-		// The hash separates names from bodies, and one resource from the next.
+		// Swapping the bodies of two resources changes the hash.
 		two := func(a, b *xds.Resource) string { return with((&xds.Table{}), []*xds.Resource{a, b}).Version() }
 		note("bodies", two(xds.NewResource(xds.Cluster, "p", []byte("1")), xds.NewResource(xds.Cluster, "q", []byte("2"))))
 		note("bodies swapped", two(xds.NewResource(xds.Cluster, "p", []byte("2")), xds.NewResource(xds.Cluster, "q", []byte("1"))))

@@ -37,7 +37,7 @@ func TestCollection(t *testing.T) {
 		{VirtualHost, "route", ""},
 		{Endpoint, "xdstp://a/t/x/y", "xdstp://a/t/x/*"},
 		{Endpoint, "xdstp://a/t/x/y?a=1&b=2", "xdstp://a/t/x/*?a=1&b=2"},
-		{Endpoint, "xdstp://a/t/x/*", ""}, // a collection belongs to none
+		{Endpoint, "xdstp://a/t/x/*", ""}, // a collection belongs to no other collection
 		{VirtualHost, "xdstp://a/t/x/y", "xdstp://a/t/x/*"},
 		{Endpoint, "xdstp:", ""},
 		{Endpoint, "xdstp://a", ""},

@@ -65,7 +65,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// The parts of any changes are the whole, in order. Only a part with a single item exceeds the limit.
+// The parts of any changes add up to the changes, in order. Only a part with a single item exceeds
+// the limit.
 func TestSplitRandom(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -16,7 +16,7 @@ type Table struct {
 	aliases  tree[*Members]     // by alias or collection
 	expiring tree[*Resource]    // resources with a TTL
 	departed [2]tree[*Resource] // removed recently: the younger and the older generation
-	young    int                // names in departed[0]
+	young    int                // number of names in departed[0]
 	version  string             // supplied by the source; empty: the sum
 	layers   []*Table           // the tables of WithLayers, for Departed
 	part     *part              // non-nil: this table shows a part of another
@@ -37,7 +37,7 @@ var empty Table
 
 // keepDeparted is the minimum number of recently removed resources that a table remembers. It is also
 // the size from which the younger generation is full. The next With that removes resources starts a new
-// generation. So each of the two generations has less than this number, plus the resources that one With
+// generation. So a generation has fewer resources than this number plus the resources that one With
 // removed.
 const keepDeparted = 8192
 

@@ -196,7 +196,7 @@ func TestTableAliases(t *testing.T) {
 					continue
 				}
 				var aliases []string
-				for range rng.IntN(4) { // the same alias may come twice
+				for range rng.IntN(4) { // the list may have the same alias twice
 					aliases = append(aliases, fmt.Sprint("a", rng.IntN(6)))
 				}
 				set = append(set, named(name, "", aliases...))

@@ -147,8 +147,8 @@ type Undecided interface {
 	View
 
 	// Undecided reports whether the view does not know yet if the name exists. A resource that a table has
-	// exists, whatever Undecided returns. Undecided of [Wildcard] means that the set of all resources of the
-	// type is not known yet: a stream with a wildcard subscription then gets nothing of the type.
+	// exists, whatever Undecided returns. If Undecided is true for [Wildcard], the set of all resources of
+	// the type is not known yet: a stream with a wildcard subscription then gets nothing of the type.
 	Undecided(t *Type, name string) bool
 }
 

@@ -16,8 +16,9 @@
 // than the timeout ([WithTimeout]). Inside a testing/synctest bubble, waiting takes no real time.
 //
 // The client decodes messages by field numbers, so your tests do not link the generated messages of Envoy
-// unless you import them. The client decides nothing itself: the test says what it sends, and it holds the
-// resources that it acknowledged. It is not for testing the behaviour of real clients.
+// unless you import them. The client decides nothing itself: the test decides what the client sends, and
+// the client holds the resources that it acknowledged. It is not for testing the behaviour of real
+// clients.
 package xdstest
 
 import (

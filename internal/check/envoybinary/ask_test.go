@@ -41,8 +41,8 @@ func pair(t *testing.T) (cert, key string) {
 	return string(p.Cert), string(p.Key)
 }
 
-// Every kind of resource that a bootstrap can contain is checked. Among many resources, the invalid
-// ones are found.
+// Each kind of resource that a bootstrap can contain is checked. The invalid resources are found
+// among many.
 func TestAsk(t *testing.T) {
 	needEnvoy(t)
 	cert, key := pair(t)

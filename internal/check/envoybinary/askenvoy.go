@@ -29,15 +29,16 @@ type Resource struct {
 
 // An Answer is the result of a check.
 type Answer struct {
-	// Rejected holds Envoy's reason for rejecting a resource, by its index. It is Envoy's own text,
-	// which may quote the resource.
+	// Rejected maps the index of a rejected resource to Envoy's reason. The reason is Envoy's own
+	// text and may quote the resource.
 	Rejected map[int]string
 
-	// Skipped are the indexes of resources that were not checked: a bootstrap cannot contain them, or
-	// the limit of runs was reached.
+	// Skipped are the indexes of resources that were not checked, because a bootstrap cannot contain
+	// them or because of the limit of runs.
 	Skipped []int
 
-	// Bootstrap is Envoy's reason for rejecting the given bootstraps. Then no resource was checked.
+	// Bootstrap is Envoy's reason for rejecting the given bootstraps. If it is not empty, no resource
+	// was checked.
 	Bootstrap string
 
 	Runs int
@@ -48,8 +49,8 @@ const (
 	runTimeout = time.Minute
 )
 
-// Ask checks resources with the Envoy at a path. It finds the rejected ones by bisection. Envoy also
-// gets the parts of the bootstraps that resources may need.
+// Ask checks resources with the Envoy at a path. It finds the rejected resources by bisection. It
+// also gives Envoy the parts of the bootstraps that resources may need.
 func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, bootstraps ...protoreflect.Message) (Answer, error) {
 	dir, err := os.MkdirTemp("", "chancery-check-") // mode 0700, because the files may contain secrets
 	if err != nil {
@@ -91,7 +92,7 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 	if err != nil || whole == "" {
 		return a.Answer, err
 	}
-	// Check clusters first: listeners may need clusters, but clusters need no listeners.
+	// Check clusters first: listeners may need clusters, but clusters do not need listeners.
 	if err := a.bisect(ctx, nil, clusters); err != nil {
 		return a.Answer, err
 	}
@@ -129,7 +130,8 @@ type checker struct {
 	userBootstraps []protoreflect.Message // bootstraps of the user
 }
 
-// bisect finds the resources of some that Envoy rejects, together with accepted ones.
+// bisect runs Envoy with halves of the list some to find the resources that Envoy rejects. Each run
+// also contains the accepted resources, which those of the list may need.
 func (a *checker) bisect(ctx context.Context, accepted, some []int) error {
 	if len(some) == 0 {
 		return nil
@@ -154,7 +156,7 @@ func (a *checker) bisect(ctx context.Context, accepted, some []int) error {
 	if err := a.bisect(ctx, accepted, some[half:]); err != nil {
 		return err
 	}
-	if len(a.Rejected)+len(a.Skipped) == before { // Envoy accepts each half alone
+	if len(a.Rejected)+len(a.Skipped) == before { // Envoy accepts each half without the other
 		a.Rejected[some[half]] = reason
 	}
 	return nil

@@ -51,7 +51,7 @@ func (a *checker) secretKind(r Resource) place {
 	case err != nil:
 	case m.Has(field(m, "tls_certificate")), m.Has(field(m, "validation_context")):
 		return asCluster
-	case m.Has(field(m, "session_ticket_keys")): // only servers have these
+	case m.Has(field(m, "session_ticket_keys")): // only servers have session ticket keys
 		return asListener
 	}
 	return none
@@ -127,8 +127,8 @@ func (a *checker) bootstrap(some []int) ([]byte, error) {
 	return envoy.Marshal(boot)
 }
 
-// put adds a resource to a bootstrap. A resource that cannot stand alone goes into a generated one with
-// a numbered name.
+// put adds a resource to a bootstrap. A bootstrap contains only clusters, listeners and secrets
+// directly: put generates a cluster or listener with a numbered name around another resource.
 func (a *checker) put(b *builder, n int, r Resource) error {
 	m, err := a.message(r)
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *checker) put(b *builder, n int, r Resource) error {
 	case r.Type.Is(xds.Secret):
 		b.secret(name, m)
 	case r.Type.Is(xds.Route):
-		if validates := field(m, "validate_clusters"); !m.Has(validates) { // the default over xDS
+		if validates := field(m, "validate_clusters"); !m.Has(validates) { // over xDS, unset means false
 			m.Mutable(validates)
 		}
 		b.manager(name).Set(field(b.hcm, "route_config"), value)
@@ -181,10 +181,11 @@ type builder struct {
 	into   protoreflect.Message // the Any that will contain hcm
 	err    error
 
-	internal bool // a listener is internal
+	internal bool // the bootstrap has an internal listener
 }
 
-// manager starts a listener and returns its HttpConnectionManager. Until pack, it returns the same one.
+// manager starts a listener and returns its HttpConnectionManager. Until the next call of pack, it
+// returns the same message.
 func (b *builder) manager(name string) protoreflect.Message {
 	if b.hcm != nil {
 		return b.hcm
@@ -231,7 +232,7 @@ func (b *builder) secret(name string, m protoreflect.Message) {
 	if f := field(m, "session_ticket_keys"); m.Has(f) {
 		tls := b.types.New(tlsPackage + "DownstreamTlsContext")
 		tls.Set(field(tls, "session_ticket_keys"), m.Get(f))
-		cert := item(mutable(tls, "common_tls_context"), "tls_certificate_sds_secret_configs") // a server needs one
+		cert := item(mutable(tls, "common_tls_context"), "tls_certificate_sds_secret_configs") // required of a server
 		set(cert, "name", name)
 		mutable(mutable(cert, "sds_config"), "ads")
 		b.transport(b.chain(name), tls)
@@ -273,7 +274,7 @@ func mutable(m protoreflect.Message, name protoreflect.Name) protoreflect.Messag
 	return m.Mutable(field(m, name)).Message()
 }
 
-// item appends a message to a list and returns it.
+// item appends an empty message to a list and returns the message.
 func item(m protoreflect.Message, name protoreflect.Name) protoreflect.Message {
 	return m.Mutable(field(m, name)).List().AppendMutable().Message()
 }

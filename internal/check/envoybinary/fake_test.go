@@ -16,9 +16,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fakeEnvoy makes a program that imitates Envoy. It rejects a bootstrap that contains one of the given
-// words, or all words joined by "+". The returned directory has the mode of the file and the last
-// bootstrap.
+// fakeEnvoy makes a program that imitates Envoy. It rejects a bootstrap that contains one of the
+// given words, or all words joined by "+". It writes the mode of its input file and the last
+// bootstrap to the returned directory.
 func fakeEnvoy(t *testing.T, refuses ...string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -10,9 +10,10 @@ import (
 // and secrets are handled separately.
 var needed = []protoreflect.Name{"bootstrap_extensions", "default_socket_interface", "default_regex_engine", "certificate_provider_instances"}
 
-// addUserParts adds the parts of other bootstraps that resources may need. The first item of a name wins, and a
-// checked cluster replaces a bootstrap's cluster of its name. The parts for one machine or one server
-// are left out: the node, the admin interface, listeners, and the sources of resources and runtime.
+// addUserParts adds the parts of the user's bootstraps that resources may need. Of several items with
+// one name, the first is added. A checked cluster replaces a bootstrap's cluster with its name. The
+// parts for one machine or one server are left out: the node, the admin interface, listeners, and the
+// sources of resources and runtime.
 func (a *checker) addUserParts(boot protoreflect.Message) {
 	static := mutable(boot, "static_resources")
 	asked := map[string]bool{}
@@ -39,7 +40,7 @@ func (a *checker) addUserParts(boot protoreflect.Message) {
 		join(static, theirs, "clusters", asked)
 		join(static, theirs, "secrets", nil)
 		layers := get(get(b, "layered_runtime").Message(), "layers").List()
-		for i := range layers.Len() { // some features decide whether a field is accepted
+		for i := range layers.Len() { // some runtime features decide whether Envoy accepts a field
 			if l := layers.Get(i).Message(); l.Has(field(l, "static_layer")) {
 				runtime := mutable(boot, "layered_runtime")
 				add(runtime.Mutable(field(runtime, "layers")).List(), l, nil)
@@ -48,7 +49,7 @@ func (a *checker) addUserParts(boot protoreflect.Message) {
 	}
 }
 
-// join appends the items of another message's list.
+// join appends the items of another message's list, except those with a name in but.
 func join(to, from protoreflect.Message, list protoreflect.Name, but map[string]bool) {
 	all := get(from, list).List()
 	for i := range all.Len() {
@@ -56,7 +57,7 @@ func join(to, from protoreflect.Message, list protoreflect.Name, but map[string]
 	}
 }
 
-// add appends a message to a list, unless the list has its name.
+// add appends a message to a list, unless the list or but already has its name.
 func add(list protoreflect.List, m protoreflect.Message, but map[string]bool) {
 	name := get(m, "name").String()
 	for i := range list.Len() {

@@ -76,5 +76,6 @@ func JUnit(w io.Writer, r Report) error {
 	return err
 }
 
-// clean removes white space from the end of a text, because readers would show it.
+// clean removes white space from the end of a text, because programs that read the report would show
+// it.
 func clean(s string) string { return strings.TrimRight(s, " \t\n") }

@@ -16,7 +16,7 @@ import (
 type Report struct {
 	Program  string // version of Chancery
 	Files    int
-	Groups   int                // 0: only one group
+	Groups   int                // number of groups; 0: the files have no groups
 	Counts   []Count            // number of resources by type
 	Findings []findings.Problem // errors first
 	Bad      bool               // the check fails

@@ -54,7 +54,7 @@ func (w *walk) chain(m protoreflect.Message, field protoreflect.Name, terminal, 
 			continue
 		}
 		w.in(m, field, i, func() { w.report(findings.TerminalFilter, "", "", wrong, name) })
-		return // the filters after it would be wrong for the same reason
+		return // the filter after this one would fail for the same reason
 	}
 }
 

@@ -41,7 +41,7 @@ func has(m protoreflect.Message, field protoreflect.Name) bool {
 	return m.Has(m.Descriptor().Fields().ByName(field))
 }
 
-// in calls f with the path of an item of a list.
+// in calls f while the walk's path is that of an item of a list.
 func (w *walk) in(m protoreflect.Message, field protoreflect.Name, index int, f func()) {
 	w.at = append(w.at, step{field: m.Descriptor().Fields().ByName(field), index: index})
 	f()
@@ -206,14 +206,14 @@ func (w *walk) equalMatches(m protoreflect.Message, chains protoreflect.List) {
 	}
 }
 
-// unknownToGo matches \C, which RE2 accepts and Go's regexp package rejects. Otherwise both accept the
-// same syntax.
+// unknownToGo matches \C, which RE2 accepts and Go's regexp package rejects. All other syntax is
+// equal in both.
 var unknownToGo = regexp.MustCompile(`(^|[^\\])(\\\\)*\\C`)
 
 func (w *walk) regex(m protoreflect.Message) {
 	expr := get(m, "regex").String()
 	if _, err := regexp.Compile(expr); err != nil && !unknownToGo.MatchString(expr) {
-		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // the rest quotes the expression
+		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // the rest of Go's error quotes the expression
 		w.report(findings.InvalidRegex, "regex", "", "RE2 does not accept this regular expression: %s", why)
 	}
 }

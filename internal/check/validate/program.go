@@ -150,7 +150,7 @@ func (c *fieldCheck) run(w *walk, m protoreflect.Message) {
 	f := c.field
 	has := m.Has(f)
 	if !has && f.ContainingOneof() != nil {
-		return // the oneof has another field, or none
+		return // another field of the oneof is set, or no field
 	}
 	if c.required && !has {
 		w.report(findings.MissingField, string(f.Name()), "", "is required in %s", m.Descriptor().Name())

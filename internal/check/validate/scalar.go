@@ -40,7 +40,7 @@ func number[T cmp.Ordered](c compiler, r protoreflect.Message, of func(protorefl
 		switch {
 		case exactly != nil && n != *exactly:
 			return fmt.Sprintf("must be %v"+quoted+"%v", *exactly, n)
-		case both && floor > ceiling && !above(n) && !below(n): // the bounds exclude an interval
+		case both && floor > ceiling && !above(n) && !below(n): // the bounds exclude the numbers between them
 			return fmt.Sprintf("must be %s"+quoted+"%v", strings.Replace(range_, " and ", " or ", 1), n)
 		case both && floor > ceiling:
 		case !above(n) || !below(n):
@@ -231,8 +231,8 @@ func (c compiler) text(r protoreflect.Message) check {
 	}
 }
 
-// patternOf returns the regular expression that a string must match, and the message if it does not
-// match; nil if there is none.
+// patternOf returns the regular expression that a string must match, and the message for other
+// strings. Without such a rule, the expression is nil.
 func patternOf(r protoreflect.Message) (pattern *regexp.Regexp, what string) {
 	fields := r.Descriptor().Fields()
 	expr := r.Get(fields.ByName("pattern")).String()
@@ -244,7 +244,7 @@ func patternOf(r protoreflect.Message) (pattern *regexp.Regexp, what string) {
 	case known == 2 && strict:
 		expr, what = headerValue, "must be a header value: no control characters"
 	case known == 1 || known == 2:
-		expr, what = lenient, "must not contain NUL or line reportRule"
+		expr, what = lenient, "must not contain NUL or line breaks"
 	}
 	if expr == "" {
 		return nil, ""

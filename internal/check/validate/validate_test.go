@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 			"XDS0302 virtual_hosts[0].routes[0]: one of route, redirect, direct_response, filter_action, non_forwarding_action is required in Route",
 			"XDS0302 virtual_hosts[0].routes[1].match: one of prefix, path, safe_regex, connect_matcher, path_separated_prefix, path_match_policy is required in RouteMatch",
 		}},
-		{"an item, and a header", routes, `{"name":"r","internal_only_headers":["x-a","b\nc"]}`, []string{"XDS0301 internal_only_headers[1]: must not contain NUL or line reportRule"}},
+		{"an item, and a header", routes, `{"name":"r","internal_only_headers":["x-a","b\nc"]}`, []string{"XDS0301 internal_only_headers[1]: must not contain NUL or line breaks"}},
 		{"inside of an Any", listener, `{"name":"l","address":{"socket_address":{"address":"::1","port_value":1}},"filter_chains":[{"filters":[{"name":"h","typed_config":{"@type":"` + manager + `","rds":{"config_source":{"ads":{}}},"http_filters":[` + router + `]}}]}]}`, []string{
 			"XDS0301 filter_chains[0].filters[0].typed_config.stat_prefix: must not be empty",
 		}},

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Kinds of identities, by how a connection has proved it.
+// Kinds of identities: the ways in which a connection proves its identity.
 const (
 	None = ""     // no identity
 	MTLS = "mtls" // a client certificate
@@ -21,8 +21,8 @@ const (
 	Unix = "unix" // the peer credentials of a unix socket
 )
 
-// An Identity is the verified identity of a client. Unverified statements of the client do not belong
-// here. The zero Identity is that of a connection without a proof.
+// An Identity is the verified identity of a client. It contains nothing that the client states
+// without a proof. The zero Identity is that of a connection without a proof.
 //
 // DNS names and URIs are separate fields, because no issuer checks the characters of a DNS name in a
 // certificate: a DNS name that looks like a SPIFFE ID must not count as one.
@@ -32,21 +32,22 @@ type Identity struct {
 	DNS  []string // DNS names of the certificate, unchanged
 	URIs []string // URI names of the certificate, including its SPIFFE ID; for a token, its subject if that is a SPIFFE ID
 
-	Subject string         // of the token; or the distinguished name of the certificate
-	Issuer  string         // of the token, or of the certificate
-	Claims  map[string]any // of the token, as encoding/json decodes them; never shown
+	Subject string         // subject of the token, or distinguished name of the certificate
+	Issuer  string         // issuer of the token or of the certificate
+	Claims  map[string]any // claims of the token, as encoding/json decodes them; never shown
 
 	UID, GID, PID int // only for Kind Unix
 
-	// Expires is when the certificate or token expires; zero: never. A stream ends with it.
+	// Expires is the time when the certificate or token expires; zero: never. The stream ends before
+	// then.
 	Expires time.Time
 }
 
-// A Policy decides what identities may do. It does not change, and is safe for concurrent use. [Parse]
-// or [Default] make it.
+// A Policy decides what identities may do. It does not change, and is safe for concurrent use.
+// [Parse] and [Default] make policies.
 type Policy struct {
 	rules     []rule
-	otherwise bool // the default policy applies to identities that match no rule
+	otherwise bool // whether the default policy applies to identities that match no rule
 }
 
 // Default returns the policy of a server with client certificates and without an access.yaml. The node
@@ -62,7 +63,7 @@ func (p *Policy) Decide(id Identity, node *xds.Node) (Grant, error) {
 	return p.decide(&id, node)
 }
 
-// A Denied is the reason why a client gets nothing. Its text is for the client and the log, and
+// A Denied is the reason why the policy refuses a client. Its text is for the client and the log, and
 // contains no claims.
 type Denied struct {
 	Reason string // a sentence, without the identity and the node
@@ -70,7 +71,7 @@ type Denied struct {
 	Place  string // place of this rule, file:line:column, for the log
 
 	// Unauthenticated means that the client needs another identity, for example because this one has
-	// expired. If false, the identity lacks a permission.
+	// expired. If it is false, the identity is valid but lacks a permission.
 	Unauthenticated bool
 
 	reported bool
@@ -78,11 +79,11 @@ type Denied struct {
 
 // A Watch is [server.Watch].
 //
-// It may have a method Limit(func(*xds.Type, string) bool). Limit receives a function that reports
-// which names the stream may see from then on, and whether it may see any resource of a wildcard or
-// collection; nil: all. So a watch that requests subscribed names from another server can leave out
-// those that the stream may not see. Limit is called before the first Interested, and from the same
-// goroutine.
+// It may have a method Limit(func(*xds.Type, string) bool). Its argument reports whether the stream
+// may see a name, from the call on. For a wildcard or a collection, it reports whether the stream may
+// see any of its resources. A nil argument means that the stream may see all names. So a watch that
+// requests subscribed names from another server can leave out those that the stream may not see.
+// Limit is called before the first Interested, and from the same goroutine.
 type Watch interface {
 	C() <-chan struct{}
 	Next() (xds.View, []xds.Names, error)

@@ -20,7 +20,7 @@ func (d *Denied) Error() string {
 	return d.Reason + " (rule " + yamlkeys.Quoted(d.Rule) + ")"
 }
 
-// Told reports whether [Options.Denied] was called with it: then a server need not log it as well.
+// Told reports whether [Options.Denied] received this denial. Then the server need not log it again.
 func (d *Denied) Told() bool { return d.reported }
 
 // GRPCStatus returns the status for the client: PERMISSION_DENIED or UNAUTHENTICATED.
@@ -50,7 +50,7 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 	n := &nodeOf{Node: from}
 	g := &grant{id: id, node: from.ID}
 	about := false    // a rule lets this identity be some node
-	var named []*rule // the rules that do
+	var named []*rule // the rules that let this identity be some node
 	names := id.names()
 	for i := range p.rules {
 		r := &p.rules[i]
@@ -87,12 +87,12 @@ func (p *Policy) decide(id *Identity, from *xds.Node) (Grant, error) {
 		}
 	}
 	g.needsGroups = slices.ContainsFunc(slices.Concat(g.portions, g.denials), func(p appliedRule) bool { return p.rule != nil && p.rule.limits.groups != nil })
-	_ = g.compile(nil) // an error depends on the groups, so In returns it
+	_ = g.compile(nil) // an error here depends on the groups, so In returns it
 	return Grant{g}, nil
 }
 
-// deniedNode returns the denial if no rule lets an identity be a node; named are the rules for the
-// identity.
+// deniedNode returns the denial of an identity that no rule lets be the node. The list named has the
+// rules for the identity.
 func deniedNode(id *Identity, node string, named []*rule) *Denied {
 	d := &Denied{Reason: id.called() + " may not be node " + yamlkeys.Quoted(node)}
 	if len(named) == 0 {

@@ -22,7 +22,8 @@ type names struct {
 	patterns []glob.Pattern
 }
 
-// add adds the names of a portion for a type; the url is "" for all types that no rule has.
+// add adds the names of a type that a rule shows or hides. The url "" is for all types that no rule
+// mentions.
 func (s *names) add(p appliedRule, url string) {
 	var patterns []glob.Pattern
 	switch {
@@ -58,7 +59,7 @@ func (s *names) add(p appliedRule, url string) {
 	}
 }
 
-// finish simplifies the filter and sets the key.
+// finish simplifies the filter and computes its key.
 func (f *filter) finish() {
 	if f.hidden.all {
 		f.shown = names{}
@@ -69,7 +70,7 @@ func (f *filter) finish() {
 	f.key = f.shown.key() + "-" + f.hidden.key()
 }
 
-// some reports whether the set may have any name.
+// some reports whether the set can contain any name.
 func (s *names) some() bool { return s.all || len(s.exact) > 0 || len(s.patterns) > 0 }
 
 func (s *names) key() string {
@@ -111,10 +112,11 @@ func (f *filter) allows(name string) bool {
 // all reports whether all names are visible.
 func (f *filter) all() bool { return f != nil && f.shown.all && !f.hidden.some() }
 
-// few reports whether the filter has a list of all visible names.
+// few reports whether the filter has a list of all visible names, and no patterns.
 func (f *filter) few() bool { return f == nil || !f.shown.all && len(f.shown.patterns) == 0 }
 
-// of returns the visible part of a table. from is the visible part of an older table; it may be nil.
+// of returns the visible part of a table. The table from is the visible part of an older table; it
+// may be nil.
 func (f *filter) of(t, from *xds.Table) *xds.Table {
 	if f.few() {
 		return t.PartOf(f.known, f.allows, from)

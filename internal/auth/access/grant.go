@@ -22,14 +22,14 @@ type grant struct {
 
 	needsGroups bool // a rule depends on groups
 
-	filters map[string]*filter // by type URL of v3: for the types in rules, and for secrets
+	filters map[string]*filter // by type URL of v3: for the types in rules and for secrets
 	others  *filter            // for all other types
 	key     string
 }
 
-// In returns the grant of a node with these groups. A rule applies only if it allows all of the
-// groups. The error is a [*Denied] if no rule applies. Pass nil for a source without groups, or with
-// unknown ones: then rules that depend on groups show nothing.
+// In returns the grant of a node with these groups. A rule that allows applies only if it allows all
+// of the groups. The error is a [*Denied] if no rule applies. Pass nil if the source has no groups or
+// they are unknown: then rules that depend on groups show nothing.
 func (g Grant) In(groups []string) (Grant, error) {
 	if g.grant == nil {
 		return g, &Denied{Reason: "nothing is granted"}
@@ -41,7 +41,8 @@ func (g Grant) In(groups []string) (Grant, error) {
 	return Grant{n}, nil
 }
 
-// Allows reports whether a resource is visible. The name must be its own, not an alias.
+// Allows reports whether a resource is visible. The name must be the resource's own name, not an
+// alias.
 func (g Grant) Allows(t *xds.Type, name string) bool { return g.filter(t).allows(name) }
 
 // some reports whether a name is visible; for a wildcard or collection, whether any of its resources
@@ -57,7 +58,7 @@ func (g Grant) some(t *xds.Type, name string) bool {
 // All reports whether all resources of a type are visible.
 func (g Grant) All(t *xds.Type) bool { return g.filter(t).all() }
 
-// Key is equal for grants that show the same.
+// Key returns a text that is equal for grants that show the same names.
 func (g Grant) Key() string {
 	if g.grant == nil {
 		return ""
@@ -102,7 +103,8 @@ func urlOf(t *xds.Type) string {
 	return t.URL
 }
 
-// empty reports whether the limits name no resources. A rule that denies then denies everything.
+// empty reports whether the limits name no resources. A denying rule with empty limits denies the
+// node.
 func (l *limits) empty() bool { return l.types == nil && l.names == nil && l.secrets == nil }
 
 // covers reports whether a rule applies to nodes with these groups. An allowing rule must have all of
@@ -111,7 +113,7 @@ func (p *appliedRule) covers(groups []string) bool {
 	if p.rule == nil || p.rule.limits.groups == nil {
 		return true
 	}
-	if len(groups) == 0 { // unknown
+	if len(groups) == 0 { // the groups are unknown
 		return p.rule.deny
 	}
 	some := p.rule.deny

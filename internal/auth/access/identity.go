@@ -111,7 +111,7 @@ func (id Identity) String() string {
 	return id.Kind + " " + b.String()
 }
 
-// called returns the description for denials.
+// called returns the description of the identity for denials.
 func (id *Identity) called() string {
 	if id.Kind == None {
 		return "a connection that proves no identity"

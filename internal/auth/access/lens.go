@@ -8,7 +8,8 @@ import (
 )
 
 // A lens shows the visible part of the tables of a type. Streams with the same groups and equal
-// filters share one lens. So the part is computed once, and the streams share encoded responses.
+// filters share one lens. So the visible part is computed once, and the streams share encoded
+// responses.
 type lens struct {
 	key    lensKey
 	filter *filter
@@ -25,8 +26,8 @@ func (l *lens) table(t *xds.Table) *xds.Table { return l.parts.Of(t, l.filter.of
 // recent returns the visible parts of tables; each table is similar to the one before.
 func (l *lens) recent(tables []*xds.Table) []*xds.Table { return l.parts.OfEach(tables, l.filter.of) }
 
-// Lenses are the lenses of one stream, as long as its groups and its grant do not change. Other
-// goroutines than the stream may use them.
+// Lenses are the lenses of one stream until its groups or its grant change. Other goroutines than the
+// stream's may use them.
 type lenses struct {
 	shared *shared
 	groups string
@@ -45,7 +46,7 @@ func (ls *lenses) of(t *xds.Type) *lens {
 		return l
 	}
 	f := ls.grant.filter(t)
-	if ls.closed { // a shared one would never be released
+	if ls.closed { // nothing would release a shared lens
 		return &lens{filter: f}
 	}
 	l := ls.shared.lens(lensKey{ls.groups, t.URL, f.key}, f)
@@ -92,7 +93,7 @@ func (s *shared) release(ls map[string]*lens) {
 	}
 }
 
-// A limitedView shows the visible part of another view, which does not change.
+// A limitedView shows the visible part of another view. The other view does not change.
 type limitedView struct {
 	of     xds.View
 	lenses *lenses
@@ -120,7 +121,7 @@ func (v *limitedView) Table(t *xds.Type) *xds.Table {
 	return seen
 }
 
-// An undecidedView is a limited view of a view that is still looking for some names.
+// An undecidedView is a limited view of a view that still looks for some names.
 type undecidedView struct {
 	limitedView
 	of xds.Undecided
@@ -128,7 +129,7 @@ type undecidedView struct {
 
 // Undecided implements [xds.Undecided]. An invisible name does not exist, and is not looked for.
 func (v *undecidedView) Undecided(t *xds.Type, name string) bool {
-	if name == xds.Wildcard { // the wildcard itself is not visible or invisible
+	if name == xds.Wildcard { // visibility does not apply to the wildcard itself
 		return v.lenses.grant.some(t, name) && v.of.Undecided(t, name)
 	}
 	return v.lenses.grant.Allows(t, name) && v.of.Undecided(t, name)

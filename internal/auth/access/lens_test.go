@@ -29,7 +29,7 @@ func namesOf(t *xds.Table) (names []string) {
 	return names
 }
 
-// A still is a view that is still looking for every name.
+// A still view still looks for every name.
 type still struct{ xds.Tables }
 
 func (still) Undecided(*xds.Type, string) bool { return true }
@@ -43,7 +43,7 @@ func TestHiddenNameIsNotUndecided(t *testing.T) {
 	}
 }
 
-// A rule that denies also hides names that are looked up one by one.
+// A denying rule also hides names that the source looks up one by one.
 func TestDenialHidesExactNames(t *testing.T) {
 	g, _ := decide(t, parse(t, `
 rules:
@@ -77,7 +77,7 @@ rules:
 	}
 }
 
-// If the groups of a node are unknown, rules that deny some groups deny the node.
+// If the groups of a node are unknown, a rule that denies some groups denies the node.
 func TestUnknownGroupsAreDenied(t *testing.T) {
 	p := parse(t, `
 rules:

@@ -15,11 +15,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxValues is how many rules, patterns and other values a file may have.
+// maxValues is the maximum number of rules, patterns and other values in a file.
 const maxValues = 50_000
 
 // Parse parses an access.yaml; file is its name in problems. If one of the problems is an error, the
-// policy is nil, and the caller should keep the policy in force. With a file without rules, no client
+// policy is nil, and the caller should keep the present policy. If the file has no rules, no client
 // may be any node.
 func Parse(file string, data []byte) (*Policy, []findings.Problem) {
 	r, doc := yamlkeys.Open("access.yaml", file, data)
@@ -40,7 +40,7 @@ type parser struct {
 	left   int // how many more values are allowed
 	named  map[string]bool
 
-	captured map[string]bool // names that the identity of the present rule captures
+	captured map[string]bool // names that the identity of this rule captures
 	uses     []use
 }
 

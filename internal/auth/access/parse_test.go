@@ -92,7 +92,7 @@ func TestAmbiguousPatternsWarn(t *testing.T) {
 	}
 }
 
-// Too many values and too deep nesting are errors, and found fast.
+// Too many values and too deep nesting are errors. Parse finds them fast.
 func TestParseLimits(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("a: &a [")
@@ -106,8 +106,8 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-// For any access.yaml, nothing panics, each problem has a code and a place, and a parsed policy can
-// decide.
+// For any access.yaml, Parse does not panic, each problem has a code and a place, and a policy
+// without errors can decide.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		example, "otherwise: default", "rules: [{deny: true}]", "rules: &a [{<<: *a}]", "rules: [{identity: {kind: [none, jwt], claims: {a: {b: [1, true, '{x}/*']}}}}]",
@@ -133,7 +133,7 @@ func FuzzParse(f *testing.F) {
 		for _, id := range []Identity{{}, spiffe("spiffe://prod/ns/a/sa/web"), {Kind: JWT, Subject: "x", Claims: map[string]any{"a": map[string]any{"b": []any{"x/y", 1.0}}}}, {Kind: Unix}} {
 			g, err := p.Decide(id, &xds.Node{ID: "a/web/1", Cluster: "a", Metadata: metadata(t, map[string]any{"namespace": "a"})})
 			if err != nil {
-				if _, ok := err.(*Denied); !ok { //nolint:errorlint // it is no other
+				if _, ok := err.(*Denied); !ok { //nolint:errorlint // Decide returns only this type
 					t.Fatalf("%T", err)
 				}
 				continue

@@ -186,7 +186,7 @@ func (w *simulation) groupsOf(ctx context.Context, n *xds.Node) []string {
 	return watch.Groups()
 }
 
-// allowed compares an error with the decision of the policy without a source.
+// allowed compares an error of a watch with the policy's own decision.
 func (w *simulation) allowed(s *viewer, groups []string, err error) access.Grant {
 	g, want := w.src.Policy().Decide(access.Identity{Kind: access.MTLS, DNS: []string{s.id}}, s.node)
 	if want == nil {
@@ -279,12 +279,13 @@ func (w *simulation) look(i int) {
 	s.last, s.group = seen, s.whole.Groups()
 }
 
-// same reports whether two resources are the same to clients. A store may merge its groups anew.
+// same reports whether two resources are the same to clients. A store may make the same resource
+// again.
 func same(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && a.Sum == b.Sum && a.Version == b.Version
 }
 
-// hinted fails if a resource differs that the hints do not name.
+// hinted fails if a resource changed and the hints do not name it.
 func (w *simulation) hinted(s *viewer, t *xds.Type, hints []xds.Names, have map[string]*xds.Resource, groups []string) {
 	if hints == nil || s.last == nil {
 		return
@@ -307,7 +308,7 @@ func (w *simulation) hinted(s *viewer, t *xds.Type, hints []xds.Names, have map[
 	}
 }
 
-// For random rules, resources, groups and streams: each stream sees exactly the allowed resources,
+// Rules, resources, groups and streams are random. Each stream sees exactly the allowed resources,
 // learns of changes, and shares tables with equal streams.
 func TestRandomViews(t *testing.T) {
 	worlds := 300
@@ -354,7 +355,7 @@ func TestRandomViews(t *testing.T) {
 	}
 }
 
-// shared fails if two streams that see the same do not share it.
+// shared fails if two streams that see the same resources do not share tables.
 func (w *simulation) shared() {
 	if len(w.views) < 2 {
 		return

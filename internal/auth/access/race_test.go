@@ -33,8 +33,9 @@ func (s tenantSource) Watch(ctx context.Context, n *xds.Node) (*access.View, err
 	return s.Source.Watch(context.WithValue(ctx, tenantKey{}, s.name), n)
 }
 
-// A policyRace changes policies, commits and streams at the same time. The resource of round n is committed
-// when all later policies hide it. So no stream may ever get it, however late it learns of the policy.
+// A policyRace changes policies, commits resources and opens streams at the same time. The resource
+// of round n is committed when all later policies hide it. So no stream may ever get it, however late
+// the stream learns of the policy.
 type policyRace struct {
 	*testing.T
 	st  *store.Store
@@ -43,7 +44,7 @@ type policyRace struct {
 
 const (
 	raceTenants = 10
-	raceStreams = 10 // of each
+	raceStreams = 10 // of each tenant
 	raceRounds  = 60
 )
 
@@ -83,7 +84,7 @@ func (r *policyRace) commit(body int, names ...string) {
 	}
 }
 
-// stream lasts until it has the last committed resource, and checks every response.
+// stream runs until it has the last committed resource, and checks each response.
 func (r *policyRace) stream(c *xdstest.Client, tenant string, names ...string) {
 	c.Subscribe(xds.Cluster, names...)
 	for {
@@ -109,8 +110,8 @@ func (r *policyRace) stream(c *xdstest.Client, tenant string, names ...string) {
 	}
 }
 
-// While policies change, streams come and commits happen, no forbidden resource is ever sent. In the
-// end each stream has what it may see.
+// While policies change, streams open and commits happen, no stream gets a forbidden resource. In the
+// end each stream has all resources that it may see.
 func TestPolicyRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &policyRace{T: t, st: store.New()}
@@ -150,7 +151,7 @@ func TestPolicyRace(t *testing.T) {
 			for n := range raceRounds {
 				r.policy(n)
 				r.commit(n, all[n], "now-and-then/x")
-				if n%3 == 0 { // otherwise the next policy comes before any stream calls Next
+				if n%3 == 0 { // without a pause, the next policy comes before any stream calls Next
 					time.Sleep(time.Millisecond)
 				}
 			}

@@ -10,17 +10,18 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// maxBindings limits in how many ways one rule may match one identity, which may have many names.
+// maxBindings limits the ways in which one rule may match one identity. An identity may have many
+// names.
 const maxBindings = 64
 
 // A rule is a parsed rule of an access.yaml.
 type rule struct {
 	name, place string
 
-	identity *identityCondition // nil: all identities; only in rules that deny
+	identity *identityCondition // nil: all identities, which only a denying rule may have
 	node     nodeCondition
 	limits   limits
-	deny     bool // the node is refused or, with limits, does not see the resources in them
+	deny     bool // the rule refuses the node; with limits on resources, it only hides these
 }
 
 // An identityCondition is a condition on identities. All fields that are set must match.
@@ -31,18 +32,19 @@ type identityCondition struct {
 	uids, gids                   []int
 }
 
-// A nodeCondition is a condition on nodes. All fields that are set must match.
+// A nodeCondition is a condition on nodes. All fields that are set must match; nil fields are not
+// checked. But if ids is nil, an allowing rule requires that the node ID is a name of the identity.
 type nodeCondition struct {
-	ids, clusters []glob.Pattern // nil: not checked; without ids, the node ID must be a name of the identity, unless the rule denies
+	ids, clusters []glob.Pattern
 	metadata      []entry
 }
 
 // Limits are the resources that a rule shows or hides.
 type limits struct {
-	groups  []glob.Pattern            // nil: all
-	types   map[string]bool           // by URL; nil: all
-	names   map[string][]glob.Pattern // by type URL; all names of other types
-	secrets []glob.Pattern            // nil: none
+	groups  []glob.Pattern            // nil: all groups
+	types   map[string]bool           // by URL; nil: all types to allow, none to deny
+	names   map[string][]glob.Pattern // by type URL; nil for a type: all its names
+	secrets []glob.Pattern            // nil: no secrets
 }
 
 // An entry is a condition on a value in metadata or claims.
@@ -51,17 +53,17 @@ type entry struct {
 	values []value
 }
 
-// A value is a pattern, a float64 or a bool.
+// A value is a pattern, or a float64 or bool that must be equal.
 type value struct {
 	pattern glob.Pattern
-	other   any // nil: it is a pattern
+	other   any // nil: the value is a pattern
 }
 
 // A binding has the captures of a rule, by name.
 type binding map[string]string
 
-// bindings returns the ways in which the rule matches an identity. If there are too many, it reports
-// that, because the result is then not complete.
+// bindings returns the ways in which the rule matches an identity. If there are more than
+// maxBindings, tooMany is true and the result is incomplete.
 func (w *identityCondition) bindings(id *Identity, names []string) (all []binding, tooMany bool) {
 	if w == nil {
 		return []binding{{}}, false
@@ -239,9 +241,9 @@ func like(patterns []glob.Pattern, v string, b binding) bool {
 
 // holds reports whether the metadata of a node matches the entry.
 //
-// In a list, all elements must match. A group rule matches if any element does, so a client could
-// otherwise add a forbidden element to an allowed one. For a rule that denies (some is true), one
-// element is enough.
+// If the metadata has a list, all elements must match: otherwise a client could add a forbidden
+// element to an allowed one. For a denying rule (some is true), one element is enough, as for the
+// rules that choose groups.
 func (e *entry) holds(at any, path []string, b binding, some bool) bool {
 	if list, ok := at.([]any); ok {
 		for _, element := range list {
@@ -278,8 +280,8 @@ type nodeOf struct {
 	done    bool
 }
 
-// metadata returns the metadata; nil if it cannot be decoded, as if there were none. The rules of
-// groups use the same code.
+// metadata returns the decoded metadata; nil if the node has none or it cannot be decoded. The rules
+// that choose groups use the same code.
 func (n *nodeOf) metadata() any {
 	if !n.done {
 		n.done = true

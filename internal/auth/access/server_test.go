@@ -30,7 +30,7 @@ type daemon struct {
 	src  *access.Source[*store.Watch]
 	conn *grpc.ClientConn
 
-	ahead atomic.Int64 // by how much the clock of the policy is ahead of timers
+	ahead atomic.Int64 // how far the policy's clock is ahead of the timers
 
 	mu     sync.Mutex
 	id     access.Identity
@@ -177,7 +177,7 @@ func TestExpiredIdentityEndsStream(t *testing.T) {
 	}
 }
 
-// An identity expires by the wall clock, which may be set, not by the time of a timer.
+// An identity expires by the wall clock, which may be set, not by the duration of a timer.
 func TestExpiryFollowsWallClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-3 * time.Second, -5 * time.Minute, 30 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,13 +19,13 @@ type Options struct {
 	// Nil: no connection has an identity.
 	Identity func(ctx context.Context) (Identity, error)
 
-	// Denied is called for each stream and poll that the policy refuses or ends, or whose identity has
-	// expired: for the log and for audits. It is called from the goroutine of the stream. Nil: no
+	// Denied is called for each stream and poll that the policy refuses or ends, or whose identity
+	// has expired. It is for logs and audits. It is called from the goroutine of the stream. Nil: no
 	// call.
 	Denied func(ctx context.Context, id Identity, node *xds.Node, why *Denied)
 
-	// Group returns the name in rules of a group that a watch sees, because for rules two groups may
-	// be states of one. Nil: the same name.
+	// Group returns the name by which rules know a group of a watch. For example, rules use one name
+	// for all lanes of a group. Nil: the same name.
 	Group func(group string) string
 
 	// Now and Jitter replace the clock, and the random numbers in [0, 1) that spread the ends of
@@ -34,8 +34,8 @@ type Options struct {
 	Jitter func() float64
 }
 
-// A Source is a source for a server. It shows the part of another source that a [Policy] allows. [New]
-// makes it. It is safe for concurrent use.
+// A Source is a source for a server. It shows the part of another source that a [Policy] allows.
+// [New] makes one. It is safe for concurrent use.
 type Source[W Watch] struct {
 	of     Watched[W]
 	shared *shared
@@ -54,13 +54,13 @@ type shared struct {
 // A policy is a policy in force. Its address identifies it.
 type policy struct{ *Policy } // nil: everything is allowed
 
-// New returns a source that shows the part of another source that a policy allows. A nil policy allows
-// everything.
+// New returns a source that shows the part of another source that a policy allows. A nil policy
+// allows everything.
 //
-// The watches of the other source should have two more methods, as those of [store.Store] have.
-// Without Groups() []string, rules that depend on groups show nothing. Ring() must make C ring, and
-// may be called from any goroutine. Without Ring, a new policy or an expired identity takes effect
-// only when the watch rings for another reason.
+// The watches of the other source should have two more methods: Groups and Ring. Those of
+// [store.Store] have them. Without Groups() []string, rules that depend on groups show nothing.
+// Ring() must make C ring, and may be called from any goroutine. Without Ring, a new policy or an
+// expired identity takes effect only when the watch rings for another reason.
 func New[W Watch](of Watched[W], p *Policy, o Options) *Source[W] {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -114,7 +114,7 @@ func (v *View) unverified(err error) error {
 	return d
 }
 
-// SetPolicy puts a policy in force, also for open streams. A stream ends if its client may not be its
+// SetPolicy replaces the policy, also for open streams. A stream ends if its client may not be its
 // node any more. If its client sees other resources now, the stream gets the difference.
 func (s *Source[W]) SetPolicy(p *Policy) {
 	s.shared.mu.Lock()

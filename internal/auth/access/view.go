@@ -19,16 +19,16 @@ type View struct {
 	id     Identity
 
 	of      Watch
-	groups  groupedWatch           // of, if it has groups; nil: unknown
-	ringing atomic.Pointer[ringer] // of, once other goroutines may call it
+	groups  groupedWatch           // the watch of, if it has groups; nil: the groups are unknown
+	ringing atomic.Pointer[ringer] // the watch of as a ringer, once other goroutines may call it
 	timer   *time.Timer            // checks for the expiry of the identity
 	end     time.Time              // when the stream must end; zero: never
 
-	policy       *policy  // the one that decided
+	policy       *policy  // the policy that decided
 	beforeGroups Grant    // by the policy, before groups
-	groupNames   []string // groups behind grant
+	groupNames   []string // groups that grant is for
 	grant        Grant    // zero: there is no policy
-	recompute    bool     // the policy is new, and grant was not computed again
+	recompute    bool     // the policy is new, and grant is not yet computed again
 	denied       error    // the view shows nothing any more
 	lenses       *lenses  // nil: there is no policy
 	closed       bool
@@ -40,14 +40,14 @@ type groupedWatch interface{ Groups() []string }
 // A ringer makes its channel C ring from another goroutine, as a [store.Watch] does.
 type ringer interface{ Ring() }
 
-// spread is the time over which streams end if their identities expire at once.
+// spread is the period over which streams end if their identities expire at the same time.
 const spread = time.Minute
 
 // begin registers the view for new policies, and sets when it must end.
 //
 // A view ends a little before its identity expires: at a random time within the last tenth of the
-// remaining time, but at most a minute before. A stream with less than a minute left keeps all of it,
-// so that a client that has no newer identity yet does not reconnect again and again.
+// remaining time, but at most a minute before. If less than a minute remains, the view ends when the
+// identity expires: otherwise a client without a newer identity would reconnect again and again.
 func (v *View) begin() {
 	if !v.id.Expires.IsZero() {
 		v.end = v.id.Expires
@@ -105,7 +105,7 @@ func (v *View) ring() {
 	}
 }
 
-// decide asks the policy in force if it is a new one, and denies an expired identity.
+// decide asks the present policy if it is new, and denies an expired identity.
 func (v *View) decide() error {
 	if !v.end.IsZero() && !v.shared.o.Now().Before(v.end) {
 		return v.deny(&Denied{Reason: v.id.called() + " has expired, or is about to", Unauthenticated: true})
@@ -207,8 +207,8 @@ func (v *View) Groups() []string {
 // C implements [server.Watch].
 func (v *View) C() <-chan struct{} { return v.of.C() }
 
-// Interested implements [server.Watch]. An invisible name may be an alias of a visible resource, so it
-// passes on all names. A watch with a method Limit knows the visible ones.
+// Interested implements [server.Watch]. An invisible name may be an alias of a visible resource, so
+// Interested passes all names to the watch. A watch with a method Limit knows the visible names.
 func (v *View) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	v.of.Interested(t, wildcard, added, removed)
 }

@@ -45,7 +45,8 @@ func TestPolicySetWhileStreamOpens(t *testing.T) {
 	}
 }
 
-// A view may be read after its stream has ended. It shows no more than before, and nothing leaks.
+// A view can be read after its stream has ended. It shows no more than before, and releases its
+// lenses.
 func TestViewAfterClose(t *testing.T) {
 	st := store.New()
 	if _, err := st.Update(func(tx *store.Tx) error {
@@ -78,7 +79,7 @@ func TestViewAfterClose(t *testing.T) {
 	}
 }
 
-// A countingSource source counts how often its watches are made to ring.
+// A countingSource source counts the calls of Ring on its watches.
 type countingSource struct {
 	*store.Store
 	n *atomic.Int32
@@ -96,7 +97,7 @@ func (r countingSource) Watch(ctx context.Context, n *xds.Node) (countingWatch, 
 	return countingWatch{w, r.n}, err
 }
 
-// A stream that does not call Next after its identity expired is rung once a minute, not in a loop.
+// A stream that does not call Next after its identity expired rings once a minute, not in a loop.
 func TestExpiredViewRingsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int32
@@ -105,7 +106,7 @@ func TestExpiredViewRingsOnceAMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 1000 { // a timer that is due at once would stop a longer sleep
+		for range 1000 { // in steps, because a timer in a loop would prevent one long sleep
 			time.Sleep(time.Second)
 			if n.Load() > 20 {
 				break
@@ -118,7 +119,7 @@ func TestExpiredViewRingsOnceAMinute(t *testing.T) {
 	})
 }
 
-// A rule for a group also applies to its other states, if Options.Group maps them.
+// A rule for a group also applies to its lanes, if Options.Group maps them.
 func TestGroupOptionMapsStates(t *testing.T) {
 	st := store.New(store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"edge@next"}, nil }))
 	if _, err := st.Update(func(tx *store.Tx) error {

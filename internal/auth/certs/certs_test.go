@@ -34,7 +34,7 @@ func (a authority) client(show ...tlstest.Pair) *tls.Config {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		// The client sends it even to a server that requests another authority.
+		// Send the certificate even to a server that requests another authority.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	return c

@@ -16,17 +16,17 @@ import (
 
 // ClientFiles are the paths of PEM files of a client. All may be empty.
 type ClientFiles struct {
-	CA        string // roots for the server's certificate; "": those of the system
-	Cert, Key string // certificate and private key of the client; "": it has none
+	CA        string // roots for the server's certificate; "": the system's roots
+	Cert, Key string // certificate and private key of the client; "": the client has none
 
 	// Every is the shortest time between two reads of the files. Zero: each connection reads them.
 	Every time.Duration
 }
 
-// ClientCredentials returns the credentials of a gRPC client from files that may change, and need not
-// exist yet. A connection reads the files if the last read is longer ago than [ClientFiles.Every]. If
-// they are invalid, the last valid content stays, and the log gets a line; the log may be nil. If
-// there was no valid content yet, the connection fails.
+// ClientCredentials returns the credentials of a gRPC client from files. The files may change, and
+// need not exist yet. A new connection reads the files if the last read is longer ago than
+// [ClientFiles.Every]. If the files are invalid, the last valid content stays in use, and the log
+// gets a line; the log may be nil. If there was no valid content yet, the connection fails.
 func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCredentials {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -34,7 +34,7 @@ func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCre
 	return &clientCredentials{source: &clientSource{files: f, log: log, now: time.Now}}
 }
 
-// A clientSource has the last valid content.
+// A clientSource keeps the last valid content of the files.
 type clientSource struct {
 	files ClientFiles
 	log   *slog.Logger
@@ -96,7 +96,7 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// clientCredentials are TLS credentials that are made anew for each connection.
+// clientCredentials are TLS credentials that read their source for each connection.
 type clientCredentials struct{ source *clientSource }
 
 // ClientHandshake implements [credentials.TransportCredentials].

@@ -45,8 +45,8 @@ func (c content) config() (*tls.Config, error) {
 		Certificates: []tls.Certificate{pair},
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2"},
-		// Streams last long, so session tickets save little. A ticket could also outlive the CA that verified its
-		// client.
+		// Streams last long, so session tickets save little. A ticket could also outlive the CA that
+		// verified the client.
 		SessionTicketsDisabled: true,
 	}
 	if c.files.ClientCA != "" {
@@ -59,8 +59,8 @@ func (c content) config() (*tls.Config, error) {
 	return t, nil
 }
 
-// Pool returns the certificates of a PEM file. All of them must be valid: if it left out an invalid
-// one, only the clients that need it would notice.
+// Pool returns the certificates of a PEM file. All of them must be valid: if Pool left out an invalid
+// certificate, only the clients that need it would notice.
 func Pool(b []byte) (*x509.CertPool, error) {
 	p, n := x509.NewCertPool(), 0
 	for {

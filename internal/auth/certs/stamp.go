@@ -7,7 +7,7 @@ import (
 )
 
 // stampsOf returns the metadata that shows whether a file has changed: in place, by a replacement, or
-// by a change of a symbolic link in its path. It is nil for a file that does not exist.
+// by a change of a symbolic link in its path. The stamp of a file that does not exist is nil.
 func stampsOf(paths []string) []fs.FileInfo {
 	all := make([]fs.FileInfo, len(paths))
 	for i, path := range paths {
@@ -18,17 +18,17 @@ func stampsOf(paths []string) []fs.FileInfo {
 	return all
 }
 
-// settled is how old a change must be before an equal time means equal content: file systems count
-// time in steps.
+// settled is the age that a file's last change must have at the read. Only then does an equal time
+// mean equal content, because file systems count time in steps.
 const settled = 2 * time.Second
 
-// same reports whether the files did not change since the read. The old stamps are from just before
-// it.
+// same reports whether the files have not changed since the read. The old stamps were taken just
+// before the read.
 func same(now, old []fs.FileInfo, read time.Time) bool {
 	for i, a := range now {
 		b := old[i]
 		if a == nil || b == nil {
-			return false // a read finds out why
+			return false // reading the file again finds the reason
 		}
 		if !os.SameFile(a, b) || a.Size() != b.Size() || !a.ModTime().Equal(b.ModTime()) || read.Sub(b.ModTime()) < settled {
 			return false

@@ -1,5 +1,6 @@
-// Package certs provides TLS for a server from certificate files that may change while it runs. It has
-// no goroutine and no watch: a handshake checks whether the files changed, at most once a second.
+// Package certs provides TLS for a server from certificate files that may change while it runs. It
+// starts no goroutine and does not watch the files: a handshake checks whether they changed, at most
+// once a second.
 package certs
 
 import (
@@ -39,7 +40,8 @@ func (f Files) paths() []string {
 // every is the shortest time between two checks of the files.
 const every = time.Second
 
-// A Source has the last valid content of the files. It is safe for concurrent use. [Open] makes it.
+// A Source keeps the last valid content of the files. It is safe for concurrent use. [Open] makes
+// one.
 type Source struct {
 	files Files
 	log   *slog.Logger
@@ -47,12 +49,12 @@ type Source struct {
 
 	current atomic.Pointer[tls.Config]
 
-	checking sync.Mutex // held by the handshake that checks the files; other handshakes do not wait for it
+	checking sync.Mutex // held by the handshake that checks the files; other handshakes do not wait
 	checked  time.Time
 	read     time.Time
-	stamps   []fs.FileInfo // from just before the read
-	sum      sum           // of the content that was read, valid or not
-	warned   int           // which warnings of the expiry were logged
+	stamps   []fs.FileInfo // taken just before the read
+	sum      sum           // sum of the content of the last read, valid or not
+	warned   int           // number of logged warnings of the expiry
 }
 
 // Open reads the files. Later changes are logged: one line for each new content.
@@ -134,7 +136,7 @@ func (s *Source) refresh() {
 	s.read, s.stamps = now, stamps
 	content, sum, err := read(s.files)
 	if err != nil {
-		// An error counts as content, so it is logged once, until it changes.
+		// An error counts as content. So the same error is logged once.
 		sum = sha256.Sum256([]byte(err.Error()))
 	}
 	if sum == s.sum {

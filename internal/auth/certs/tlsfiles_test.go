@@ -57,7 +57,7 @@ func (w *clockedSource) sleep(d time.Duration) {
 	w.now = w.now.Add(d)
 }
 
-// lines returns what was logged since it was last called.
+// lines returns the lines that were logged since its last call.
 func (w *clockedSource) lines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,8 @@ func (w *clockedSource) logged(text string) {
 	}
 }
 
-// shake returns the state of the connection for the client, and the errors of both ends.
+// shake runs a handshake. It returns the state of the connection for the client, and the errors of
+// both ends.
 func shake(server, client *tls.Config) (state tls.ConnectionState, clientErr, serverErr error) {
 	a, b := net.Pipe()
 	for _, end := range []net.Conn{a, b} {
@@ -159,7 +160,7 @@ func TestClientCertificates(t *testing.T) {
 	w.serves(servers.client(others.issue("envoy")), "one")
 	refused("verified before", kept, "unknown authority")
 
-	// Both CAs, while clients change to the new one.
+	// The file has both CAs while clients change to the new one.
 	write(t, f.ClientCA, append(bytes.Clone(others.PEM), clients.PEM...))
 	w.sleep(every)
 	w.serves(servers.client(others.issue("envoy")), "one")
@@ -174,7 +175,7 @@ func TestRotation(t *testing.T) {
 	client := ca.client()
 	w.serves(client, "one")
 
-	// The certificate comes before its key.
+	// The new certificate is written before its key.
 	write(t, f.Cert, two.Cert)
 	w.sleep(every)
 	w.serves(client, "one")
@@ -282,7 +283,7 @@ func TestRotationUnderUse(t *testing.T) {
 		p := ca.issue(name)
 		write(t, f.Cert, p.Cert)
 		w.sleep(every)
-		shake(w.config, ca.client()) // this handshake may see half of the change
+		shake(w.config, ca.client()) // this handshake may read the new certificate with the old key
 		write(t, f.Key, p.Key)
 		w.sleep(every)
 	}
@@ -355,8 +356,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// The expiry of a certificate is logged 30 days before, and when it has happened, each once, whether
-// or not the files change.
+// The expiry of a certificate is logged 30 days before, and when it has happened. Each is logged
+// once, even if the files do not change.
 func TestExpiry(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	dir := t.TempDir()
@@ -388,7 +389,7 @@ func TestExpiry(t *testing.T) {
 	w.source.refresh()
 	w.logged("")
 	until(50)
-	ends(40) // no handshake has checked the files
+	ends(40) // no handshake has checked the files yet
 	w.sleep(time.Hour)
 	w.source.refresh()
 	ends(50)
@@ -397,7 +398,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// The first certificate of the chain to expire counts. A warning is also logged at the start.
+// The first certificate of the chain to expire counts. Open logs a warning, too.
 func TestExpiryAtStart(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	start := time.Now()
@@ -416,7 +417,7 @@ func TestExpiryAtStart(t *testing.T) {
 	}
 }
 
-// A clock that is set back does not prevent a reload of the files.
+// If the clock is set back, the files are still reloaded.
 func TestClockSetBackStillReloads(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := filesIn(t, t.TempDir(), ca.issue("one"), nil)
@@ -429,7 +430,7 @@ func TestClockSetBackStillReloads(t *testing.T) {
 	w.serves(ca.client(), "two")
 }
 
-// A file that is rewritten in place long after the read has changed, even with the same size.
+// A file that is rewritten in place long after the read counts as changed, even with the same size.
 func TestRewriteWithSameSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tls.crt")
 	state := func(content string, age time.Duration) []os.FileInfo {

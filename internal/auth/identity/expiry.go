@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Expiring wraps the credentials of a gRPC server: a connection is closed a little before the
-// certificate of its client expires. Its streams end, and the client connects again with its new
-// certificate. Without this, a client would open new streams on the old connection for ever, and its
-// expired certificate would never be checked again.
+// Expiring wraps the credentials of a gRPC server. It closes a connection a little before the
+// client's certificate expires. Then the streams of the connection end, and the client connects again
+// with its new certificate. Without Expiring, a client could open new streams on the old connection
+// for ever, and the server would not check the expired certificate again.
 func Expiring(c credentials.TransportCredentials) credentials.TransportCredentials {
 	return expiring{c}
 }
@@ -41,10 +41,10 @@ func (e expiring) Clone() credentials.TransportCredentials {
 // maxEarly is the longest time by which a connection is closed before its certificate expires.
 const maxEarly = 5 * time.Minute
 
-// lifetime returns how long a connection may last: almost until its certificate expires. The time is
-// random, so that clients whose certificates were issued at the same time do not all connect again at
-// the same time. A connection must be closed as a whole: a client would open an ended stream again on
-// the same connection.
+// lifetime returns how long a connection may last: almost until the client's certificate expires. The
+// time is random, so that clients with certificates of the same time do not all reconnect at once.
+// The whole connection must be closed, because a client opens a stream that ended again on the same
+// connection.
 func lifetime(chains [][]*x509.Certificate, now time.Time) time.Duration {
 	left := end(chains).Sub(now)
 	early := min(left/10, maxEarly) / 2

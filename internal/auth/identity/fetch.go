@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// newKeys returns keys that were not read yet, and whether they come from a file.
+// newKeys returns keys without reading them, and whether they come from a file.
 func newKeys(where string, log *slog.Logger) (k *Keys, file bool, err error) {
 	if !strings.Contains(where, "://") {
 		// A file is cheap to read, and a user who removes a key from it expects an effect at once.
@@ -25,12 +25,12 @@ func newKeys(where string, log *slog.Logger) (k *Keys, file bool, err error) {
 		return nil, false, err
 	}
 	shown := *u
-	shown.RawQuery = "" // it may contain a secret
+	shown.RawQuery = "" // the query may contain a secret
 	return &Keys{where: shown.String(), read: webReader(u), every: 5 * time.Minute, least: 10 * time.Second, log: log}, false, nil
 }
 
-// CheckURL checks the URL of a key set. Plain HTTP is only allowed for this machine, because elsewhere
-// the keys could be replaced on their way.
+// CheckURL checks the URL of a key set. Plain HTTP is only allowed for this machine, because a
+// network could replace the keys.
 func CheckURL(where string) (*url.URL, error) {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -72,7 +72,7 @@ func fileReader(path string) func(context.Context) ([]byte, error) {
 	}
 }
 
-// webReader reads a URL. It follows a few redirects, but none to plain HTTP.
+// webReader reads a URL. It follows a few redirects, but not to plain HTTP.
 func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		tr := http.DefaultTransport.(*http.Transport).Clone()
@@ -92,7 +92,7 @@ func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 		resp, err := c.Do(r)
 		if err != nil {
 			if e, ok := errors.AsType[*url.Error](err); ok {
-				err = e.Err // the rest repeats the URL, with its query
+				err = e.Err // the outer error repeats the URL, with its query
 			}
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 	}
 }
 
-// bounded reads everything, but fails above maxKeySet bytes.
+// bounded reads everything, but fails if there are more than maxKeySet bytes.
 func bounded(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxKeySet+1))
 	if err == nil && len(b) > maxKeySet {

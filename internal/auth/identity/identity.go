@@ -26,9 +26,9 @@ type Finder struct {
 }
 
 // Find returns the identity of a client. The context is that of a gRPC call, or the one that package
-// rest makes for a request. A token, if there is one, counts instead of the connection. If there is
-// neither, Find returns the zero value. An invalid token is an error, even if the connection proves an
-// identity, because the client wants to use the token.
+// rest makes for a request. If the client sends a token, Find ignores the certificate or process of
+// the connection. Without any of these, Find returns the zero value. An invalid token is an error,
+// even if the connection proves an identity, because the client wants to use the token.
 func (f *Finder) Find(ctx context.Context) (access.Identity, error) {
 	now := time.Now
 	if f.now != nil {
@@ -69,8 +69,9 @@ func (t *Tokens) identity(ctx context.Context, token string, now time.Time) (acc
 	return id, nil
 }
 
-// certified returns the identity of the leaf of verified chains. The certificate may have expired
-// since the handshake verified it, because the connection may be much older than the stream.
+// certified returns the identity of the leaf of verified chains. It checks the expiry again: the
+// connection may be much older than the stream, and the certificate may have expired since the
+// handshake.
 func certified(chains [][]*x509.Certificate, now time.Time) (access.Identity, error) {
 	if len(chains) == 0 || len(chains[0]) == 0 {
 		return access.Identity{}, nil
@@ -86,7 +87,8 @@ func certified(chains [][]*x509.Certificate, now time.Time) (access.Identity, er
 	return id, nil
 }
 
-// end returns when the last of the chains expires. A chain expires with the first of its certificates.
+// end returns when the last of the chains expires. A chain expires when the first of its certificates
+// expires.
 func end(chains [][]*x509.Certificate) (last time.Time) {
 	for _, chain := range chains {
 		first := chain[0].NotAfter

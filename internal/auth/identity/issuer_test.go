@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A signer is a key of an issuer that signs tokens.
+// A signer signs tokens with a key of an issuer.
 type signer struct {
 	id  string
 	alg jose.SignatureAlgorithm
@@ -109,7 +109,6 @@ func signed(t testing.TB, alg jose.SignatureAlgorithm, key any, id string, paylo
 // part returns JSON encoded as in a token.
 func part(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// A logBook is a log.
 type logBook = logtest.Log
 
 // An issuer publishes keys that tests change.
@@ -148,7 +147,7 @@ func (i *issuer) count() int {
 	return i.reads
 }
 
-// tokens returns a verifier for the issuer, as for one with a URL.
+// tokens returns a verifier with the issuer's keys. Its intervals are those for a URL.
 func (i *issuer) tokens(log *logBook) *Tokens {
 	k := &Keys{where: "test", read: i.read, every: 5 * time.Minute, least: 10 * time.Second, log: slog.New(slog.NewTextHandler(log, nil))}
 	return &Tokens{Issuer: "https://issuer.example", Audiences: []string{"chancery", "xds"}, Keys: k}

@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Limits of a key set, and of how it is read.
+// Limits of a key set and of reading it.
 const (
 	maxKeySet  = 1 << 20 // bytes
 	maxKeys    = 100
@@ -42,12 +42,12 @@ type Keys struct {
 	mu     sync.Mutex        // never held during I/O
 	began  time.Time         // start of the last read
 	flight chan struct{}     // closed at the end of the running read; nil: no read is running
-	sum    [sha256.Size]byte // hash of the last content, valid or not; only used by the running read
+	sum    [sha256.Size]byte // hash of the last content, valid or not; only the running read uses it
 }
 
-// OpenKeys reads the key set of a file, or of an http(s) URL. An invalid file is an error. A failure
-// of a URL is logged and tried again, because a server must start even if the issuer is down. Until
-// keys are known, clients with tokens get [ErrNoKeys].
+// OpenKeys reads the key set of a file, or of an http(s) URL. An invalid file is an error. If a URL
+// cannot be read, OpenKeys logs that and tries again, because a server must start even if the issuer
+// is down. Until keys are known, clients with tokens get [ErrNoKeys].
 func OpenKeys(ctx context.Context, where string, log *slog.Logger) (*Keys, error) {
 	k, file, err := newKeys(where, log)
 	if err != nil {
@@ -103,7 +103,7 @@ func (k *Keys) refresh(now time.Time) <-chan struct{} {
 	return done
 }
 
-// wait returns when a read has ended, or ctx is done. A read lasts at most fetchTime.
+// wait waits until a read has ended or ctx is done. A read lasts at most fetchTime.
 func (k *Keys) wait(ctx context.Context, done <-chan struct{}) {
 	if done == nil {
 		return
@@ -155,8 +155,8 @@ func (k *Keys) take(b []byte) error {
 	return nil
 }
 
-// find returns the few keys that a token may be signed with. An unknown key may be new, so the set is
-// read again, if the last read is not recent.
+// find returns the few keys that may have signed a token. An unknown key may be new, so find reads
+// the set again, unless the last read is recent.
 func (k *Keys) find(ctx context.Context, id string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
 	keys := k.current.Load().match(id, alg)
 	if len(keys) == 0 {
@@ -179,8 +179,8 @@ func (k *Keys) find(ctx context.Context, id string, alg jose.SignatureAlgorithm)
 // A keySet has the usable keys of a set.
 type keySet struct{ keys []jose.JSONWebKey }
 
-// match returns the keys with an ID that fit an algorithm, at most maxTried. The ID "" matches all
-// keys, because a token need not have a key ID.
+// match returns at most maxTried keys with an ID that fit an algorithm. The ID "" matches all keys,
+// because a token need not have a key ID.
 func (s *keySet) match(id string, alg jose.SignatureAlgorithm) (found []jose.JSONWebKey) {
 	if s == nil {
 		return nil
@@ -195,7 +195,7 @@ func (s *keySet) match(id string, alg jose.SignatureAlgorithm) (found []jose.JSO
 
 // parseKeys parses a JSON Web Key Set and returns the public keys for signatures. "Implementations
 // SHOULD ignore JWKs within a JWK Set that use "kty" (key type) values that are not understood by
-// them" (RFC 7517). skipped has the reasons for unusable keys.
+// them" (RFC 7517). The list skipped has the reason for each unusable key.
 func parseKeys(b []byte) (*keySet, []string, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -244,7 +244,8 @@ func parseKeys(b []byte) (*keySet, []string, error) {
 	return set, skipped, nil
 }
 
-// weak returns why a key may not be used: it is too weak, or too expensive to verify with.
+// weak returns the reason why a key may not be used: it is too weak, or verifying with it costs too
+// much. "" means that it may be used.
 func weak(key jose.JSONWebKey) string {
 	switch k := key.Key.(type) {
 	case *rsa.PublicKey:
@@ -258,8 +259,8 @@ func weak(key jose.JSONWebKey) string {
 	return ""
 }
 
-// algorithms are those with public keys. Symmetric ones are not accepted: everybody who knows a public
-// key could use it to sign.
+// algorithms are the accepted algorithms. All have public keys. A symmetric algorithm is not
+// accepted, because everybody who knows a public key could sign with it.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,

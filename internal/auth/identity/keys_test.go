@@ -139,7 +139,7 @@ func TestKeySets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set     []byte
 		keys    int
-		skipped string // all of it
+		skipped string // the whole text
 		err     string
 	}{
 		"good":                  {set(t, s), 1, "", ""},
@@ -271,7 +271,7 @@ func TestKeysFromURL(t *testing.T) {
 	}
 }
 
-// A token without a key ID costs at most a few verifications, however many keys there are.
+// A token without a key ID costs at most a few verifications, even if there are many keys.
 func TestFewKeysAreTried(t *testing.T) {
 	key := newSigner(t, "k", jose.ES256).jwk()
 	all := make([]any, 2*maxTried)

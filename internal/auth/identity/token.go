@@ -26,31 +26,32 @@ const leeway = 30 * time.Second
 // Tokens configure which tokens are accepted. All fields are required.
 type Tokens struct {
 	Issuer    string   // the exact claim "iss"
-	Audiences []string // the claim "aud" must have one of them: a token for another service is refused
+	Audiences []string // the claim "aud" must contain one of them; other tokens are for other services
 	Keys      *Keys
 }
 
 // A Refused is the error of a token or certificate that is not accepted. Its text is for the client
-// and for logs. Of a token, it only has the name of the key and the algorithm, which are not secret.
+// and for logs. Its only parts of a token are the key's name and the algorithm, which are not secret.
 type Refused struct{ text string }
 
 func (r *Refused) Error() string { return r.text }
 
 func refuse(format string, args ...any) error { return &Refused{fmt.Sprintf(format, args...)} }
 
-// ErrNoKeys means that no keys were read yet, so no token can be verified. The client is not at fault.
+// ErrNoKeys means that no keys were read yet, so no token can be verified. The token may be valid.
 var ErrNoKeys = errors.New("the keys of the tokens' issuer are not known yet: try again later")
 
 // Token is a verified token.
 type Token struct {
 	Subject string
-	Expires time.Time      // not valid from then on
+	Expires time.Time      // the token is not valid from then on
 	Claims  map[string]any // all claims, as encoding/json decodes them
 }
 
-// Verify verifies a token in the compact form: it must be signed by a key of the issuer, be for one of
-// the audiences, not be expired, and have a subject. The error is a [Refused], unless no keys are
-// known. A call costs one or a few signature verifications, and may wait some seconds for keys.
+// Verify verifies a token in the compact form. A key of the issuer must have signed it. It must be
+// for one of the audiences, have a subject, and not be expired. The error is a [Refused], unless no
+// keys are known. A call costs one or a few signature verifications, and may wait some seconds for
+// keys.
 func (t *Tokens) Verify(ctx context.Context, token string, now time.Time) (*Token, error) {
 	payload, err := t.payload(ctx, token)
 	if err != nil {
@@ -102,7 +103,7 @@ func (t *Tokens) payload(ctx context.Context, token string) ([]byte, error) {
 	if err != nil || len(sig.Signatures) != 1 {
 		return nil, refuse("the token is malformed: it is not a JSON Web Token")
 	}
-	head := sig.Signatures[0].Protected // the signed header
+	head := sig.Signatures[0].Protected // the header that the signature covers
 	keys, err := t.Keys.find(ctx, head.KeyID, jose.SignatureAlgorithm(head.Algorithm))
 	if err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func Bearer(values []string) (string, error) {
 	return token, nil
 }
 
-// when formats a time of a token. An issuer may have set any time, also one that RFC 3339 cannot
+// when formats a time of a token. The issuer may have set any time, even one that RFC 3339 cannot
 // express.
 func when(t time.Time) string {
 	if y := t.UTC().Year(); y < 0 || y > 9999 {
@@ -141,7 +142,7 @@ func when(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// quoted returns a text from outside in a form that may be shown.
+// quoted returns a text from outside the program in a form that may be shown.
 func quoted(s string) string {
 	s = text.Head(s, 60)
 	if !utf8.ValidString(s) {

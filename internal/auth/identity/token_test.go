@@ -156,7 +156,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// A token of any bytes is refused, and nothing else happens.
+// A token of any bytes is refused, without a panic.
 func FuzzVerify(f *testing.F) {
 	s := newSigner(f, "k1", jose.ES256)
 	i := &issuer{bytes: set(f, s.jwk())}
@@ -178,7 +178,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// What a stream or poll with a token costs more.
+// BenchmarkVerify measures the cost of a token for a stream or poll.
 func BenchmarkVerify(b *testing.B) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA} {
 		b.Run(string(alg), func(b *testing.B) {

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// A Process is the process that opened the other end of a unix socket, as the system reports it at the
-// time of the connection. It implements [credentials.AuthInfo].
+// A Process is the process that opened the other end of a unix socket. The system reported it when
+// the connection was opened. It implements [credentials.AuthInfo].
 type Process struct {
 	credentials.CommonAuthInfo
-	UID, GID uint32 // other groups of the process are not known
-	PID      int32  // another process may have this ID by now
+	UID, GID uint32 // without the process's further groups
+	PID      int32  // the process may have ended, and another may have its ID
 }
 
 // AuthType implements [credentials.AuthInfo].
@@ -26,7 +26,7 @@ func processOf(c net.Conn) *Process {
 	if err != nil {
 		return nil
 	}
-	p.SecurityLevel = credentials.PrivacyAndIntegrity // a unix socket does not leave the machine
+	p.SecurityLevel = credentials.PrivacyAndIntegrity // the data of a unix socket do not leave the machine
 	return &p
 }
 
@@ -52,7 +52,8 @@ func (s sockets) Clone() credentials.TransportCredentials {
 	return sockets{s.TransportCredentials.Clone()}
 }
 
-// ConnContext does for an http.Server on unix sockets what [UnixCredentials] do for a gRPC server.
+// ConnContext is for an http.Server on unix sockets what [UnixCredentials] is for a gRPC server. It
+// adds the [Process] to the context.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if p := processOf(c); p != nil {
 		return peer.NewContext(ctx, &peer.Peer{Addr: c.RemoteAddr(), AuthInfo: *p})

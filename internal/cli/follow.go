@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // A followed answer is requested again after an event. The next request comes at the earliest minRefresh
@@ -179,7 +180,7 @@ func (r *Repaint) paint(text string, columns, lines int) error {
 	rows := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if most := max(lines-1, 1); len(rows) > most { // the cursor needs the line below
 		more := len(rows) - most + 1
-		rows = append(rows[:most-1], fmt.Sprintf("(%s more: without -w all are shown)", Amount(more, "line")))
+		rows = append(rows[:most-1], fmt.Sprintf("(%s more: without -w all are shown)", textutil.Amount(more, "line")))
 	}
 	var out strings.Builder
 	size := [2]int{columns, lines}

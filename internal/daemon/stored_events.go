@@ -14,6 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
 // maxRevisionEvents limits the events of one look: of more revisions, only the newest have one.
@@ -171,5 +172,5 @@ func refusedText(what, author, message string, err error) api.Event {
 
 // sweptText returns the event of a sweep by this server.
 func sweptText(s revisions.Swept) api.Event {
-	return api.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; removed %s in %s", s.Oldest, cli.BytesText(int(s.Bytes)), cli.Amount(s.Packs, "pack"))}
+	return api.Event{Kind: "store", Version: s.Oldest.String(), Removed: s.Revisions, Text: fmt.Sprintf("swept: %s is the oldest revision; removed %s in %s", s.Oldest, cli.BytesText(int(s.Bytes)), textutil.Amount(s.Packs, "pack"))}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
 	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
 	"github.com/chancery-xds/chancery/internal/envoy/export"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -200,7 +201,7 @@ func (e *exporter) read() (report dir.Report, empty bool, err error) {
 			var hidden int
 			e.source, e.store, _, hidden, err = storeclient.RevisionSource(e.cmd, &e.from, n, e.load)
 			if err == nil && hidden > 0 {
-				err = cli.Fail(fmt.Errorf("%s has secrets in %s, which a server does not show", e.dir, cli.Amount(hidden, "resource")), "--store URL exports them from the store itself")
+				err = cli.Fail(fmt.Errorf("%s has secrets in %s, which a server does not show", e.dir, textutil.Amount(hidden, "resource")), "--store URL exports them from the store itself")
 			}
 		}
 		return report, false, err

@@ -112,22 +112,22 @@ func printImpact(w io.Writer, r *diffResult) {
 	if i == nil {
 		return
 	}
-	fmt.Fprintf(w, "IMPACT   %s of %s", cli.Number(i.Clients), cli.Amount(i.Connected, "client"))
+	fmt.Fprintf(w, "IMPACT   %s of %s", text.Number(i.Clients), text.Amount(i.Connected, "client"))
 	if i.Unknown > 0 {
-		fmt.Fprintf(w, ", %s did not answer", cli.Number(i.Unknown))
+		fmt.Fprintf(w, ", %s did not answer", text.Number(i.Unknown))
 	}
 	fmt.Fprintf(w, " (%s)\n", text.Line(r.Server.Replica))
 	if len(i.Types) > 0 {
 		var texts []string
 		for _, t := range i.Types {
-			texts = append(texts, t.Type+" "+cli.Number(t.Pushes))
+			texts = append(texts, t.Type+" "+text.Number(t.Pushes))
 		}
 		fmt.Fprintf(w, "PUSHES   %s; about %s\n", text.Line(strings.Join(texts, ", ")), cli.BytesText(i.Bytes))
 	}
 	if len(i.Groups) > 1 || len(i.Groups) == 1 && i.Groups[0].Group != "default" {
 		var texts []string
 		for _, g := range i.Groups {
-			texts = append(texts, g.Group+" "+cli.Number(g.Clients))
+			texts = append(texts, g.Group+" "+text.Number(g.Clients))
 		}
 		fmt.Fprintf(w, "GROUPS   %s\n", text.Line(strings.Join(texts, ", ")))
 	}

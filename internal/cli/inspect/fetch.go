@@ -259,9 +259,9 @@ func (x *fetchFlags) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.An
 
 func are(n int, noun string) string {
 	if n == 1 {
-		return cli.Amount(n, noun) + " is"
+		return textutil.Amount(n, noun) + " is"
 	}
-	return cli.Amount(n, noun) + " are"
+	return textutil.Amount(n, noun) + " are"
 }
 
 // completeTypes completes the arguments after the server.

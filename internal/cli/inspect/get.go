@@ -230,7 +230,7 @@ func notShown(total, shown int) string {
 	if total <= shown {
 		return ""
 	}
-	return fmt.Sprintf("(%s more: --limit)", cli.Number(total-shown))
+	return fmt.Sprintf("(%s more: --limit)", text.Number(total-shown))
 }
 
 func (g *getFlags) nacks(ctx context.Context, d *adminclient.Client) (*listing, error) {
@@ -261,9 +261,9 @@ func (g *getFlags) groupList(ctx context.Context, d *adminclient.Client) (*listi
 	for _, x := range all.Items {
 		rejected := ""
 		if x.Rejected != nil {
-			rejected = cli.Since(x.Rejected.Since)
+			rejected = text.Since(x.Rejected.Since)
 		}
-		l.add(x, x.Name, []string{x.Name, cli.Number(x.Resources), counts(x.Clients), rejected, x.Place})
+		l.add(x, x.Name, []string{x.Name, text.Number(x.Resources), x.Clients.Text(), rejected, x.Place})
 	}
 	return l, nil
 }
@@ -286,7 +286,7 @@ func (g *getFlags) served(ctx context.Context, d *adminclient.Client, typ, name 
 		if g.Wide() {
 			total, synced := "", ""
 			if r.Clients != nil {
-				total, synced = cli.Number(r.Clients.Total), cli.Number(r.Clients.By[api.Synced])
+				total, synced = text.Number(r.Clients.Total), text.Number(r.Clients.By[api.Synced])
 			}
 			cells = append(cells, r.TTL, total, synced)
 		}
@@ -316,7 +316,7 @@ func (g *getFlags) clientResources(ctx context.Context, d *adminclient.Client, t
 		if g.Wide() {
 			at := ""
 			if r.Since != nil {
-				at = cli.Since(*r.Since)
+				at = text.Since(*r.Since)
 			}
 			cells = []string{r.Name, string(r.State), r.Why, r.Current, r.Sent, r.Acked, r.Nonce, at, r.Place, whyOf(r)}
 		}

@@ -132,7 +132,7 @@ func graphFrom(ctx context.Context, d *adminclient.Client, typ, name, group stri
 			}
 		}
 		if len(all) > maxResources {
-			return nil, fmt.Errorf("more than %s resources: begin at a lower resource", cli.Number(maxResources))
+			return nil, fmt.Errorf("more than %s resources: begin at a lower resource", textutil.Number(maxResources))
 		}
 	}
 	return all, nil

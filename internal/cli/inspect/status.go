@@ -228,10 +228,10 @@ func printUpstream(w io.Writer, u *api.Upstream) {
 		fmt.Fprint(w, "not connected")
 	}
 	if u.Since != nil {
-		fmt.Fprintf(w, " for %s", cli.Since(*u.Since))
+		fmt.Fprintf(w, " for %s", textutil.Since(*u.Since))
 	}
 	if u.Refused > 0 {
-		fmt.Fprintf(w, ", %s of it refused", cli.Amount(u.Refused, "resource"))
+		fmt.Fprintf(w, ", %s of it refused", textutil.Amount(u.Refused, "resource"))
 	}
 	if u.Error != "" && !u.Connected {
 		fmt.Fprintf(w, ": %s", textutil.Line(u.Error))
@@ -244,11 +244,11 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 	fmt.Fprintf(w, "STORE    %s: ", textutil.Line(s.URL))
 	switch {
 	case s.Revision != "" && s.LastGood != nil:
-		fmt.Fprintf(w, "%s from disk (last good), of %s ago", s.Revision, cli.Since(*s.LastGood))
+		fmt.Fprintf(w, "%s from disk (last good), of %s ago", s.Revision, textutil.Since(*s.LastGood))
 	case s.Revision != "":
 		fmt.Fprintf(w, "%s by %s: %s", s.Revision, textutil.Line(s.Author), textutil.Line(s.Message))
 	case s.LastGood != nil:
-		fmt.Fprintf(w, "from disk (last good), of %s ago", cli.Since(*s.LastGood))
+		fmt.Fprintf(w, "from disk (last good), of %s ago", textutil.Since(*s.LastGood))
 	default:
 		fmt.Fprint(w, "nothing yet")
 	}
@@ -264,20 +264,20 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 		}
 	}
 	for _, x := range s.RolledBack {
-		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", textutil.Line(x.Rollout), textutil.Line(strings.Join(x.Groups, ", ")), x.Revision, cli.Since(x.Since), textutil.Line(x.Why))
+		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", textutil.Line(x.Rollout), textutil.Line(strings.Join(x.Groups, ", ")), x.Revision, textutil.Since(x.Since), textutil.Line(x.Why))
 	}
 	if x := s.Writer; x != nil {
 		does := "another server writes its directory to the store" + cli.Prefixed(": ", textutil.Line(x.Server)) + "; this server is on standby, for"
 		if x.Writes {
 			does = "this server writes " + textutil.Line(x.Dir) + " to the store, for"
 		}
-		fmt.Fprintln(w, "        ", does, cli.Since(x.Since))
+		fmt.Fprintln(w, "        ", does, textutil.Since(x.Since))
 		if x.Error != "" {
 			fmt.Fprintf(w, "         %s is not committed: %s\n", textutil.Line(x.Dir), textutil.Line(x.Error))
 		}
 	}
 	if s.Error != "" && s.Since != nil {
-		fmt.Fprintf(w, "         the newest revision is not served for %s: %s\n", cli.Since(*s.Since), textutil.Line(s.Error))
+		fmt.Fprintf(w, "         the newest revision is not served for %s: %s\n", textutil.Since(*s.Since), textutil.Line(s.Error))
 	}
 }
 
@@ -306,19 +306,19 @@ func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 // printServer prints the server, its configuration and the number of its clients.
 func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	c := s.Config
-	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), cli.Since(s.Server.Since), textutil.Line(s.Server.XDS))
+	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), textutil.Since(s.Server.Since), textutil.Line(s.Server.XDS))
 	if c.Store != nil {
 		printStore(w, c.Store, s.rollouts)
 		printReplicas(w, s.Status)
-		fmt.Fprintf(w, "CONFIG   %s", cli.Amount(c.Resources, "resource"))
+		fmt.Fprintf(w, "CONFIG   %s", textutil.Amount(c.Resources, "resource"))
 	} else if c.Upstream != nil {
 		printUpstream(w, c.Upstream)
-		fmt.Fprintf(w, "CONFIG   %s", cli.Amount(c.Resources, "resource"))
+		fmt.Fprintf(w, "CONFIG   %s", textutil.Amount(c.Resources, "resource"))
 	} else {
-		fmt.Fprintf(w, "CONFIG   %s: %s in %s", textutil.Line(s.Server.Dir), cli.Amount(c.Resources, "resource"), cli.Amount(c.Files, "file"))
+		fmt.Fprintf(w, "CONFIG   %s: %s in %s", textutil.Line(s.Server.Dir), textutil.Amount(c.Resources, "resource"), textutil.Amount(c.Files, "file"))
 	}
 	if c.Groups > 1 {
-		fmt.Fprintf(w, " of %s", cli.Amount(c.Groups, "group"))
+		fmt.Fprintf(w, " of %s", textutil.Amount(c.Groups, "group"))
 	}
 	if c.Store == nil {
 		fmt.Fprintf(w, ", revision %d", c.Revision)
@@ -327,9 +327,9 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	case u != nil && !u.Connected && !u.Idle && u.Since == nil && c.Resources > 0:
 		fmt.Fprint(w, " from disk (last good), the upstream is unreachable")
 	case c.At != nil:
-		fmt.Fprintf(w, " loaded %s ago", cli.Since(*c.At))
+		fmt.Fprintf(w, " loaded %s ago", textutil.Since(*c.At))
 	}
-	fmt.Fprintf(w, "\nCLIENTS  %s", counts(s.Clients))
+	fmt.Fprintf(w, "\nCLIENTS  %s", s.Clients.Text())
 	if f.Group != "" {
 		fmt.Fprintf(w, ", in group %s", textutil.Line(f.Group))
 	}
@@ -340,17 +340,17 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 func (s overview) printLoads(w io.Writer) {
 	c := s.Config
 	if c.Rejected != nil {
-		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the previous configuration is served:\n", cli.Since(c.Rejected.Since))
+		fmt.Fprintf(w, "\nThe load of %s ago was rejected; the previous configuration is served:\n", textutil.Since(c.Rejected.Since))
 		few(w, c.Rejected.Errors, 5, "error")
 	}
 	for _, r := range s.RejectedGroups {
-		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; its previous configuration is served:\n", textutil.Line(r.Group), cli.Since(r.Since))
+		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; its previous configuration is served:\n", textutil.Line(r.Group), textutil.Since(r.Since))
 		few(w, r.Errors, 5, "error")
 	}
 	if c.Doubts > 0 {
-		fmt.Fprintf(w, "\nThe configuration has %s", cli.Amount(c.Doubts, "warning"))
+		fmt.Fprintf(w, "\nThe configuration has %s", textutil.Amount(c.Doubts, "warning"))
 		if c.Dangling > 0 {
-			fmt.Fprintf(w, ", %s for missing resources", cli.Number(c.Dangling))
+			fmt.Fprintf(w, ", %s for missing resources", textutil.Number(c.Dangling))
 		}
 		fmt.Fprintln(w, ":")
 		var texts []string
@@ -371,35 +371,8 @@ func (s overview) printClients(w io.Writer, o *cli.Output, f adminclient.Filter)
 		fmt.Fprintf(w, "(more of them: chancery get clients)\n")
 	}
 	if s.list.Hidden > 0 && len(s.list.Items) > 0 {
-		fmt.Fprintf(w, "(%s not shown: --all)\n", cli.Amount(s.list.Hidden, "healthy client"))
+		fmt.Fprintf(w, "(%s not shown: --all)\n", textutil.Amount(s.list.Hidden, "healthy client"))
 	}
-}
-
-// statesInOrder lists the states, the worst first.
-var statesInOrder = []api.State{
-	api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent,
-	api.Absent, api.Leaving, api.Synced, api.Idle,
-}
-
-// wordsOf has the word for clients in a state.
-var wordsOf = map[api.State]string{
-	api.Nacked: "refusing", api.Stale: "not answering", api.Waiting: "waiting", api.Sent: "being sent to",
-	api.NotSent: "without a response yet", api.Synced: "synced", api.Idle: "idle",
-	api.Absent: "absent", api.Leaving: "leaving",
-}
-
-// counts returns the number of clients in each state.
-func counts(c api.Counts) string {
-	if c.Connected == 0 {
-		return "none connected"
-	}
-	var texts []string
-	for _, s := range append([]api.State{api.Synced}, statesInOrder...) {
-		if n := c.By[s]; n > 0 && (s != api.Synced || texts == nil) || texts == nil {
-			texts = append(texts, cli.Number(n)+" "+wordsOf[s])
-		}
-	}
-	return cli.Number(c.Connected) + " connected: " + strings.Join(texts, ", ")
 }
 
 // few prints the first n texts, and the number of the others.
@@ -408,7 +381,7 @@ func few(w io.Writer, texts []string, n int, what string) {
 		fmt.Fprintf(w, "  %s\n", textutil.Line(t))
 	}
 	if more := len(texts) - n; more > 0 {
-		fmt.Fprintf(w, "  and %s\n", cli.Amount(more, "more "+what))
+		fmt.Fprintf(w, "  and %s\n", textutil.Amount(more, "more "+what))
 	}
 }
 
@@ -423,7 +396,7 @@ func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 		if !wide {
 			reason = textutil.Clip(reason, 200)
 		}
-		client := cli.Amount(r.Clients, "client")
+		client := textutil.Amount(r.Clients, "client")
 		if r.Clients == 1 && len(r.Nodes) == 1 {
 			client = r.Nodes[0]
 		}
@@ -432,11 +405,11 @@ func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 			typ += "*"
 		}
 		if len(r.Resources) == 0 {
-			t.Row(client, cli.Since(r.Since), typ, "", "", reason)
+			t.Row(client, textutil.Since(r.Since), typ, "", "", reason)
 		}
 		for i, at := range r.Resources {
 			if i == 0 {
-				t.Row(client, cli.Since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
+				t.Row(client, textutil.Since(r.Since), typ, at.Name, at.Place, cmp.Or(at.Reason, reason))
 			} else {
 				t.Row(`"`, `"`, `"`, at.Name, at.Place, cmp.Or(at.Reason, `"`))
 			}
@@ -458,7 +431,7 @@ func printRefusals(w io.Writer, o *cli.Output, all []api.Refusal) {
 func troubles(w io.Writer, o *cli.Output, all []api.Trouble) {
 	t := cli.Table{Headers: []string{"LOOKS WRONG", "SINCE", "NODE", "WHAT"}}
 	for _, x := range all {
-		t.Row(x.Code, cli.Since(x.Since), x.Node, x.Text)
+		t.Row(x.Code, textutil.Since(x.Since), x.Node, x.Text)
 	}
 	t.Print(w, o)
 }
@@ -477,11 +450,11 @@ func turnedAway(w io.Writer, o *cli.Output, all []api.TurnedAway) {
 		if !o.Wide() {
 			text = textutil.Clip(text, 200)
 		}
-		t.Row(x.Kind, cli.Since(x.At), cli.Number(x.Times), x.Node, x.From, text)
+		t.Row(x.Kind, textutil.Since(x.At), textutil.Number(x.Times), x.Node, x.From, text)
 	}
 	t.Print(w, o)
 	if more := len(all) - len(shown); more > 0 {
-		fmt.Fprintf(w, "(%s more: -o wide)\n", cli.Number(more))
+		fmt.Fprintf(w, "(%s more: -o wide)\n", textutil.Number(more))
 	}
 }
 
@@ -511,9 +484,9 @@ func clientTable(all []api.Client, wide bool) *cli.Table {
 			row = append(row, typeCell(c, name))
 		}
 		if c.Left != nil {
-			row = append(row, "left "+cli.Since(c.Left.At)+" ago")
+			row = append(row, "left "+textutil.Since(c.Left.At)+" ago")
 		} else {
-			row = append(row, cli.Since(c.Since))
+			row = append(row, textutil.Since(c.Since))
 		}
 		if wide {
 			row = append(row, c.Peer, c.Agent, c.Identity, streamsText(c.Streams))
@@ -528,9 +501,9 @@ func clientTable(all []api.Client, wide bool) *cli.Table {
 
 // typeCell returns the worst state of a client's streams for a type.
 func typeCell(c api.Client, name string) string {
-	worst, text := len(statesInOrder), ""
+	worst, text := len(api.States), ""
 	for _, s := range c.Types {
-		if i := slices.Index(statesInOrder, s.State); s.Type == name && i < worst {
+		if i := slices.Index(api.States, s.State); s.Type == name && i < worst {
 			worst, text = i, stateText(s)
 		}
 	}
@@ -541,9 +514,9 @@ func typeCell(c api.Client, name string) string {
 func stateText(s api.TypeStatus) string {
 	switch {
 	case s.State == api.Nacked && s.Nacked != nil:
-		return string(s.State) + " " + cli.Since(s.Nacked.Since)
+		return string(s.State) + " " + textutil.Since(s.Nacked.Since)
 	case (s.State == api.Stale || s.State == api.Sent) && s.Sent != nil:
-		return string(s.State) + " " + cli.Since(s.Sent.At)
+		return string(s.State) + " " + textutil.Since(s.Sent.At)
 	}
 	return string(s.State)
 }

@@ -63,7 +63,7 @@ func mayBeElsewhere(list *api.ClientList, node string) error {
 		return nil
 	}
 	n, away := len(list.Replicas), unansweredCount(list.Replicas)
-	where := fmt.Sprintf("but %s did not answer", cli.Amount(away, "server"))
+	where := fmt.Sprintf("but %s did not answer", text.Amount(away, "server"))
 	if away == 0 {
 		where = "but there may be other servers"
 	}
@@ -90,10 +90,10 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 	line("NODE", "%s%s", cmp.Or(c.Node, c.Path), cli.Prefixed(", cluster ", c.Cluster))
 	state := string(c.State)
 	if c.Left != nil {
-		state = fmt.Sprintf("left %s ago: %s%s", cli.Since(c.Left.At), c.Left.Code, cli.Prefixed(": ", c.Left.Why))
+		state = fmt.Sprintf("left %s ago: %s%s", text.Since(c.Left.At), c.Left.Code, cli.Prefixed(": ", c.Left.Why))
 	}
 	line("STATE", "%s", state)
-	line("CLIENT", "%s%s, since %s%s", cli.OrDash(c.Agent), cli.Prefixed(" at ", c.Peer), cli.Since(c.Since), cli.Prefixed(", identity ", c.Identity))
+	line("CLIENT", "%s%s, since %s%s", cli.OrDash(c.Agent), cli.Prefixed(" at ", c.Peer), text.Since(c.Since), cli.Prefixed(", identity ", c.Identity))
 	if c.Replica != "" {
 		line("SERVER", "%s", c.Replica)
 	}
@@ -103,7 +103,7 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 		if i > 0 {
 			title = ""
 		}
-		line(title, "%d: %s %s, since %s", s.ID, s.API, s.Variant, cli.Since(s.Since))
+		line(title, "%d: %s %s, since %s", s.ID, s.API, s.Variant, text.Since(s.Since))
 	}
 	t := cli.Table{Headers: []string{"TYPE", "STATE", "SUBSCRIBES TO", "SENT", "ACCEPTED"}}
 	if o.Wide() {
@@ -140,7 +140,7 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 		fmt.Fprintln(w)
 		t := cli.Table{Headers: []string{"LOOKS WRONG", "SINCE", "WHAT"}}
 		for _, x := range c.Troubles {
-			t.Row(x.Code, cli.Since(x.Since), x.Text)
+			t.Row(x.Code, text.Since(x.Since), x.Text)
 		}
 		t.Print(w, o)
 	}
@@ -150,11 +150,11 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 // uses the past tense.
 func nackText(w io.Writer, s api.TypeStatus, left bool) {
 	n := s.Nacked
-	what := "refused for " + cli.Since(n.Since)
+	what := "refused for " + text.Since(n.Since)
 	if left {
 		what = "had refused"
 	}
-	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, cli.Since(n.At), text.Line(n.Nonce), cli.ShortVersion(text.Line(n.Version)), text.Line(n.Error))
+	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, text.Since(n.At), text.Line(n.Nonce), cli.ShortVersion(text.Line(n.Version)), text.Line(n.Error))
 	for _, r := range n.Resources {
 		fmt.Fprintf(w, "  %s %s%s%s\n", text.Line(r.Type), text.Line(r.Name), cli.Prefixed(" at ", text.Line(r.Place)), cli.Prefixed(": ", text.Line(r.Reason)))
 	}
@@ -170,11 +170,11 @@ func nackText(w io.Writer, s api.TypeStatus, left bool) {
 func subscription(s api.TypeStatus) string {
 	switch {
 	case s.Wildcard && s.Names > 0:
-		return "all, " + cli.Amount(s.Names, "name")
+		return "all, " + text.Amount(s.Names, "name")
 	case s.Wildcard:
 		return "all"
 	case s.Names > 0:
-		return cli.Amount(s.Names, "name")
+		return text.Amount(s.Names, "name")
 	}
 	return "nothing"
 }
@@ -183,5 +183,5 @@ func messageText(m *api.Message) string {
 	if m == nil {
 		return ""
 	}
-	return cli.ShortVersion(m.Version) + " " + cli.Since(m.At) + " ago"
+	return cli.ShortVersion(m.Version) + " " + text.Since(m.At) + " ago"
 }

@@ -23,13 +23,13 @@ func printReplicas(w io.Writer, s *api.Status) {
 	if n < 2 && s.Unsure == "" {
 		return
 	}
-	fmt.Fprintf(w, "SERVERS  %s of the store", cli.Number(n))
+	fmt.Fprintf(w, "SERVERS  %s of the store", text.Number(n))
 	if away := unansweredCount(s.Replicas); away > 0 {
 		does := "do"
 		if away == 1 {
 			does = "does"
 		}
-		fmt.Fprintf(w, "; %s %s not answer: their clients are not counted", cli.Number(away), does)
+		fmt.Fprintf(w, "; %s %s not answer: their clients are not counted", text.Number(away), does)
 	}
 	if s.Unsure != "" {
 		fmt.Fprintf(w, "; there may be others: %s", text.Line(s.Unsure))
@@ -64,7 +64,7 @@ func lastSeen(r api.Replica) string {
 	if r.Seen == nil {
 		return ""
 	}
-	return ", but did " + cli.Since(*r.Seen) + " ago"
+	return ", but did " + text.Since(*r.Seen) + " ago"
 }
 
 func replicaTable(all []api.Replica, wide bool) *cli.Table {
@@ -75,14 +75,14 @@ func replicaTable(all []api.Replica, wide bool) *cli.Table {
 	for _, r := range all {
 		clients, state := "?", "ok"
 		if r.Clients != nil {
-			clients = cli.Number(r.Clients.Connected)
+			clients = text.Number(r.Clients.Connected)
 		}
 		switch {
 		case r.Error != "":
 			state = "does not answer" + lastSeen(r) + ": " + r.Error
 		case r.Rejected != nil:
 			state = "rejects the newest revision"
-			if how := cli.Since(r.Rejected.Since); how != "" { // zero: unknown
+			if how := text.Since(r.Rejected.Since); how != "" { // zero: unknown
 				state += " for " + how
 			}
 		case r.Trouble != "":
@@ -92,7 +92,7 @@ func replicaTable(all []api.Replica, wide bool) *cli.Table {
 		case r.Asked:
 			state = "ok, asked"
 		}
-		row := []string{r.ID, r.Revision, clients, cli.Since(r.Since), state}
+		row := []string{r.ID, r.Revision, clients, text.Since(r.Since), state}
 		if wide {
 			row = slices.Insert(row, 4, r.Version, r.Address)
 		}

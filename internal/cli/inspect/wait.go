@@ -302,7 +302,7 @@ func printResult(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f admincl
 	switch {
 	case r.Done:
 		if o.ForPeople() {
-			fmt.Fprintf(w, "ok: %s\n", counts(r.Clients))
+			fmt.Fprintf(w, "ok: %s\n", r.Clients.Text())
 		}
 		return nil
 	case r.Rejected != nil:
@@ -313,18 +313,18 @@ func printResult(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f admincl
 		if all := r.Rejected.Errors; len(all) > 0 {
 			text = textutil.Line(all[0])
 			if more := len(all) - 1; more > 0 {
-				text += fmt.Sprintf(" (and %s more)", cli.Number(more))
+				text += fmt.Sprintf(" (and %s more)", textutil.Number(more))
 			}
 		}
 		of := ""
 		if r.Rejected.Group != "" {
 			of = "group " + textutil.Line(r.Rejected.Group) + " "
 		}
-		return cli.FailWith(cli.Failed, fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, cli.Since(r.Rejected.Since), text), "chancery status shows details; --revision waits for the served configuration instead")
+		return cli.FailWith(cli.Failed, fmt.Errorf("not synced: the load of %s%s ago was rejected: %s", of, textutil.Since(r.Rejected.Since), text), "chancery status shows details; --revision waits for the served configuration instead")
 	case len(r.Refusals) > 0:
 		if o.ForPeople() {
 			printRefusals(w, o, r.Refusals)
-			return cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s", counts(r.Clients)), "chancery explain NODE shows details")
+			return cli.FailWith(cli.Failed, fmt.Errorf("not synced: %s", r.Clients.Text()), "chancery explain NODE shows details")
 		}
 		return cli.ErrNo
 	}
@@ -347,7 +347,7 @@ func printResult(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, f admincl
 		names = append(names, textutil.Line(n))
 	}
 	if more := r.Clients.Connected - synced - len(names); more > 0 && len(names) > 0 {
-		names = append(names, cli.Number(more)+" more")
+		names = append(names, textutil.Number(more)+" more")
 	}
-	return cli.FailWith(cli.TimedOut, fmt.Errorf("not synced after %v: %s%s", timeout, counts(r.Clients), cli.Prefixed("; not yet: ", strings.Join(names, ", "))), "")
+	return cli.FailWith(cli.TimedOut, fmt.Errorf("not synced after %v: %s%s", timeout, r.Clients.Text(), cli.Prefixed("; not yet: ", strings.Join(names, ", "))), "")
 }

@@ -71,7 +71,7 @@ func askUntilServed(cmd *cobra.Command, d *adminclient.Client, f adminclient.Fil
 			if r.Done || r.Rejected != nil || len(r.Refusals) > 0 || over {
 				p.end()
 				if r.Done {
-					fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked %s, and %s of the store\n", at, cli.Amount(len(r.Replicas)-1, "other server"))
+					fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asked %s, and %s of the store\n", at, text.Amount(len(r.Replicas)-1, "other server"))
 				}
 				if x := r.Replicas[0]; over && len(r.Replicas) == 1 && !x.Served && r.Rejected == nil {
 					return nil, notServed(stored, x.Revision, x.Trouble)
@@ -183,7 +183,7 @@ const barWidth = 20
 
 func (p *progress) show(r *api.WaitResult) {
 	acked, refused, waiting, serving := spread(r)
-	text := fmt.Sprintf("%s: %s acked, %s refused, %s waiting; served by %d of %s", p.what, cli.Number(acked), cli.Number(refused), cli.Number(waiting), serving, cli.Amount(len(r.Replicas), "server"))
+	text := fmt.Sprintf("%s: %s acked, %s refused, %s waiting; served by %d of %s", p.what, text.Number(acked), text.Number(refused), text.Number(waiting), serving, text.Amount(len(r.Replicas), "server"))
 	if p.columns == 0 {
 		if text != p.last {
 			fmt.Fprintln(p.w, "chancery: "+text)

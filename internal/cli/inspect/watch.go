@@ -160,7 +160,7 @@ func (w *watchFlags) limit(ctx context.Context) (context.Context, context.Cancel
 // printEvent prints an event in one line: time, kind, client, details.
 func printEvent(w io.Writer, e api.Event) {
 	if e.Missed > 0 {
-		fmt.Fprintf(w, "(%s left out: this command was too slow)\n", cli.Amount(e.Missed, "event"))
+		fmt.Fprintf(w, "(%s left out: this command was too slow)\n", textutil.Amount(e.Missed, "event"))
 	}
 	words := []string{e.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-9s", e.Kind)}
 	node := e.Node
@@ -189,18 +189,18 @@ func printEvent(w io.Writer, e api.Event) {
 		}
 		text := strings.Join(texts, ",")
 		if more := max(e.Count, len(names)) - len(texts); more > 0 {
-			text += fmt.Sprintf(" and %s more", cli.Number(more))
+			text += fmt.Sprintf(" and %s more", textutil.Number(more))
 		}
 		add("", text)
 	} else if e.Kind == "deny" { // in a denial, Count is the number of attempts
 		if e.Count > 1 {
-			add("", cli.Number(e.Count)+" times")
+			add("", textutil.Number(e.Count)+" times")
 		}
 	} else if e.Count > 0 {
-		add("", cli.Amount(e.Count, "resource"))
+		add("", textutil.Amount(e.Count, "resource"))
 	}
 	if e.Removed > 0 {
-		add("", cli.Number(e.Removed)+" removed")
+		add("", textutil.Number(e.Removed)+" removed")
 	}
 	add("version=", cli.ShortVersion(version))
 	add("nonce=", e.Nonce)

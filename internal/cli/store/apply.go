@@ -203,7 +203,7 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	if done.Kept == 1 {
 		are, them = "is", "it"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", cli.Amount(done.Kept, "resource"), are, textutil.Line(root), them)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", textutil.Amount(done.Kept, "resource"), are, textutil.Line(root), them)
 	return nil
 }
 

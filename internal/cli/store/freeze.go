@@ -134,6 +134,6 @@ func printFrozen(w io.Writer, held []api.HeldChanges) {
 		if h.Message != "" {
 			text += " by " + textutil.Line(h.Author) + ": " + textutil.Line(h.Message)
 		}
-		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", cli.Amount(h.Changes, "change"), textutil.Line(h.Group), text)
+		fmt.Fprintf(w, "not served: %s of group %s, which is %s\n", textutil.Amount(h.Changes, "change"), textutil.Line(h.Group), text)
 	}
 }

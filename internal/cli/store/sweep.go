@@ -80,7 +80,7 @@ func printSwept(w io.Writer, s revisions.Swept, dry bool) {
 	if dry {
 		verb = "to be removed"
 	}
-	fmt.Fprintf(w, "%s: %s and %s, %s\n", verb, cli.Amount(s.Revisions, "revision"), cli.Amount(s.Packs, "pack"), cli.BytesText(int(s.Bytes)))
+	fmt.Fprintf(w, "%s: %s and %s, %s\n", verb, text.Amount(s.Revisions, "revision"), text.Amount(s.Packs, "pack"), cli.BytesText(int(s.Bytes)))
 	switch {
 	case s.Held > 0:
 		fmt.Fprintf(w, "kept: %s, at which a group is frozen, and all after it\n", s.Oldest)

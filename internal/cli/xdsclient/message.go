@@ -144,7 +144,7 @@ func namesText(names []string) string {
 	const most = 3
 	text := strings.Join(names[:min(most, len(names))], ",")
 	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %s more", cli.Number(more))
+		text += fmt.Sprintf(" and %s more", textutil.Number(more))
 	}
 	return text
 }

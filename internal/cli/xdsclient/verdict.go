@@ -28,7 +28,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 		}
 	}
 	if n := len(a.Malformed); n > 0 {
-		return cli.Fail(fmt.Errorf("%s: %s of the answer cannot be used", s.Text, cli.Amount(n, "resource")), "")
+		return cli.Fail(fmt.Errorf("%s: %s of the answer cannot be used", s.Text, textutil.Amount(n, "resource")), "")
 	}
 	if a.Unfinished {
 		return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: new resources kept arriving, so the answer is incomplete (--timeout)", s.Text), "")
@@ -81,7 +81,7 @@ func (s *Server) noAnswer(of string) error {
 func someOf(all []string) string {
 	const most = 5
 	if len(all) > most {
-		return strings.Join(all[:most], ", ") + fmt.Sprintf(" and %s more", cli.Number(len(all)-most))
+		return strings.Join(all[:most], ", ") + fmt.Sprintf(" and %s more", textutil.Number(len(all)-most))
 	}
 	return strings.Join(all, ", ")
 }

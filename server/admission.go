@@ -10,8 +10,8 @@ import (
 )
 
 // An admission limits how many streams get their first responses at a time. When a whole fleet reconnects at once,
-// most clients are then served early, and little memory holds encoded responses that are not sent yet. Without
-// the limit, every client would wait for the last one.
+// the limit serves most clients early and bounds the memory of encoded responses that are not sent yet. Without
+// the limit, every client would wait until all are served.
 //
 // A free place goes to the address with the fewest places. Within this address it goes to the
 // connection with the fewest places, and within this connection to the node with the fewest places.

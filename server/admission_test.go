@@ -87,7 +87,7 @@ func TestAdmission(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SAFE-9 no place is lost or given twice, and each goes to the one with the fewest", func(t *testing.T) {
+	t.Run("SAFE-9 no place is lost or given twice, and each place goes to the line with the fewest places", func(t *testing.T) {
 		for seed := range uint64(300) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			places := 1 + rnd.IntN(6)
@@ -256,12 +256,12 @@ func TestFirstAnswers(t *testing.T) {
 		}
 		c.want()
 	})
-	t.Run("SAFE-1 streams without a node are not of one", func(t *testing.T) {
+	t.Run("SAFE-1 streams without a node do not share a turn", func(t *testing.T) {
 		stream := func(id uint64, node string) *stream {
 			return &stream{info: Stream{ID: id, Node: &xds.Node{ID: node}}}
 		}
 		if stream(1, "").queueKey() == stream(2, "").queueKey() || stream(1, "n").queueKey() != stream(2, "n").queueKey() {
-			t.Error("a node is a line, and so is a stream that has none")
+			t.Error("a node has one line, and each stream without a node has its own")
 		}
 	})
 	within(t, "SAFE-1 no stream waits for ever", func(t *testing.T) {

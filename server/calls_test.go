@@ -50,10 +50,10 @@ func TestSilentCalls(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "SAFE-9 they have seats as silent streams do", func(t *testing.T) {
+	within(t, "SAFE-9 unary calls have seats like silent streams", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 2}))
 		crowd, good := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
-		for range 3 { // one is free
+		for range 3 { // the first silent stream of a connection is free
 			silentCall(t.Context(), t, crowd, checkMethod)
 		}
 		if err := silentCall(t.Context(), t, crowd, fetchMethod)(); status.Code(err) != codes.ResourceExhausted {
@@ -82,7 +82,7 @@ func TestSilentCalls(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if n := w.Stats().Silent; n != 0 {
-			t.Errorf("%d are silent that are gone", n)
+			t.Errorf("%d ended calls count as silent", n)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()

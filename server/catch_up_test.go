@@ -67,7 +67,7 @@ func TestCatchUp(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 		if len(asked) > 0 {
-			t.Error("it was asked more than once")
+			t.Error("the function was called more than once")
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestSharedRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := elsewhere.s.Recv(); err == nil {
-			t.Errorf("it is told what it has: %v", got)
+			t.Errorf("the client got resources that it has: %v", got)
 		}
 
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: good.VersionInfo, ResponseNonce: bad.Nonce, ErrorDetail: &rpcstatus.Status{Code: 3, Message: "no"}})
@@ -122,7 +122,7 @@ func TestSharedRefusals(t *testing.T) {
 		elsewhere.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: again.VersionInfo, ResponseNonce: again.Nonce})
 		synctest.Wait()
 		if b.Has("n", xds.Cluster.URL) {
-			t.Error("it has accepted it")
+			t.Error("the shared refusal did not end with the ACK")
 		}
 	})
 }

@@ -26,7 +26,7 @@ func TestClients(t *testing.T) {
 		synctest.Wait()
 		return c
 	}
-	within(t, "OBS-3 a client that comes and goes is two lines, whatever its streams", func(t *testing.T) {
+	within(t, "OBS-3 a client that connects and leaves causes two lines, whatever its streams", func(t *testing.T) {
 		w, book := informed(t)
 		node := &corev3.Node{Id: "n", Cluster: "edge", UserAgentName: "envoy", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: "1.40"}}
 		first := open(t, w, node, xds.Cluster)
@@ -81,7 +81,7 @@ func TestClients(t *testing.T) {
 			t.Errorf("%d clients are known for ever", n)
 		}
 	})
-	within(t, "OBS-3 of a fleet a few are lines, and one line counts the others", func(t *testing.T) {
+	within(t, "OBS-3 a few clients of a fleet have their own lines, and one line counts the others", func(t *testing.T) {
 		w, book := informed(t)
 		for i := range 50 {
 			open(t, w, &corev3.Node{Id: fmt.Sprint("n-", i)}, xds.Cluster)

@@ -30,7 +30,7 @@ func (s *sniffer) HandleRPC(_ context.Context, st stats.RPCStats) {
 // A response is encoded once for all streams. The response is not compressed, even if the requests
 // of the client are compressed.
 func TestResponsesAreNotCompressed(t *testing.T) {
-	within(t, "SAFE-1 a response costs no more because its client compresses", func(t *testing.T) {
+	within(t, "SAFE-1 a response costs the same if its client compresses", func(t *testing.T) {
 		w, s := serve(t), &sniffer{}
 		w.set(xds.Cluster, res("a", "1"))
 		conn := w.dial(t, grpc.WithStatsHandler(s), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))

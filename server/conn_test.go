@@ -52,7 +52,7 @@ func TestConnections(t *testing.T) {
 		c.send(ack(c.want()))
 		time.Sleep(time.Hour)
 		if w.Stats().Open != 1 {
-			t.Fatal("a client that says nothing, but lives, was dropped")
+			t.Fatal("a silent client that still answers pings was dropped")
 		}
 		cut.Store(true)
 		time.Sleep(50 * time.Second)
@@ -92,7 +92,7 @@ func TestConnections(t *testing.T) {
 			}
 		}
 	})
-	within(t, "SAFE-1 SAFE-9 a connection without a stream is closed after a minute, and comes back when it is needed", func(t *testing.T) {
+	within(t, "SAFE-1 SAFE-9 a connection without a stream is closed after a minute, and opens again when a stream needs it", func(t *testing.T) {
 		w := serve(t)
 		conn := w.dial(t)
 		conn.Connect()

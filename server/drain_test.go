@@ -55,7 +55,7 @@ func TestDrain(t *testing.T) {
 		if err := w.sotw(t, conn).end(); status.Code(err) != codes.Unavailable || time.Since(began) > 0 {
 			t.Errorf("a new stream got %v after %v", err, time.Since(began))
 		}
-		// A stream is served until its turn comes.
+		// A stream is served until its turn to end comes.
 		w.set(xds.Cluster, res("a", "1"))
 
 		var early, late int

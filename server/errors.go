@@ -48,7 +48,7 @@ const (
 	faults         // the number of faults
 )
 
-// limitNames are the names of the limits of faults in statistics. Some similar limits share a name.
+// limitNames has the name of the limit that each fault exceeds, for statistics.
 var limitNames = [faults]xds.Limit{
 	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooManyOthers: "other_streams", tooManyPolls: "polls", tooManyUnfinished: "unfinished", tooFastAddress: "address_rate", tooManyEnds: "stream_rate", mustWait: "first_answers",
 }
@@ -74,7 +74,7 @@ type rejection struct {
 	*status.Status
 }
 
-// More limits, for faults that have several.
+// Names of further limits: some faults can exceed several limits.
 const (
 	limitRequest   xds.Limit = "request"    // bytes of a request
 	limitHeld      xds.Limit = "held"       // bytes of the names of one stream

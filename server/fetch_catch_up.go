@@ -16,7 +16,7 @@ import (
 // it has something to send.
 type statedVersion struct {
 	known  bool // the source has this version, or this server has sent it
-	partly bool // the client may have applied a part of a later answer, so even the stated version may be news
+	partly bool // the client may have applied a part of a later answer, so even the stated version may be new for the client
 	asked  bool // the source is up to date
 	due    bool // another version is to be sent after the source is up to date
 }

@@ -48,7 +48,8 @@ func newPollMemory(max int) *pollMemory {
 }
 
 // enter reserves memory for a poll from an address. It returns nil if no memory is free for the
-// poll: an address cannot displace another address that would then use less memory.
+// poll. A poll displaces other polls only if its address then still uses less memory than the
+// address that uses most.
 func (c *pollMemory) enter(peer net.Addr, bytes int, lost notices) *reservation {
 	s := &reservation{owner: fair.Owner(peer), bytes: bytes, lost: lost}
 	c.mu.Lock()

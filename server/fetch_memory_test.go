@@ -62,7 +62,7 @@ func TestPollsHeldBytes(t *testing.T) {
 			t.Errorf("%d bytes are held", n)
 		}
 		if _, err := held(t, w, "192.0.2.1", 700); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no room") {
-			t.Error("one more of the same address:", err)
+			t.Error("one more poll of the same address:", err)
 		}
 		time.Sleep(time.Second)
 		other, err := held(t, w, "192.0.2.2", 700)
@@ -70,13 +70,13 @@ func TestPollsHeldBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := second(); d != time.Second {
-			t.Errorf("the newest of the address that has most was held %v", d)
+			t.Errorf("the newest poll of the address that uses most was held %v", d)
 		}
 		if d := first(); d != MaxHold {
-			t.Errorf("its other one %v", d)
+			t.Errorf("its other poll was held %v", d)
 		}
 		if d := other(); d != MaxHold {
-			t.Errorf("another's %v", d)
+			t.Errorf("the poll of another address was held %v", d)
 		}
 		if n := w.Stats().Held; n != 0 {
 			t.Errorf("%d bytes are held after all have ended", n)
@@ -85,7 +85,7 @@ func TestPollsHeldBytes(t *testing.T) {
 			t.Errorf("counted %d, logged\n%s", n, w.log)
 		}
 	})
-	within(t, "SAFE-9 there is no bound without a limit", func(t *testing.T) {
+	within(t, "SAFE-9 without a limit polls hold any number of bytes", func(t *testing.T) {
 		w := serve(t)
 		over, err := held(t, w, "192.0.2.1", 4000)
 		if err != nil {
@@ -96,7 +96,7 @@ func TestPollsHeldBytes(t *testing.T) {
 		}
 		over()
 	})
-	within(t, "SAFE-9 a node that is large counts, too", func(t *testing.T) {
+	within(t, "SAFE-9 a large node counts, too", func(t *testing.T) {
 		w := serve(t)
 		p, err := w.Poll(t.Context(), xds.Endpoint, xds.Request{Node: &xds.Node{ID: "n", Cluster: strings.Repeat("c", 3000)}, Version: "0", Names: []string{"a"}}, Caller{})
 		if err != nil {
@@ -126,7 +126,7 @@ func TestPollsHeldBytes(t *testing.T) {
 			t.Error(err)
 		}
 		if d := small(); d != MaxHold {
-			t.Errorf("it was held %v", d)
+			t.Errorf("the small poll was held %v", d)
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestPollMemoryForgetsPastUse(t *testing.T) {
 	c.leave(large)
 	_, much := enter(2, 1000)
 	if third, _ := enter(3, 700); third == nil || gone(little) || !gone(much) {
-		t.Errorf("SAFE-9 who has less has lost: %v, %v", gone(little), gone(much))
+		t.Errorf("SAFE-9 the poll of the address that uses less was displaced: %v, %v", gone(little), gone(much))
 	}
 	if n := c.taken(); n != 1200 {
 		t.Errorf("%d bytes are taken", n)
@@ -169,9 +169,9 @@ func TestLargeFetch(t *testing.T) {
 			t.Errorf("counted %d, logged\n%s", n, w.log)
 		}
 	})
-	within(t, "SAFE-9 a large one does not wait, for it is there as a whole", func(t *testing.T) {
+	within(t, "SAFE-9 a large request does not wait, because gRPC already keeps it in memory", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{AddressRate: 1}))
-		if err := fetch(t, w, 3<<20); err != nil { // is as many as 49
+		if err := fetch(t, w, 3<<20); err != nil { // counts as 49 requests
 			t.Error(err)
 		}
 		start := time.Now()

@@ -48,7 +48,7 @@ type Poll struct {
 
 	retried     lastAnswer    // the earlier answer to be repeated
 	skipVersion string        // the version that the client must not get; "": any version may be sent
-	standing    statedVersion // of the stated version
+	standing    statedVersion // what the server knows about the stated version
 	answer      *xds.Response // nil: not known yet
 	seat        *seat         // nil: the poll is not held
 	stored      *reservation  // the memory of the poll while it is held; nil: not held

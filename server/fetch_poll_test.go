@@ -156,7 +156,7 @@ func TestPoll(t *testing.T) {
 			t.Errorf("%d ACKs", n)
 		}
 	})
-	within(t, "REST-2 a change of other names is no answer, a new name is", func(t *testing.T) {
+	within(t, "REST-2 a change of other names causes no answer, but a new name does", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"), res("b", "1"))
 		v := w.visitor(xds.Endpoint, "a")
@@ -165,7 +165,7 @@ func TestPoll(t *testing.T) {
 		v.waits()
 		v.names = []string{"a", "none"}
 		v.gets(0, "a")
-		v.names = []string{"none", "a", "none"} // Envoy's order is any
+		v.names = []string{"none", "a", "none"} // Envoy sends names in any order
 		v.waits()
 		w.later(func() { w.set(xds.Endpoint, res("none", "1")) })
 		v.gets(10*time.Second, "a", "none")
@@ -190,7 +190,7 @@ func TestPoll(t *testing.T) {
 		w.later(func() { w.update(xds.Cluster, nil, "lazy") })
 		v.gets(10*time.Second, "a")
 	})
-	within(t, "REST-7 nothing is asked for", func(t *testing.T) {
+	within(t, "REST-7 a poll without names", func(t *testing.T) {
 		w := newPollWorld(t)
 		w.set(xds.Endpoint, res("a", "1"))
 		v := w.visitor(xds.Endpoint) // for this type an empty list does not mean all resources
@@ -216,7 +216,7 @@ func TestPoll(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-p.watch.C():
-			t.Error("another name rings the bell")
+			t.Error("a change of another name signals")
 		default:
 		}
 		time.AfterFunc(time.Second, func() { commit(res("a", "2")) })
@@ -230,7 +230,7 @@ func TestPoll(t *testing.T) {
 			t.Error("the commits were not made")
 		}
 	})
-	within(t, "REST-2 a view that is still looking", func(t *testing.T) {
+	within(t, "REST-2 a view that has not decided yet", func(t *testing.T) {
 		w := newPollWorld(t)
 		look := &looking{c: make(chan struct{}, 1)}
 		w.Server = New(look)
@@ -249,7 +249,7 @@ func TestPoll(t *testing.T) {
 // looking is a source that does not know one name at first.
 type looking struct {
 	decided atomic.Bool
-	found   bool // the table has the name all the same
+	found   bool // the table has the name although the view has not decided
 	c       chan struct{}
 }
 
@@ -329,7 +329,7 @@ func TestPollRefused(t *testing.T) {
 		}
 	}
 
-	within(t, "REST-3 it polls on with the old version", func(t *testing.T) {
+	within(t, "REST-3 the client continues to poll with the old version", func(t *testing.T) {
 		w, v := setup(t)
 		v.waits()
 		v.waits()
@@ -343,7 +343,7 @@ func TestPollRefused(t *testing.T) {
 		v.gets(10*time.Second, "a", "bad")
 		v.waits()
 	})
-	within(t, "REST-3 SOTW-21 reverted while it is held", func(t *testing.T) {
+	within(t, "REST-3 SOTW-21 the change is reverted while the poll is held", func(t *testing.T) {
 		w, v := setup(t)
 		w.later(func() { w.update(xds.Cluster, nil, "bad") })
 		v.gets(10*time.Second, "a") // although the client states this version
@@ -376,7 +376,7 @@ func TestPollRefused(t *testing.T) {
 		v.port++ // another process with the same node id must not wait
 		v.gets(0, "bad")
 	})
-	within(t, "REST-3 a node of the same id on another machine refuses nothing", func(t *testing.T) {
+	within(t, "REST-3 a node with the same id on another machine does not count as refusing", func(t *testing.T) {
 		w, v := setup(t)
 		old := v.version
 		v.waits()
@@ -473,7 +473,7 @@ func TestPollRefused(t *testing.T) {
 			v.waits()
 		}
 		v.gets(0, "a", "bad")
-		// Only a NACK of the client shows that.
+		// Only a NACK of the client shows that the client received the answer.
 		req := v.request()
 		req.Error = &xds.Status{Message: "bad"}
 		if r, _ := v.poll(req); r != nil {
@@ -500,7 +500,7 @@ func TestPollRefused(t *testing.T) {
 		}
 		recorded(t, w, 0)
 	})
-	within(t, "REST-3 others are not held for it", func(t *testing.T) {
+	within(t, "REST-3 the refusal does not delay other clients", func(t *testing.T) {
 		w, v := setup(t)
 		for what, change := range map[string]func(*visitor){
 			"another node":    func(v *visitor) { v.node = "envoy-2" },
@@ -556,11 +556,11 @@ func TestPollEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.Ready() {
-			t.Error("there is nothing to wait for")
+			t.Error("a poll waits although its answer is known")
 		}
 		return p
 	}
-	within(t, "REST-4 a client that goes away frees everything", func(t *testing.T) {
+	within(t, "REST-4 a client that disconnects frees everything", func(t *testing.T) {
 		w := newPollWorld(t)
 		p := hold(t, w)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -42,7 +42,7 @@ func TestFetch(t *testing.T) {
 			t.Error(r)
 		}
 		req := &discovery.DiscoveryRequest{VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce, Node: &corev3.Node{Id: "n"}}
-		// Held, then answered with the same.
+		// The call is held, and then gets the same answer again.
 		again, took, err := fetch(t.Context(), conn, xds.Cluster, req)
 		if err != nil || took != MaxHold || !proto.Equal(again, r) {
 			t.Errorf("%v, %v after %v", again, err, took)
@@ -53,7 +53,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("%v, %v after %v", r, err, took)
 		}
 	})
-	within(t, "REST-6 the client says when it gives up", func(t *testing.T) {
+	within(t, "REST-6 the client states its timeout", func(t *testing.T) {
 		w := serve(t)
 		conn := w.dial(t)
 		w.set(xds.Cluster, res("a", "1"))
@@ -72,7 +72,7 @@ func TestFetch(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "REST-6 REST-4 the client goes away", func(t *testing.T) {
+	within(t, "REST-6 REST-4 the client disconnects", func(t *testing.T) {
 		w := serve(t)
 		conn := w.dial(t)
 		w.set(xds.Cluster, res("a", "1"))
@@ -92,7 +92,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("open: %v, watches: %v", w.Stats(), w.watches)
 		}
 	})
-	within(t, "REST-3 REST-6 a NACK is recorded and not answered with the same", func(t *testing.T) {
+	within(t, "REST-3 REST-6 a NACK is recorded and does not get the refused version again", func(t *testing.T) {
 		w := serve(t)
 		conn := w.dial(t)
 		w.set(xds.Cluster, res("bad", "1"))
@@ -137,7 +137,7 @@ func TestFetch(t *testing.T) {
 		big := strings.Repeat("x", 2<<20)
 		w.set(xds.Endpoint, res("a", big), res("b", big))
 		if r := gets(t, conn, xds.Endpoint, &discovery.DiscoveryRequest{ResourceNames: []string{"a", "b"}}); len(r.Resources) != 2 {
-			t.Errorf("%d resources in the one answer", len(r.Resources))
+			t.Errorf("%d resources in the only answer", len(r.Resources))
 		}
 	})
 	t.Run("SAFE-1 REST-6 malformed", func(t *testing.T) {

@@ -78,7 +78,7 @@ func TestDenied(t *testing.T) {
 			}
 		})
 	}
-	within(t, "SUB-4 a node that is refused by and by", func(t *testing.T) {
+	within(t, "SUB-4 a node that is refused later", func(t *testing.T) {
 		w, st := start(t)
 		c := w.sotw(t, w.dial(t))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n", Cluster: "edge"}})
@@ -113,7 +113,7 @@ func TestDenied(t *testing.T) {
 // A client that now sees other groups gets the difference. Resources to which other resources still
 // refer are removed last.
 func TestOtherGroups(t *testing.T) {
-	within(t, "ADS-3 SUB-4 from a canary back to all others", func(t *testing.T) {
+	within(t, "ADS-3 SUB-4 from a canary group back to the group of all nodes", func(t *testing.T) {
 		in := func(groups ...string) store.Selector {
 			return func(context.Context, *xds.Node) ([]string, error) { return groups, nil }
 		}

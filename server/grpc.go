@@ -47,9 +47,9 @@ func Keepalive() keepalive.ServerParameters {
 // grpc/encoding/gzip: 30 KB of compressed data could expand to 31 MiB before the server counts the
 // bytes. Responses are not compressed, because all streams share one encoding.
 //
-// Servers that untrusted clients can reach also need [Server.Credentials] and [Server.Tap]. Their absence is not
-// reported. Without Credentials, unfinished requests and the rate of new streams are not limited. Without Tap,
-// each stream of a flood costs a goroutine until it is refused.
+// Servers that untrusted clients can reach also need [Server.Credentials] and [Server.Tap]. The server does not
+// report their absence. Without Credentials, unfinished requests and the rate of new streams are not limited.
+// Without Tap, each stream of a flood costs a goroutine until it is refused.
 //
 //	g := grpc.NewServer(append(server.GRPCOptions(), grpc.Creds(s.Credentials(nil)), grpc.InTapHandle(s.Tap))...)
 func GRPCOptions() []grpc.ServerOption {

@@ -208,7 +208,7 @@ func (c *client[Req, Res]) send(r *Req) {
 // soon panics unless its result is called within 5 minutes. In a bubble time passes without a wait,
 // and connections keep the bubble running for ever.
 func soon() func() bool {
-	return time.AfterFunc(5*time.Minute, func() { panic("nothing came for 5 minutes") }).Stop
+	return time.AfterFunc(5*time.Minute, func() { panic("no message came for 5 minutes") }).Stop
 }
 
 func (c *client[Req, Res]) want() *Res {

@@ -67,7 +67,7 @@ func TestNodesHeld(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := w.Stats().Held; n < 9000 || n > 10_000 {
-			t.Errorf("%d bytes are held since it is known", n)
+			t.Errorf("%d bytes are held after the content became known", n)
 		}
 	})
 }

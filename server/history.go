@@ -57,7 +57,7 @@ func stateKeyOf(node, url, version string) (k stateKey) {
 // a table, the table is not kept in memory.
 type content struct {
 	all   *xds.Versions
-	lacks []string // names in all that the client did not get yet, sorted
+	lacks []string // names in the table all that the client did not get yet, sorted
 	each  stampList
 	since bool // true: some stamps were sent after the stated version
 }
@@ -117,8 +117,8 @@ type endedContent struct {
 	at   *list.Element // of from.endings
 }
 
-// hold remembers content h of an open stream, after its next response. The argument after is the
-// content of the response before, or nil.
+// hold remembers the content h that the client of an open stream has after its next response. The
+// argument after is the content after the previous response, or nil.
 func (t *sentHistory) hold(now time.Time, h, after *statedContent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -43,7 +43,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 		}
 		leave(m, "other", "other", 1)
 		if !knows(m, "other") || !knows(m, "good-0") || knows(m, "stranger-93") || m.ended.Len() != 10 {
-			t.Error("who comes for the first time is not remembered, or by whom it was paid is wrong")
+			t.Error("a new address is not remembered, or the wrong address lost its content")
 		}
 	})
 	t.Run("SAFE-9 large content counts as several", func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			t.Error(knows(m, "a"), knows(m, "b"))
 		}
 	})
-	t.Run("SAFE-9 each ending takes room, however little it has, and gives it back", func(t *testing.T) {
+	t.Run("SAFE-9 each ended stream takes room, even with little content, and frees it", func(t *testing.T) {
 		var l addressUsage
 		left := func(owner string, bytes int) *endedContent {
 			e := &endedContent{bytes: bytes}
@@ -76,11 +76,11 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 		many := []*endedContent{left("many", 320), left("many", 320), left("many", 320)}
 		large := left("large", 2000)
 		if l.next() != many[0] {
-			t.Error("of three that are small each counts by its bytes alone")
+			t.Error("three small contents count only their bytes")
 		}
 		l.remove(many[0])
 		if l.next() != large {
-			t.Error("who has left less has most still")
+			t.Error("the address with less content is still the largest")
 		}
 	})
 	t.Run("SAFE-9 equal content counts once", func(t *testing.T) {

@@ -72,7 +72,7 @@ var raceEnabled bool // by race_test.go
 // The history of a stream is small, and does not grow with the number of commits.
 func TestHistoryMemory(t *testing.T) {
 	if raceEnabled || testing.Short() {
-		t.Skip("slow, and nothing here is concurrent")
+		t.Skip("slow, and this test is not concurrent")
 	}
 	const idle, stuck, commits, size = 1000, 10, 10_000, 1000
 	cluster := func(i, gen int) *xds.Resource {
@@ -146,11 +146,11 @@ func TestHistoryMemory(t *testing.T) {
 	}
 	nothing, bare := run(false)
 	cost, after := run(true)
-	t.Logf("what is remembered takes %d B for a stream and type (%d B if it is nothing); live heap after %d commits %d KiB with it, %d KiB without", cost, nothing, commits, after>>10, bare>>10)
+	t.Logf("the history takes %d B for a stream and type (%d B if it is empty); live heap after %d commits %d KiB with the history, %d KiB without", cost, nothing, commits, after>>10, bare>>10)
 	if cost[1] < 100 || cost[1] > 400 {
-		t.Errorf("what is remembered takes %d B for a stream and type", cost[1])
+		t.Errorf("the history takes %d B for a stream and type", cost[1])
 	}
 	if more := (int(after) - int(bare)) / (idle + stuck); more > 500 {
-		t.Errorf("what is remembered makes a live heap of %d KiB one of %d KiB: %d B for a stream", bare>>10, after>>10, more)
+		t.Errorf("the history grows the live heap from %d KiB to %d KiB: %d B for each stream", bare>>10, after>>10, more)
 	}
 }

@@ -184,7 +184,7 @@ func TestResumeSotW(t *testing.T) {
 		c, _ = m.open(first.VersionInfo, route.VersionInfo)
 		c.wants(c.want(), xds.Cluster, "c1, c2, c3, other")
 	})
-	within(t, "ADS-9 SotW: it breaks again and again", func(t *testing.T) {
+	within(t, "ADS-9 SotW: the stream breaks again and again", func(t *testing.T) {
 		m := newMoving(t, "n")
 		_, union, route := m.breaks(accept)
 		stated := union.VersionInfo
@@ -219,7 +219,7 @@ func TestResumeSotW(t *testing.T) {
 		c, conn = m.open(first.VersionInfo, "before")
 		route := c.wants(c.want(), xds.Route, "r to c1")
 		c.send(ack(route, "r"))
-		c.idle("it has the clusters")
+		c.idle("the client has the clusters")
 		conn.Close()
 		synctest.Wait()
 		update(t, m.Store, func(tx *store.Tx) {
@@ -264,7 +264,7 @@ func TestResumeSotW(t *testing.T) {
 		m.finishes(c, "c1, c2, other 9", "other 9")
 		o.idle("it has all")
 	})
-	within(t, "ADS-5 ADS-9 SotW: two streams of a node state the same and have different names", func(t *testing.T) {
+	within(t, "ADS-5 ADS-9 SotW: two streams of a node state the same version and have different names", func(t *testing.T) {
 		st := store.New()
 		w := serveFrom(t, New(st))
 		update(t, st, func(tx *store.Tx) {
@@ -288,7 +288,7 @@ func TestResumeSotW(t *testing.T) {
 			c.send(ack(route, "r"+k))
 			synctest.Wait()
 			if k == "2" && version["c"] != r.VersionInfo {
-				t.Fatal("they do not state the same")
+				t.Fatal("the two streams state different versions")
 			}
 			version["c"], version["r"] = r.VersionInfo, route.VersionInfo
 		}
@@ -348,7 +348,7 @@ func TestResumeSotW(t *testing.T) {
 			}
 			c.want()
 			if n := len(m.history.index) - m.history.ended.Len(); n != 3 {
-				t.Fatalf("%d of one stream are remembered, want one of the routes and two of the clusters", n)
+				t.Fatalf("%d contents of one stream are remembered, want one of the routes and two of the clusters", n)
 			}
 			conn.Close()
 			synctest.Wait()
@@ -449,7 +449,7 @@ func TestResumeWithoutClusters(t *testing.T) {
 		})
 		return serveFrom(t, New(st)), st
 	}
-	warms := func(tx *store.Tx) { // and the client gets it, and subscribes to e1 when the stream breaks
+	warms := func(tx *store.Tx) { // the client gets c1 just before its stream breaks
 		tx.Set(of(xds.Cluster, to("c1", endpoints("e1")))...)
 		tx.Set(of(xds.Endpoint, to("e1"))...)
 	}
@@ -648,11 +648,11 @@ func TestResumeLacksWaitingResources(t *testing.T) {
 	if got := lacks(); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Error(got)
 	}
-	tell(&protocol.World{Versions: all, Lacks: []string{"b", "c"}}) // of another stream it may have a
+	tell(&protocol.World{Versions: all, Lacks: []string{"b", "c"}}) // another stream sent a, so the client may have a
 	if got := lacks(); !slices.Equal(got, []string{"b", "c"}) {
 		t.Error(got)
 	}
-	// And from a stream that served another table: b, and the old c.
+	// A third stream served another table with b and the old c.
 	tell(&protocol.World{Versions: with(new(xds.Table), []*xds.Resource{res("b", "1"), res("c", "0"), res("d", "1")}).Versions(), Lacks: []string{"d"}})
 	w := (&streamHistory{history: memory, node: "n"}).recall(now, xds.Route, "v", nil)
 	has := map[string]bool{}
@@ -669,7 +669,7 @@ func TestResumeLacksWaitingResources(t *testing.T) {
 		want[r.Name+r.Version] = true
 	}
 	if !maps.Equal(has, want) {
-		t.Errorf("it may have %v, want %v", has, want)
+		t.Errorf("the client may have %v, want %v", has, want)
 	}
 }
 
@@ -709,15 +709,15 @@ func TestUnion(t *testing.T) {
 	// Two streams have b in different states: either state is possible.
 	w := union([]content{{all: all, lacks: []string{"b"}}, {all: table(res("a", "1"), res("b", "2"))}}).world()
 	if !slices.Equal(w.Lacks, []string{"b"}) || len(w.Others) != 1 || w.Others[0].Sum != stamp("b", "2").Sum {
-		t.Errorf("ADS-9 it lacks %v, and may have %v", w.Lacks, w.Others)
+		t.Errorf("ADS-9 the client lacks %v, and may have %v", w.Lacks, w.Others)
 	}
 	w = union([]content{{each: stampList{{c}}}, {all: all, lacks: []string{"b"}}}).world()
 	if !slices.Equal(w.Lacks, []string{"b"}) {
-		t.Errorf("ADS-9 beside one that asked for names it lacks %v", w.Lacks)
+		t.Errorf("ADS-9 with a second stream that subscribed to names, the client lacks %v", w.Lacks)
 	}
 	w = union([]content{{all: all, lacks: []string{"a", "b"}}, {all: all, lacks: []string{"b"}}}).world()
 	if !slices.Equal(w.Lacks, []string{"b"}) {
-		t.Errorf("ADS-9 of two the second was told of a, but it lacks %v", w.Lacks)
+		t.Errorf("ADS-9 the second of two streams got a, but the client lacks %v", w.Lacks)
 	}
 	if got := override([]*xds.Stamp{a1, c}, []*xds.Stamp{a2, b}); !slices.Equal(got, []*xds.Stamp{a2, b, c}) || cap(got) != 3 {
 		t.Error(got, cap(got))
@@ -757,7 +757,7 @@ func TestResumeMayHaveLaterResponses(t *testing.T) {
 			}
 		}
 		if w.Since != (tt.answers > 1) {
-			t.Errorf("%s after %d: it was told otherwise since: %v", tt.typ, tt.answers, w.Since)
+			t.Errorf("%s after %d answers: other stamps were sent since: %v", tt.typ, tt.answers, w.Since)
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s after %d: %v, want %v", tt.typ, tt.answers, got, tt.want)
@@ -806,10 +806,10 @@ func TestResumeOfManyStreams(t *testing.T) {
 		w := a.recall(now, xds.Route, "v", &protocol.World{Versions: new(xds.Table).Versions()})
 		if i > 0 && w.Others[0].Name != "" {
 			if known++; known < i {
-				t.Fatal("ADS-9: what it may have is known again when there is more of it")
+				t.Fatal("ADS-9: the content was unknown, and is known again with more names")
 			}
 			if got := len(w.Others); got != i*each {
-				t.Fatalf("ADS-9: after %d streams it may have %d names", i, got)
+				t.Fatalf("ADS-9: after %d streams the client may have %d names", i, got)
 			}
 		}
 		var names []string
@@ -830,14 +830,14 @@ func TestResumeOfManyStreams(t *testing.T) {
 		}
 	}
 	if known < 20 || known > maxRecalled/each+1 { // the first does not count
-		t.Errorf("what it may have is known after %d streams", known)
+		t.Errorf("the content is still known after %d streams", known)
 	}
 	stamps := 0
 	for h := m.index[key]; h != nil; h = h.next {
 		stamps += h.each.len()
 	}
 	if stamps > (streams+1)*each {
-		t.Errorf("%d names are remembered, of %d that were told", stamps, streams*each)
+		t.Errorf("%d names are remembered, of %d that were sent", stamps, streams*each)
 	}
 }
 
@@ -861,12 +861,12 @@ func TestRecallLimit(t *testing.T) {
 		each []stampList
 		want int // zero: anything
 	}{
-		"one":                {[]stampList{big}, len(many)},
-		"two that share":     {[]stampList{big.with(one[0]), big}, len(many) + 1},
-		"two that do not":    {[]stampList{big, piecesOf(many)}, 0},
-		"many that are same": {repeat(maxRecalled, one), 1},
-		"too many":           {repeat(maxRecalled+2, one), 0},
-		"and anything":       {[]stampList{one, anyContent.each}, 0},
+		"one":                 {[]stampList{big}, len(many)},
+		"two that share":      {[]stampList{big.with(one[0]), big}, len(many) + 1},
+		"two that do not":     {[]stampList{big, piecesOf(many)}, 0},
+		"many equal contents": {repeat(maxRecalled, one), 1},
+		"too many":            {repeat(maxRecalled+2, one), 0},
+		"and anything":        {[]stampList{one, anyContent.each}, 0},
 	} {
 		if what == "two that do not" {
 			tt.each[1] = piecesOf(slices.Clone(many[1:]))
@@ -925,7 +925,7 @@ func TestResumeKeepsSubscribedPart(t *testing.T) {
 			got = append(got, st.Name)
 		}
 		if !slices.Equal(got, tt.want) {
-			t.Errorf("who asks for %v has %v, want %v", tt.asks.Added, got, tt.want)
+			t.Errorf("a client that subscribes to %v has %v, want %v", tt.asks.Added, got, tt.want)
 		}
 	}
 }
@@ -941,7 +941,7 @@ func TestResumeWithUnknownContent(t *testing.T) {
 	a.interested(protocol.Interest{Type: xds.Route, Added: []string{"a"}})
 	a.end(now)
 	if c, ok := m.recall(now, h.of); !ok || !c.isAnything() {
-		t.Errorf("it has %v of what it asked for", c.each)
+		t.Errorf("the client has only %v of its subscription", c.each)
 	}
 }
 
@@ -956,10 +956,10 @@ func TestNamesWithoutIDKeepNoTable(t *testing.T) {
 		a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Cluster, Nonce: "1", Version: all.Version(), World: &protocol.World{Versions: all.Versions()}}, &xds.Changes{})
 	}
 	if tell(false, 1); len(m.index) != 0 {
-		t.Error("what one was told that asked for a name is remembered")
+		t.Error("the response for a name is remembered")
 	}
 	if tell(true, 0); len(m.index) != 1 {
-		t.Error("what one was told that asked for everything is not remembered")
+		t.Error("the response for the wildcard is not remembered")
 	}
 }
 
@@ -987,7 +987,7 @@ func TestEqualContentsCountOnce(t *testing.T) {
 		t.Error(got, ok)
 	}
 	if _, ok := m.recall(now.Add(hour+time.Minute), key); ok || len(m.index) != 0 || m.ended.Len() != 0 {
-		t.Error("it is remembered for ever")
+		t.Error("the content is remembered for ever")
 	}
 }
 
@@ -1003,7 +1003,7 @@ func TestRecallOfSeveralStreams(t *testing.T) {
 	}
 	a := &streamHistory{history: m, node: "n"}
 	if a.recall(now, xds.Cluster, "v", nil) != nil {
-		t.Error("ADS-9: a version of one type is known of another")
+		t.Error("ADS-9: the version of one type counts for another type")
 	}
 	if a.recall(now, xds.Route, "v", nil) == nil {
 		t.Error("ADS-9: a version is not known")
@@ -1065,7 +1065,7 @@ func TestHistoryOfWildcardThenNames(t *testing.T) {
 	}
 	a.subscribed(protocol.Event{Type: xds.Route, Wildcard: true, Count: 1})
 	if w := tell("1", res("r", "1"), lazy); w.Versions != all || len(w.Others) != 1 || w.Others[0] != lazy.Stamp {
-		t.Error("ADS-9: beside a wildcard", w)
+		t.Error("ADS-9: a name in addition to a wildcard", w)
 	}
 	a.subscribed(protocol.Event{Type: xds.Route, Count: 1})
 	if w := tell("2"); w.Versions != all {
@@ -1095,6 +1095,6 @@ func TestHistoryBytes(t *testing.T) {
 		t.Errorf("%d answers of %d names are remembered, at most %d", n, len(sts), most)
 	}
 	if m.end(now.Add(historyTime), "", nil); m.bytes != 0 || m.ended.Len() > 0 {
-		t.Errorf("nothing takes %d bytes", m.bytes)
+		t.Errorf("the empty history takes %d bytes", m.bytes)
 	}
 }

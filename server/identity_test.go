@@ -37,7 +37,7 @@ func (w who) Event(*Stream, protocol.Event) {}
 func (w who) Closed(*Stream, error)         {}
 
 func TestIdentityWatch(t *testing.T) {
-	within(t, "SAFE-13 observers know whose a stream or poll is, if its watch does", func(t *testing.T) {
+	within(t, "SAFE-13 observers get the identity of a stream or poll, if its watch knows the identity", func(t *testing.T) {
 		told := make(who, 10)
 		st := store.New(store.WithEmptyGroups())
 		w := serveFrom(t, New(named{st}, WithObserver(told)))

@@ -60,7 +60,7 @@ func says(t *testing.T, st *Stream) string {
 func wantSays(t *testing.T, st *Stream, want string) {
 	t.Helper()
 	if got := says(t, st); got != want {
-		t.Errorf("it says %q, not %q", got, want)
+		t.Errorf("the session has %q, want %q", got, want)
 	}
 }
 
@@ -93,13 +93,13 @@ func TestInspect(t *testing.T) {
 		began := time.Now()
 		wantSays(t, st, "a:sent")
 		if time.Since(began) > 0 {
-			t.Error("it waits for the write")
+			t.Error("Inspect waits for the write")
 		}
 		c.send(ack(c.want()))
 		synctest.Wait()
 		wantSays(t, st, "a:synced")
 	})
-	within(t, "before the session has begun there is none", func(t *testing.T) {
+	within(t, "before the session has begun Inspect returns an error", func(t *testing.T) {
 		o, st := &streams{}, store.New(store.WithGroups(func(context.Context, *xds.Node) ([]string, error) { return []string{"later"}, nil }))
 		w := serveFrom(t, New(st, new(logbook).at(0), WithObserver(o)))
 		c := w.sotw(t, w.dial(t))
@@ -113,7 +113,7 @@ func TestInspect(t *testing.T) {
 		c.want()
 		wantSays(t, o.only(t), "a:sent")
 	})
-	within(t, "a stream that has ended has none, nor has a poll", func(t *testing.T) {
+	within(t, "an ended stream and a poll return an error", func(t *testing.T) {
 		_, c, st := begin(t, "1")
 		c.want()
 		c.s.CloseSend()
@@ -215,7 +215,7 @@ func TestInspect(t *testing.T) {
 		soon, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		began := time.Now()
-		if err := st.Inspect(soon, func(*protocol.Session) { t.Error("it is called though nobody waits") }); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+		if err := st.Inspect(soon, func(*protocol.Session) { t.Error("f is called although its caller no longer waits") }); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Error(err)
 		}
 		close(goOn)
@@ -237,7 +237,7 @@ func TestInspect(t *testing.T) {
 			t.Error(err, seen)
 		}
 	})
-	within(t, "in the order in which they ask", func(t *testing.T) {
+	within(t, "calls run in the order of their arrival", func(t *testing.T) {
 		_, c, st := begin(t, "1")
 		c.want()
 		goOn, done := make(chan struct{}), make(chan error)
@@ -283,7 +283,7 @@ func TestTextBudgetChargesRealCost(t *testing.T) {
 	})
 }
 
-var errRefused = errors.New("it is given up")
+var errRefused = errors.New("the caller gave up")
 
 // Many goroutines inspect many streams while the streams are served and end.
 func TestInspectStorm(t *testing.T) {
@@ -332,6 +332,6 @@ func TestInspectStorm(t *testing.T) {
 	stop()
 	asking.Wait()
 	if len(looked) == 0 {
-		t.Error("nobody has seen anything")
+		t.Error("no session was inspected")
 	}
 }

@@ -49,7 +49,7 @@ func agedWorld(t *testing.T, a Age, age grpc.ServerOption, opts ...Option) (*wor
 	return w, o
 }
 
-// agedClient returns a client of such a world that has requested the clusters, and the time of the
+// agedClient returns a client of an agedWorld that has requested the clusters, and the time of the
 // request.
 func agedClient(t *testing.T, a Age) (*world, *sotwClient, time.Time) {
 	t.Helper()
@@ -133,7 +133,7 @@ func endsInTime(t *testing.T, a Age, start time.Time, end error) {
 		t.Error(end)
 	}
 	if d := time.Since(start); d > a.Max*3/2 {
-		t.Errorf("it ended after %v", d)
+		t.Errorf("the stream ended after %v", d)
 	}
 }
 
@@ -154,14 +154,14 @@ func TestAge(t *testing.T) {
 			}
 		}
 		if early == 0 || early == len(ages) {
-			t.Errorf("they ended together: %v", ages)
+			t.Errorf("the streams ended together: %v", ages)
 		}
 	})
-	within(t, "which with gRPC's age alone it does not", func(t *testing.T) {
+	within(t, "with only gRPC's age, responses are lost", func(t *testing.T) {
 		k := Keepalive()
 		k.MaxConnectionAge, k.MaxConnectionAgeGrace = 20*time.Second, time.Second
 		if n, ages := lost(t, Age{}, grpc.KeepaliveParams(k)); n != len(ages) {
-			t.Errorf("%d of %d streams did not get all: this is no test", n, len(ages))
+			t.Errorf("%d of %d streams lost a response: this test shows nothing", n, len(ages))
 		}
 	})
 	within(t, "SAFE-12 the next stream is on another connection", func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestAge(t *testing.T) {
 			c.send(ack(c.want()))
 			tick := time.AfterFunc(a.Max-time.Millisecond, func() { w.set(xds.Cluster, res("a", "1")) })
 			defer tick.Stop()
-			r := c.want() // just before
+			r := c.want() // just before the stream is old
 			timer := time.AfterFunc(a.Max/2+takes, func() {
 				_ = c.s.Send(ack(r))
 				w.set(xds.Cluster, res("a", "2"))
@@ -204,7 +204,7 @@ func TestAge(t *testing.T) {
 			}
 			timer.Stop()
 			if d, late := time.Since(start), a.Max*3/2+a.Grace; d > late || takes < time.Minute && d > a.Max*3/2+takes {
-				t.Errorf("an answer that takes %v: it ended after %v", takes, d)
+				t.Errorf("with an answer after %v, the stream ended after %v", takes, d)
 			}
 			if n := o.sent[1].Load(); n != 2 {
 				t.Errorf("%d responses", n)
@@ -241,7 +241,7 @@ func TestAge(t *testing.T) {
 			t.Error(err)
 		}
 		if d := time.Since(start); d < a.Max*3/2+a.Grace-10*time.Second {
-			t.Errorf("it ended after %v", d)
+			t.Errorf("the stream ended after %v", d)
 		}
 	})
 	within(t, "SAFE-1 a half-open connection is noticed by a server whose streams age", func(t *testing.T) {
@@ -258,14 +258,14 @@ func TestAge(t *testing.T) {
 			t.Errorf("%d streams are open", n)
 		}
 	})
-	within(t, "SAFE-12 one that says nothing ends, too", func(t *testing.T) {
+	within(t, "SAFE-12 a stream whose client does not answer ends, too", func(t *testing.T) {
 		a := Age{Max: 8 * time.Second}
 		w, _ := agedWorld(t, a, a.GRPCOption())
 		if err := w.sotw(t, w.dial(t)).end(); status.Code(err) != codes.Unavailable {
 			t.Error(err)
 		}
 	})
-	within(t, "SAFE-12 one whose client does not read ends, too", func(t *testing.T) {
+	within(t, "SAFE-12 a stream whose client does not read ends, too", func(t *testing.T) {
 		a := Age{Max: 20 * time.Second, Grace: time.Second}
 		w, _ := agedWorld(t, a, a.GRPCOption(), WithWriteTimeout(time.Hour))
 		w.set(xds.Cluster, res("a", strings.Repeat("x", 10<<20)))
@@ -298,7 +298,7 @@ func TestLeave(t *testing.T) {
 	var l departure
 	l.plan(now, errOld, time.Minute)
 	if l.done(now, false, true) || !l.deadline(now).Equal(now) {
-		t.Error("it has not begun to leave, and is over")
+		t.Error("the departure is done before it has begun")
 	}
 	l.advance(now)
 	end := now.Add(time.Minute)
@@ -320,7 +320,7 @@ func TestLeave(t *testing.T) {
 			t.Errorf("%+v: over %v", c, got)
 		}
 		if next := l.deadline(at); !c.over && !next.After(at) {
-			t.Errorf("%+v: it is looked at again and again until it is over", c)
+			t.Errorf("%+v: the deadline is not in the future", c)
 		}
 	}
 	l.plan(now.Add(time.Second), errDraining, time.Hour)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	// The generated code that the rows of v2 are held against.
+	// The generated code with which the tests compare the rows of v2.
 	_ "github.com/envoyproxy/go-control-plane/envoy/api/v2"
 	_ "github.com/envoyproxy/go-control-plane/envoy/api/v2/auth"
 	_ "github.com/envoyproxy/go-control-plane/envoy/api/v2/route"
@@ -47,7 +47,7 @@ func TestLegacyTable(t *testing.T) {
 			want = append(want, string(svc.Methods().Get(i).Name()))
 		}
 		if served[service] == nil {
-			t.Fatal("it is not served")
+			t.Fatal("the service is not served")
 		}
 		for _, m := range served[service].Streams {
 			got = append(got, m.StreamName)
@@ -73,11 +73,11 @@ func TestLegacyTable(t *testing.T) {
 				t.Errorf("%s has no %q", msg.FullName(), l.Name)
 			}
 			if xds.TypeOf(l.URL) != l || l.Is(typ) || l.FullState != typ.FullState || l.Rank() != typ.Rank() || len(l.ReferredBy()) > len(typ.ReferredBy()) {
-				t.Errorf("its row is %+v", l)
+				t.Errorf("the row of the type is %+v", l)
 			}
 			for _, other := range append([]*xds.Type{l.After, l.Parent, l.Warms}, l.ReferredBy()...) {
 				if other != nil && !other.V2 {
-					t.Errorf("it points to %s, which is of v3", other.URL)
+					t.Errorf("the row refers to %s, which is a type of v3", other.URL)
 				}
 			}
 		})
@@ -224,12 +224,12 @@ func TestLegacy(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.RecvMsg(&message{}); status.Code(err) != codes.InvalidArgument {
-				t.Errorf("then %q is told %v", other, err)
+				t.Errorf("a later request for %q gets %v", other, err)
 			}
 		}
 		for _, wrong := range []string{edsV2, xds.Endpoint.URL} {
 			if err := w.v2(t, v2Clusters+"StreamClusters", message2{v2Type: wrong}).RecvMsg(&message{}); status.Code(err) != codes.InvalidArgument {
-				t.Errorf("%q is told %v", wrong, err)
+				t.Errorf("%q gets %v", wrong, err)
 			}
 		}
 	})

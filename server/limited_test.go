@@ -36,7 +36,7 @@ func TestLimitsFromFirstByte(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "reflection sees the registered services through it", func(t *testing.T) {
+	within(t, "reflection lists the services that were registered through it", func(t *testing.T) {
 		w := serve(t)
 		all, ok := w.Limited(w.grpc).(interface {
 			GetServiceInfo() map[string]grpc.ServiceInfo
@@ -110,7 +110,7 @@ func TestLimitsFromFirstByte(t *testing.T) {
 		}
 		w.SetServing(false)
 		if r, err := good.Recv(); err != nil || r.Status != healthgrpc.HealthCheckResponse_NOT_SERVING {
-			t.Error("it is told no more:", r, err)
+			t.Error("the good watch gets no more changes:", r, err)
 		}
 		if s := w.Stats(); s.Others != 4 || s.Throttled["other_streams"] != 2 || !strings.Contains(w.log.String(), "peer=192.0.2.1:1") {
 			t.Errorf("%+v\n%s", s, w.log)
@@ -142,7 +142,7 @@ func TestHeldInAll(t *testing.T) {
 		conn := w.dial(t)
 		a, b := w.sotw(t, conn), w.sotw(t, conn)
 		ask(a, "1", "2", "3")
-		ask(b, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10") // of 64 bytes and a few each
+		ask(b, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10") // each name counts its length plus 64 bytes
 		if n := w.Stats().Held; n != 13*64+14 {
 			t.Errorf("%d bytes are held", n)
 		}
@@ -152,28 +152,28 @@ func TestHeldInAll(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := w.Stats().Held; n != 3*64+3 {
-			t.Errorf("%d bytes are held after one has ended", n)
+			t.Errorf("%d bytes are held after one stream has ended", n)
 		}
 		a.s.CloseSend()
 		a.end()
 		synctest.Wait()
 		if n := w.Stats().Held; n != 0 {
-			t.Errorf("%d bytes are held after all have", n)
+			t.Errorf("%d bytes are held after all streams have ended", n)
 		}
 	})
-	within(t, "SAFE-9 an early stream that holds most does not lock out others", func(t *testing.T) {
+	within(t, "SAFE-9 an early stream that holds most bytes does not lock out others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{HeldInAll: 1000}))
 		stranger, good := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
 		large, small := w.sotw(t, stranger), w.sotw(t, stranger)
 		ask(large, names(9)...)
 		ask(small, "1")
-		for range 3 { // it comes again and again
+		for range 3 { // a good client connects again and again
 			c := w.sotw(t, good)
 			ask(c, "1", "2", "3", "4", "5")
 			if err := large.end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
 				t.Error(err)
 			}
-			w.update(xds.Endpoint, []*xds.Resource{res("5", "1")}) // the good one is as it was
+			w.update(xds.Endpoint, []*xds.Resource{res("5", "1")}) // the good client is still served
 			c.want()
 			c.s.CloseSend()
 			c.end()
@@ -182,7 +182,7 @@ func TestHeldInAll(t *testing.T) {
 			ask(large, names(9)...)
 		}
 		ask(w.sotw(t, good), "1", "2", "3", "4", "5")
-		ask(small, "1", "2") // the stranger's other streams stay
+		ask(small, "1", "2") // the small stream of the stranger is still open
 		if s := w.Stats(); s.Throttled["subscription"] != 4 || s.Open != 2 || !strings.Contains(w.log.String(), "peer=192.0.2.1:1") || strings.Contains(w.log.String(), "peer=192.0.2.2:1 code=ResourceExhausted") {
 			t.Errorf("%+v\n%s", s, w.log)
 		}

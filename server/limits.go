@@ -53,8 +53,8 @@ type Limits struct {
 	Node int
 
 	// Rate is how many requests a stream may send in a second on average; 1,000 by default. Ten times as many
-	// may arrive at once. More requests wait unread. A request counts once for each 64 KiB that it begins. A
-	// negative value means no limit.
+	// may arrive at once. More requests wait unread. A request counts once for each started block of 64 KiB.
+	// A negative value means no limit.
 	Rate int
 
 	// AddressRate is the limit of Rate for all streams and polls of an address together; 100,000 by
@@ -65,9 +65,9 @@ type Limits struct {
 	AddressRate int
 
 	// StreamRate is how many streams of a connection may end in a second on average; 300 by
-	// default. Ten times as many may end at once. A connection that opens and resets more (rapid
-	// reset, CVE-2023-44487) is read later. Streams that stay open do not count. A negative value
-	// means no limit. This limit needs [Server.Credentials].
+	// default. Ten times as many may end at once. The server delays reading from a connection that
+	// opens and resets more streams (rapid reset, CVE-2023-44487). Streams that stay open do not
+	// count. A negative value means no limit. This limit needs [Server.Credentials].
 	StreamRate int
 
 	// FirstAnswers is how many streams at a time get the answer to the first request of a type; 50 by default.

@@ -57,8 +57,8 @@ func TestBadRequests(t *testing.T) {
 		{"torn, delta", adsDelta, []string{"\x1a\x05abc"}, codes.InvalidArgument, "malformed DeltaDiscoveryRequest", "", true},
 		{"no protobuf", adsStream, []string{"GET / HTTP/1.1\r\n\r\n"}, codes.InvalidArgument, "malformed", "", true},
 		{"no protobuf, later", adsStream, []string{first, "GET / HTTP/1.1\r\n\r\n"}, codes.InvalidArgument, "malformed", "", false},
-		{"a name that is no UTF-8", adsStream, []string{first, "\x1a\x02\xff\xfe"}, codes.InvalidArgument, "field 3: invalid UTF-8", "", false},
-		{"a node that is none", adsStream, []string{"\x12\x03abc"}, codes.InvalidArgument, "malformed", "", true},
+		{"a name that is not UTF-8", adsStream, []string{first, "\x1a\x02\xff\xfe"}, codes.InvalidArgument, "field 3: invalid UTF-8", "", false},
+		{"a node that is not a message", adsStream, []string{"\x12\x03abc"}, codes.InvalidArgument, "malformed", "", true},
 		{"a group that does not end", adsStream, []string{first, "\x7b\x7b\x7b"}, codes.InvalidArgument, "malformed", "", false},
 		{"no type", adsStream, []string{sotw(&discovery.DiscoveryRequest{Node: node})}, codes.InvalidArgument, "type_url is missing", "", false},
 		{"no type, delta", adsDelta, []string{delta(&discovery.DeltaDiscoveryRequest{Node: node})}, codes.InvalidArgument, "type_url is missing", "", false},
@@ -108,10 +108,10 @@ func TestBadRequests(t *testing.T) {
 			err = <-ended
 			stop()
 			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 500 {
-				t.Errorf("told %d bytes: %.500v", len(err.Error()), err)
+				t.Errorf("the error has %d bytes: %.500v", len(err.Error()), err)
 			}
 			synctest.Wait()
-			var log string // of refusals: a response may be large because of missing names
+			var log string // without the warnings about large responses, which missing names may cause
 			for line := range strings.Lines(w.log.String()) {
 				if !strings.Contains(line, "larger than clients accept") {
 					log += line
@@ -243,7 +243,7 @@ func TestLimits(t *testing.T) {
 				synctest.Wait()
 			}
 			if all := rounds == 20; all != answers {
-				t.Fatalf("it ends after %d names that are given up, and answers %v", rounds, answers)
+				t.Fatalf("the stream ends after %d unsubscribed names, answers: %v", rounds, answers)
 			}
 			if answers {
 				d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: names(30)})
@@ -251,7 +251,7 @@ func TestLimits(t *testing.T) {
 			refused(t, d.end())
 		}
 	})
-	within(t, "SAFE-9 names of one byte that are given up count as 65", func(t *testing.T) {
+	within(t, "SAFE-9 unsubscribed names of one byte count 65 bytes until their removal is sent", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Held: 1000}))
 		d := w.delta(t, w.dial(t))
 		d.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"*"}})
@@ -264,7 +264,7 @@ func TestLimits(t *testing.T) {
 			synctest.Wait()
 		}
 		if rounds < 15 || rounds == 30 { // an answer that is sent immediately is not kept, and neither are its names
-			t.Fatalf("it ends after %d names that are given up", rounds)
+			t.Fatalf("the stream ends after %d unsubscribed names", rounds)
 		}
 		refused(t, d.end())
 	})
@@ -318,8 +318,8 @@ func TestFlood(t *testing.T) {
 				last = max(last, time.Since(sent))
 			}
 		}()
-		// The client neither reads nor waits; all but the last is moot. Its stream
-		// takes 10,000 requests at once, and then 1,000 a second.
+		// The client neither reads nor waits, so only its last request matters. The stream takes
+		// 10,000 requests at once, and then 1,000 a second.
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"a"}, Node: &corev3.Node{Id: "culprit"}})
 		for i := range 20_000 {
 			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: [][]string{{"a"}, {"b"}, {}}[i%3]})
@@ -335,7 +335,7 @@ func TestFlood(t *testing.T) {
 				seen[string(a.Value)] = true
 			}
 			if n > 20_000 {
-				t.Fatalf("%d responses, and only %v in them", n, seen)
+				t.Fatalf("%d responses with only %v", n, seen)
 			}
 			c.send(ack(r, "a", "b"))
 		}
@@ -358,7 +358,7 @@ func TestFlood(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.want()
 		if d := time.Since(start); d < 10*time.Second || d > 11*time.Second {
-			t.Errorf("they were taken within %v", d)
+			t.Errorf("the requests were taken within %v", d)
 		}
 	})
 	within(t, "SAFE-1 any number, if the operator wants", func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestFlood(t *testing.T) {
 			c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL})
 		}
 		if d := time.Since(start); d > 0 {
-			t.Errorf("they were taken within %v", d)
+			t.Errorf("the requests were taken within %v", d)
 		}
 	})
 }
@@ -489,7 +489,7 @@ func (c *choked) SendMsg(any) error {
 }
 
 func TestRefusedWhileSending(t *testing.T) {
-	within(t, "SAFE-1 a request that is too large is counted, and its line has the limit, also while a response leaves", func(t *testing.T) {
+	within(t, "SAFE-1 a too large request is counted, and its log line names the limit, also while a response is being sent", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "1"))
 		ask, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, Node: &corev3.Node{Id: "n"}})

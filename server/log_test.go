@@ -87,7 +87,7 @@ func TestLog(t *testing.T) {
 			}
 		}
 	})
-	within(t, "SAFE-6 NACKs that say the same are counted", func(t *testing.T) {
+	within(t, "SAFE-6 NACKs with the same reason are counted", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "1"))
 		for i := range 5 {

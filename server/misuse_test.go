@@ -27,7 +27,7 @@ func TestWithoutOptions(t *testing.T) {
 		"another codec follows":   append(GRPCOptions(), grpc.ForceServerCodecV2(encoding.GetCodecV2("proto"))),
 		"a codec that takes all":  {grpc.ForceServerCodec(lax{})},
 		"all but our codec":       GRPCOptions()[1:],
-		"with an older codec API": {grpc.CustomCodec(lax{})}, //nolint:staticcheck // it is there
+		"with an older codec API": {grpc.CustomCodec(lax{})}, //nolint:staticcheck // programs can still use it
 	} {
 		within(t, ""+name, func(t *testing.T) {
 			log := &logbook{}
@@ -93,7 +93,7 @@ func TestWithoutOptions(t *testing.T) {
 			}
 			g.Stop()
 			g = grpc.NewServer(opts...)
-			if err := s.Register(wrapped{g}); err != nil { // the first call says it
+			if err := s.Register(wrapped{g}); err != nil { // the first call returns the error
 				t.Errorf("wrapped, %t: %v", want, err)
 			}
 			g.Stop()

@@ -41,7 +41,7 @@ func (w *world) ofNode(t *testing.T, id string) (*sotwClient, *discovery.Discove
 func TestNackLine(t *testing.T) {
 	many := 20_000 // made-up nodes
 	if raceEnabled {
-		many = 1500 // ten times as slow
+		many = 1500 // the race detector is ten times as slow
 	}
 	within(t, "OBS-1 a NACK line names resources and their places", func(t *testing.T) {
 		places := WithPlaces(func(n *xds.Node, typ *xds.Type, name string) string {
@@ -121,7 +121,7 @@ func TestNackLine(t *testing.T) {
 			t.Error(asked.Load(), w.log)
 		}
 	})
-	within(t, "SAFE-9 a redactor takes a tenth of the time at most for an observer, and the first text of a node goes before those that follow", func(t *testing.T) {
+	within(t, "SAFE-9 a redactor takes at most a tenth of the time for an observer, and the first text of a node has priority", func(t *testing.T) {
 		redact := WithRedactor(func(_ *xds.Node, _ *xds.Type, text string) (string, bool) {
 			time.Sleep(10 * time.Millisecond)
 			return "seen", true
@@ -146,7 +146,7 @@ func TestNackLine(t *testing.T) {
 		o.nacks = nil
 		w.event(&Stream{ID: 2, Node: &xds.Node{ID: "another"}}, nacked("bad"))
 		if looked() != 1 {
-			t.Error("of another node nothing is looked at")
+			t.Error("the text of another node is not shown")
 		}
 		for i := range 1000 {
 			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("made-up-", i)}}, nacked("bad"))
@@ -173,7 +173,7 @@ func TestNackLine(t *testing.T) {
 			t.Error(log)
 		}
 	})
-	within(t, "OBS-2 made-up reasons of others hide no node's first NACK", func(t *testing.T) {
+	within(t, "OBS-2 made-up reasons of others do not hide the first NACK of a node", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "1"))
 		for i := range dedup.MaxReasons + 100 {
@@ -197,7 +197,7 @@ func TestNackLine(t *testing.T) {
 		old := time.Now()
 		time.Sleep(2 * time.Minute)
 		for i := range many {
-			for range 2 { // each is to be counted, too
+			for range 2 { // the second NACK of each node is counted, too
 				w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
 			}
 		}
@@ -239,7 +239,7 @@ func TestNackLine(t *testing.T) {
 			t.Error(sum)
 		}
 	})
-	within(t, "OBS-2 made-up nodes of some addresses hide no first NACK of another", func(t *testing.T) {
+	within(t, "OBS-2 made-up nodes of some addresses do not hide the first NACK of another address", func(t *testing.T) {
 		w := serve(t)
 		for i := range many {
 			ip := fmt.Sprintf("10.0.0.%d", i%200)
@@ -250,12 +250,12 @@ func TestNackLine(t *testing.T) {
 			t.Error("a first NACK is hidden")
 		}
 		time.Sleep(dedup.Within)
-		if n := len(w.log.lines("")); n > 1000+200+1 { // these, the counts of each address, and the count of all
+		if n := len(w.log.lines("")); n > 1000+200+1 { // the lines so far, one line for each address, and one for all addresses
 			t.Errorf("%d lines", n)
 		}
 		time.Sleep(2 * dedup.Within)
 	})
-	within(t, "OBS-2 nodes with the same reason are named with the count", func(t *testing.T) {
+	within(t, "OBS-2 the line with the count also has the number of nodes", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
 			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))

@@ -26,7 +26,7 @@ func TestContextParametersInAnyOrder(t *testing.T) {
 		if len(r.Resources) != 1 || string(r.Resources[0].Value) != "1" {
 			t.Fatal(r)
 		}
-		c.send(ack(r, name)) // which is no other
+		c.send(ack(r, name)) // which is the same name in canonical form
 		c.idle("it has it")
 	})
 	within(t, "NAME-2 SotW: a change", func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestContextParametersInAnyOrder(t *testing.T) {
 			TypeUrl: xds.Cluster.URL, ResourceNamesSubscribe: []string{asked, "other"}, InitialResourceVersions: map[string]string{asked: version},
 		})
 		if r := again.want(); len(r.Resources) != 1 || r.Resources[0].Name != "other" {
-			t.Errorf("told again of what it has: %v", r)
+			t.Errorf("the client gets a resource that it has: %v", r)
 		}
 	})
 	within(t, "NAME-2 Fetch", func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The real time of an update until clients have it, next to a client that never reads, next to one that sends as fast as it
-// can, and next to none of these.
+// How long an update takes in real time until all clients have it: without a bad client, with a client that never
+// reads, and with a client that sends as fast as it can.
 func TestNeighbours(t *testing.T) {
 	const clients, updates = 10, 100
 	big := strings.Repeat("x", 1<<20)

@@ -20,10 +20,10 @@ func TestRefusalEndsWithACK(t *testing.T) {
 		ack      protocol.Event
 		refusing bool
 	}{
-		{"SOTW-18 the newest", protocol.Event{Settled: true}, false},
-		{"SOTW-18 an earlier one", protocol.Event{}, true},
-		{"DELTA-15 the newest, while another is refused", protocol.Event{Settled: true, Refuses: true}, true},
-		{"DELTA-15 an earlier one, while another is refused", protocol.Event{Refuses: true}, true},
+		{"SOTW-18 the newest response", protocol.Event{Settled: true}, false},
+		{"SOTW-18 an earlier response", protocol.Event{}, true},
+		{"DELTA-15 the newest response, while another is refused", protocol.Event{Settled: true, Refuses: true}, true},
+		{"DELTA-15 an earlier response, while another is refused", protocol.Event{Refuses: true}, true},
 	} {
 		s := New(newSource(), new(logbook).at(0))
 		st := &Stream{Node: &xds.Node{ID: "n"}}
@@ -31,10 +31,10 @@ func TestRefusalEndsWithACK(t *testing.T) {
 		c.ack.Kind, c.ack.Type, c.ack.Nonce = protocol.Acked, xds.Endpoint, "2"
 		s.event(st, c.ack)
 		if got := s.refused.has("n", xds.Endpoint.URL); got != c.refusing {
-			t.Errorf("%s: it counts as refusing: %v", c.name, got)
+			t.Errorf("%s: the node counts as refusing: %v", c.name, got)
 		}
 		if s.refused.has("n", xds.Cluster.URL) || s.refused.has("m", xds.Endpoint.URL) {
-			t.Errorf("%s: so does another type, or another node", c.name)
+			t.Errorf("%s: another type, or another node, counts as refusing", c.name)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestWitness(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	})
-	within(t, "of a stream that has asked for nothing an observer hears nothing", func(t *testing.T) {
+	within(t, "an observer gets no event of a stream without a request", func(t *testing.T) {
 		var o witness
 		w := serve(t, WithObserver(&o))
 		c := w.sotw(t, w.dial(t))

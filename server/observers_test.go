@@ -20,7 +20,7 @@ func TestObservers(t *testing.T) {
 	o.Closed(st, why)
 	for i, w := range []*witness{&a, &b, &quick.witness} {
 		if !slices.Equal(w.opened, []*Stream{st}) || !slices.Equal(w.nacks, []string{"no"}) || !slices.Equal(w.closed, []*Stream{st}) || !errors.Is(w.why, why) {
-			t.Errorf("observer %d was told %+v", i, w)
+			t.Errorf("observer %d got %+v", i, w)
 		}
 	}
 	for want, o := range map[bool]Observer{true: Observers(&quick, &quick), false: o} {

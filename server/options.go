@@ -101,8 +101,8 @@ func WithObserver(obs Observer) Option { return func(o *options) { o.observer = 
 // The argument known is true if the source has, or recently had, the version that the client
 // states; then the call is less important. An error ends the stream with UNAVAILABLE: the client
 // keeps its content and tries again. Many goroutines call f, with the context of the stream or poll
-// that waits for it. The context of a poll ends with its hold time, and a poll that gets an error
-// has nothing new. By default no function is called.
+// that waits for it. The context of a poll ends with its hold time, and a poll whose call gets an
+// error answers that nothing is new. By default no function is called.
 func WithCatchUp(f func(ctx context.Context, known bool) error) Option {
 	return func(o *options) { o.newest = f }
 }
@@ -116,9 +116,9 @@ type Refusals interface {
 }
 
 // WithRefusals shares refusals between servers. A client that has refused a response states the
-// version before it, but may have applied a part of the response. So an equal version does not
-// prove that it has all content. Each server also remembers the refusals that it received itself.
-// By default it knows only these.
+// previous version, but may have applied a part of the refused response. So an equal version does
+// not prove that the client has exactly that content. Each server also remembers the refusals of
+// its own clients. By default a server knows only these refusals.
 func WithRefusals(r Refusals) Option {
 	return func(o *options) { o.shared = r }
 }

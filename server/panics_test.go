@@ -122,7 +122,7 @@ func newBombWorld(t *testing.T, at string, opts ...Option) *bombWorld {
 	return &bombWorld{w, b.Store}
 }
 
-// wantOne fails the test unless exactly one panic was caught and logged, and all streams but n were given back.
+// wantOne fails the test unless exactly one panic was caught and logged, and all streams except n have ended.
 func (w *bombWorld) wantOne(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -131,7 +131,7 @@ func (w *bombWorld) wantOne(t *testing.T, n int) {
 	}
 	log := w.log.String()
 	if strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, goesOff) || !strings.Contains(log, "panics_test.go") {
-		t.Errorf("it was logged so:\n%s", log)
+		t.Errorf("the log has:\n%s", log)
 	}
 	if s := w.Stats(); s.Open != n || s.Waiting != 0 || s.Malformed != 0 {
 		t.Errorf("%+v", s)
@@ -209,7 +209,7 @@ func TestPanicsOfStreams(t *testing.T) {
 			next.want()
 		})
 	}
-	within(t, "SAFE-8 a panic that comes again and again is logged once", func(t *testing.T) {
+	within(t, "SAFE-8 a repeated panic is logged once", func(t *testing.T) {
 		w := newBombWorld(t, "Table")
 		conn := w.dial(t)
 		for range 20 {
@@ -227,7 +227,7 @@ func TestPanicsOfStreams(t *testing.T) {
 
 // The client gets the first reason for the end of its stream, even if a panic follows.
 func TestPanicAfterRefusal(t *testing.T) {
-	within(t, "SAFE-8 a client that is refused hears why", func(t *testing.T) {
+	within(t, "SAFE-8 a refused client gets the reason", func(t *testing.T) {
 		w := newBombWorld(t, "Closed", WithLimits(Limits{Types: 1}))
 		c := w.delta(t, w.dial(t))
 		c.send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad"}, TypeUrl: xds.Cluster.URL})
@@ -241,7 +241,7 @@ func TestPanicAfterRefusal(t *testing.T) {
 func TestPanicsOfPolls(t *testing.T) {
 	for _, at := range []string{"Watch", "selector", "Next", "Interested", "Table", "Opened", "Event", "Undecided", "identifier", "Next after a commit", "Close", "Closed"} {
 		within(t, "SAFE-8 "+at, func(t *testing.T) {
-			var broken atomic.Bool // the poll that has ended may still be read
+			var broken atomic.Bool // read also by the poll that has ended
 			w := newBombWorld(t, at, WithIdentifier(func() string {
 				if broken.Load() {
 					panic(goesOff)
@@ -274,7 +274,7 @@ func TestPanicsOfPolls(t *testing.T) {
 			case "Next after a commit":
 				version = first.VersionInfo // held
 			case "Close", "Closed":
-				want = codes.OK // it has its answer
+				want = codes.OK // the client already has its answer
 			}
 			broken.Store(at == "identifier")
 			failed := make(chan error)
@@ -378,7 +378,7 @@ func TestPanicsOfConnections(t *testing.T) {
 		synctest.Wait()
 		log := w.log.String()
 		if strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, "in=connection") || !strings.Contains(log, goesOff) || !strings.Contains(log, "panics_test.go") {
-			t.Errorf("it was logged so:\n%s", log)
+			t.Errorf("the log has:\n%s", log)
 		}
 		if n := w.Stats().Panics; n != 1 {
 			t.Errorf("%d panics were counted", n)

@@ -52,7 +52,7 @@ func TestSlowClients(t *testing.T) {
 				c.send(ack(c.want()))
 			}
 			if took := time.Since(begin); took < time.Minute {
-				t.Errorf("it took %v: the connection is not narrow", took)
+				t.Errorf("the response took %v: the connection is not slow", took)
 			}
 			// The client has read everything, and no more data comes for a while.
 			time.Sleep(time.Minute)
@@ -64,8 +64,8 @@ func TestSlowClients(t *testing.T) {
 		})
 	}
 	for what, types := range map[string][]*xds.Type{
-		"more waits":             {xds.Cluster, xds.Listener},
-		"it was the last of all": {xds.Cluster}, // gRPC has taken it, and says that it is sent
+		"more waits":        {xds.Cluster, xds.Listener},
+		"the last response": {xds.Cluster}, // gRPC has taken the last response, and reports it as sent
 	} {
 		within(t, "SAFE-2 a client that stops in the middle does not: "+what, func(t *testing.T) {
 			w := serve(t, WithWriteTimeout(3*time.Second))

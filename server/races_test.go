@@ -62,7 +62,7 @@ func TestUpdateWhileSubscribing(t *testing.T) {
 						done = next(r.Resources[0].Value)
 						c.send(ack(r, name))
 					}
-					c.idle("the newest was told")
+					c.idle("the client has the newest state")
 				} else {
 					c := w.delta(t, conn)
 					c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{name}})
@@ -75,7 +75,7 @@ func TestUpdateWhileSubscribing(t *testing.T) {
 						}
 						c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResponseNonce: r.Nonce})
 					}
-					c.idle("the newest was told")
+					c.idle("the client has the newest state")
 				}
 				if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
 					t.Errorf("told %v", got)
@@ -85,7 +85,7 @@ func TestUpdateWhileSubscribing(t *testing.T) {
 				}
 				<-committed
 			}
-			t.Logf("in %d of %d rounds the client was told of more than the last commit", early, rounds)
+			t.Logf("in %d of %d rounds the client got more than the last commit", early, rounds)
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestUnsubscribeInFlight(t *testing.T) {
 		w := serveFrom(t, New(st))
 		c := w.delta(t, w.dial(t))
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesSubscribe: []string{"a", "b"}})
-		synctest.Wait() // the answer is on its way
+		synctest.Wait() // the answer is in flight
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNamesUnsubscribe: []string{"a"}})
 		r := c.want()
 		if len(r.Resources) != 2 {
@@ -124,7 +124,7 @@ func TestUnsubscribeInFlight(t *testing.T) {
 		c := w.sotw(t, w.dial(t))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"a", "b"}})
 		synctest.Wait()
-		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"b"}}) // it knows no nonce yet
+		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"b"}}) // the client knows no nonce yet
 		r := c.want()
 		if len(r.Resources) != 2 {
 			t.Fatal(r)
@@ -264,7 +264,7 @@ func TestReconnectInSplitAnswer(t *testing.T) {
 				}
 			}
 			if broken > n {
-				t.Fatalf("it has %d of %d", len(held), n)
+				t.Fatalf("the client has %d of %d resources", len(held), n)
 			}
 			c.s.CloseSend()
 		}

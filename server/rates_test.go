@@ -53,7 +53,8 @@ func TestAddressRate(t *testing.T) {
 		for range 20 {
 			<-done
 		}
-		// A little more than that at first, while it is not known how many connections there are.
+		// At first the server takes a little more, because it does not know yet how many
+		// connections the address has.
 		if d := time.Since(start); d < 5*time.Second || d > 11*time.Second {
 			t.Errorf("2,000 requests, 1,000 at once and 100 a second, were taken within %v", d)
 		}
@@ -66,7 +67,7 @@ func TestAddressRate(t *testing.T) {
 			t.Errorf("logged\n%s", log)
 		}
 	})
-	within(t, "SAFE-9 polls count among them", func(t *testing.T) {
+	within(t, "SAFE-9 polls count as requests", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{AddressRate: 100}))
 		w.set(xds.Cluster, res("a", "1"))
 		port := 0
@@ -95,12 +96,13 @@ func TestAddressRate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// One was left. Streams that have ended count besides, when more is read after them.
+		// One request of the rate was left. Ended streams also count, when the server reads the
+		// connection again.
 		if d := time.Since(start); d < 20*time.Millisecond || d > 320*time.Millisecond {
-			t.Errorf("three by Fetch took %v", d)
+			t.Errorf("three calls of Fetch took %v", d)
 		}
 		if d := poll("192.0.2.1"); d < 10*time.Millisecond || d > 320*time.Millisecond {
-			t.Errorf("one more took %v", d)
+			t.Errorf("one more poll took %v", d)
 		}
 		if s := w.Stats(); s.Throttled["address_rate"] < 3 {
 			t.Errorf("%v", s.Throttled)
@@ -183,7 +185,7 @@ func TestFloodDelaysOnlyItsAddress(t *testing.T) {
 	}
 	within(t, "SAFE-9 a client is served at once though others at its address have used up its rate", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{AddressRate: 20}))
-		flood(t, w, "192.0.2.1", 20, 1<<20) // each is as many as 17
+		flood(t, w, "192.0.2.1", 20, 1<<20) // each counts as 17 requests
 		time.Sleep(time.Minute)
 		for range 3 {
 			start := time.Now()

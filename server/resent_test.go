@@ -73,7 +73,7 @@ type fellow struct {
 func (f *fellow) connect(t *testing.T, w *world, m *memory) (*meter, *grpc.ClientConn) {
 	count := &meter{}
 	conn := w.dial(t, grpc.WithStatsHandler(count))
-	accepted, held := map[string]string{}, map[string]map[string]string{} // as they are before the first answer
+	accepted, held := map[string]string{}, map[string]map[string]string{} // copies of the state before the first answer
 	m.mu.Lock()
 	maps.Copy(accepted, m.accepted)
 	for url, names := range m.held {
@@ -153,9 +153,9 @@ func (m *memory) delta(c *deltaClient, wants []want, retained map[string]map[str
 	}()
 }
 
-// The resources that an up-to-date client gets again after a reconnect. In delta it gets none. In
-// SotW it gets no resources of the wildcard. It gets resources that are subscribed by name one more
-// time, because a version does not show the names to which it belongs.
+// TestResent counts the resources that an up-to-date client gets again after a reconnect. In delta
+// the client gets none. In SotW it gets no resources of the wildcard, but it gets the resources
+// that it subscribes to by name, because a version does not show the names to which it belongs.
 //
 // The table is in docs/performance.md.
 func TestResent(t *testing.T) {
@@ -211,7 +211,7 @@ func TestResent(t *testing.T) {
 			m := &memory{accepted: map[string]string{}, held: map[string]map[string]string{}}
 			cell := func(w *world) string {
 				c, conn := f.connect(t, w, m)
-				time.Sleep(time.Minute) // it is quiet long before
+				time.Sleep(time.Minute) // the responses end long before
 				conn.Close()
 				synctest.Wait()
 				if c.messages == 0 {

@@ -169,7 +169,7 @@ func peerOf(ctx context.Context) net.Addr {
 	return nil
 }
 
-// dismiss undoes admit, except for the silent seat, which is given back before.
+// dismiss undoes admit, except for the silent seat, which was given back before.
 func (s *Server) dismiss(seat *seat) {
 	s.seats.leave(seat)
 	s.drain.leave()

@@ -88,7 +88,7 @@ func TestShares(t *testing.T) {
 		if s := w.Stats(); s.Open != 4 || s.Throttled["streams"] != 4 {
 			t.Errorf("%+v", s)
 		}
-		w.set(xds.Cluster, res("a", "1")) // the others are as they were
+		w.set(xds.Cluster, res("a", "1")) // the other streams are still served
 		for _, c := range all[:2] {
 			c.want()
 		}
@@ -107,7 +107,7 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d streams are open", n)
 		}
 	})
-	within(t, "SAFE-9 a refused stream leaves nothing behind", func(t *testing.T) {
+	within(t, "SAFE-9 a refused stream leaves no state behind", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 2, Silent: 1}))
 		conn := w.dial(t)
 		refused := func(why string) {
@@ -116,7 +116,7 @@ func TestShares(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		silent := []*sotwClient{w.sotw(t, conn), w.sotw(t, conn)} // one is free
+		silent := []*sotwClient{w.sotw(t, conn), w.sotw(t, conn)} // the first silent stream of a connection is free
 		synctest.Wait()
 		refused("no request has come")
 		for _, c := range silent {
@@ -131,10 +131,10 @@ func TestShares(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := w.Drain(ctx); err != nil {
-			t.Error("who was refused is waited for:", err)
+			t.Error("Drain waits for a refused stream:", err)
 		}
 	})
-	within(t, "SAFE-9 nor one that had more before", func(t *testing.T) {
+	within(t, "SAFE-9 nor an address that had more streams before", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		conn := w.dial(t)
 		for range 5 {
@@ -168,7 +168,7 @@ func TestShares(t *testing.T) {
 			t.Errorf("%d nodes are remembered", n)
 		}
 	})
-	within(t, "SAFE-9 a node id takes nothing from the same id at another address", func(t *testing.T) {
+	within(t, "SAFE-9 a node id does not use the share of the same id at another address", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		liar := w.dialFrom(t, "192.0.2.1")
 		for range 6 {
@@ -178,7 +178,7 @@ func TestShares(t *testing.T) {
 		w.set(xds.Cluster, res("a", "1"))
 		victim.want()
 	})
-	within(t, "SAFE-9 streams without an id are not of one node", func(t *testing.T) {
+	within(t, "SAFE-9 streams without an id do not count as one node", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 8}))
 		conn := w.dial(t)
 		for range 8 {
@@ -236,7 +236,7 @@ func TestPollsOfNode(t *testing.T) {
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the node has 7 polls") {
 			t.Error(err)
 		}
-		for _, node := range []string{"greedy", ""} { // it is another that calls itself so elsewhere
+		for _, node := range []string{"greedy", ""} { // a client at another address with the same node id is another client
 			p, err := w.holding(t, "192.0.2.10", node)
 			if err != nil {
 				t.Error(err)
@@ -300,14 +300,14 @@ func TestSilentStreams(t *testing.T) {
 		crowd, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
 		w.sotw(t, other)
 		var silent []*sotwClient
-		for range 4 { // the first of a connection does not count
+		for range 4 { // the first silent stream of a connection does not count
 			silent = append(silent, w.sotw(t, crowd))
 			synctest.Wait()
 		}
 		if err := w.sotw(t, crowd).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 streams are open on which no request has come") {
 			t.Error(err)
 		}
-		for i := range 5 { // a stream with a request is not one of them
+		for i := range 5 { // a stream with a request is not silent
 			w.settled(t, other, fmt.Sprint("n", i))
 		}
 		if err := silent[3].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
@@ -343,7 +343,7 @@ func TestSilentStreams(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 1}))
 		conn := w.dialFrom(t, "192.0.2.1")
 		first := w.settled(t, conn, "a")
-		w.sotw(t, conn) // is the connection's first now
+		w.sotw(t, conn) // is now the first silent stream of the connection
 		synctest.Wait()
 		first.s.CloseSend()
 		first.end()
@@ -380,7 +380,7 @@ func TestTap(t *testing.T) {
 		const method = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"
 		tapped := func(from net.Addr, method string) error {
 			ctx := t.Context()
-			if from == nil { // it is timed
+			if from == nil { // the call has a deadline
 				timed, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
 				from, ctx = conn, timed
@@ -389,14 +389,14 @@ func TestTap(t *testing.T) {
 			return err
 		}
 		var all []*seat
-		for range 3 { // one is free
+		for range 3 { // the first silent stream of a connection is free
 			if err := tapped(conn, method); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, w.silent.enter(conn, newNotices()))
 		}
 		if err := tapped(conn, method); err != nil {
-			t.Error("its line is not written yet:", err)
+			t.Error("the log line of the refusal is not written yet:", err)
 		}
 		w.logNoSeat(peer.NewContext(t.Context(), &peer.Peer{Addr: conn}), w.silent.full)
 		if err := tapped(conn, method); status.Code(err) != codes.ResourceExhausted || w.Stats().Throttled["silent_streams"] != 2 {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	// The generated code that the table of types is held against.
+	// The generated code with which the tests compare the table of types.
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"

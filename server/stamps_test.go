@@ -38,7 +38,7 @@ func TestStamps(t *testing.T) {
 				t.Fatalf("%d stamps, not %d", len(got), len(want))
 			}
 			if !slices.Equal(old.flat(), was) {
-				t.Fatal("what it was made of has changed")
+				t.Fatal("the original list has changed")
 			}
 			for _, p := range l {
 				if len(p) == 0 || len(p) > 2*piece {
@@ -46,14 +46,14 @@ func TestStamps(t *testing.T) {
 				}
 			}
 			if other := old.like(want); !other.equal(l) || !slices.Equal(old.flat(), was) {
-				t.Fatal("what is like another has not the same")
+				t.Fatal("the result of like has other stamps")
 			}
 			if other := piecesOf(want); !l.equal(other) || !other.equal(l) {
-				t.Fatal("it does not equal what has the same")
+				t.Fatal("the list does not equal a list with the same stamps")
 			}
 			for _, other := range []stampList{nil, piecesOf(want[1:]), piecesOf(want[:len(want)-1]), l.with([]*xds.Stamp{{Name: want[0].Name}})} {
 				if l.equal(other) || other.equal(l) {
-					t.Fatal("it equals what has others")
+					t.Fatal("the list equals a list with other stamps")
 				}
 			}
 		}
@@ -88,14 +88,14 @@ func TestLikeCostsTheDifference(t *testing.T) {
 	}
 	for i := range l {
 		if &l[i][0] == &sts[i*piece] {
-			t.Error("a piece keeps all alive that it was cut from")
+			t.Error("a piece keeps the whole original slice alive")
 		}
 	}
 	few := sts[:piece]
 	if like := stampList(nil).like(few); &like[0][0] == &few[0] {
-		t.Error("a list shares memory with what it is made of")
+		t.Error("a list shares memory with its input")
 	}
 	if l.like(nil) != nil || !slices.Equal(stampList(nil).like(sts).flat(), sts) {
-		t.Error("nothing is like nothing")
+		t.Error("like fails for an empty list")
 	}
 }

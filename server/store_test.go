@@ -54,7 +54,7 @@ func TestStore(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Endpoint.URL, ResourceNames: []string{"mine"}})
 		c.send(ack(c.want(), "mine"))
 		synctest.Wait()
-		set("other", "new")         // is of no interest to the stream, which sleeps on
+		set("other", "new")         // the stream is not interested in this change
 		time.Sleep(6 * time.Minute) // recent tables are kept for clients that reconnect
 		set("other", "newer")
 		synctest.Wait()

@@ -32,7 +32,7 @@ import (
 type storm struct {
 	Server  string
 	Clients int
-	Names   int  // resources of 300 bytes that each gets
+	Names   int  // resources of 300 bytes that each client gets
 	All     bool // all resources by wildcard; false: by name, out of ten times as many
 }
 

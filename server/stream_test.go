@@ -178,7 +178,7 @@ func TestNode(t *testing.T) {
 			t.Error(w.nodes, w.Stats(), w.log)
 		}
 	})
-	within(t, "SUB-5 SAFE-6 many such streams are one line and a count", func(t *testing.T) {
+	within(t, "SUB-5 SAFE-6 many streams with another id make one line with a count", func(t *testing.T) {
 		w := serve(t)
 		for i := range 50 {
 			c := w.sotw(t, w.dial(t))
@@ -224,7 +224,7 @@ func TestSlowClient(t *testing.T) {
 			t.Fatalf("after %v: %+v", d, w.Stats())
 		}
 		if err := slow.end(); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("the slow client was told %v", err)
+			t.Errorf("the slow client got %v", err)
 		}
 	})
 	within(t, "SAFE-2 a client that reads late skips to the newest state", func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestSlowClient(t *testing.T) {
 			n++
 		}
 		if n > 3 {
-			t.Errorf("%d responses, want the first, the blocked one, the newest", n)
+			t.Errorf("%d responses, want the first, the blocked and the newest response", n)
 		}
 		c.idle("the newest state was sent")
 	})
@@ -273,7 +273,7 @@ func TestTiming(t *testing.T) {
 				}
 			}
 			if d := time.Since(start); d > 0 {
-				t.Errorf("it followed after %v", d)
+				t.Errorf("the change followed after %v", d)
 			}
 		})
 	}
@@ -386,8 +386,8 @@ func TestRefused(t *testing.T) {
 		c := reopen(good.VersionInfo)
 		c.send(ack(c.want()))
 		synctest.Wait()
-		// Another client of the node may have accepted it, as long as the history of the first
-		// stream is kept.
+		// As long as the history of the first stream is kept, another client of the node may have
+		// accepted the refused version.
 		first.s.CloseSend()
 		time.Sleep(historyTime)
 		reopen(good.VersionInfo).idle("the client is up to date, and has accepted since")

@@ -7,10 +7,11 @@ import (
 
 // Removing secrets from the texts of NACKs is expensive. Clients that refuse all the time, each
 // time with another text, could keep the server busy for an observer. So there is a budget of time:
-// textShare of one core, with at most textSaved saved up. A node that has refused the type before
-// may use only half of the budget, so that the rest is left for new refusals.
+// one part in textShare of the time of one core. Unused time is saved, at most textSaved. A node
+// that has refused the type before may use only half of the budget, so that the rest is left for
+// new refusals.
 const (
-	textShare   = 10 // a tenth
+	textShare   = 10 // a tenth of the time
 	textSaved   = time.Second
 	textMinimum = time.Millisecond // charged in advance, before the real cost is known
 )

@@ -17,8 +17,8 @@ func (t *timers) take(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// give puts a timer back. Its user must not use it any more. "For a chan-based timer created with NewTimer, as of Go 1.23,
-// any receive from t.C after Stop has returned is guaranteed to block".
+// give puts a timer back. The caller must not use the timer any more. "For a chan-based timer created with NewTimer, as
+// of Go 1.23, any receive from t.C after Stop has returned is guaranteed to block".
 func (t *timers) give(old *time.Timer) {
 	old.Stop()
 	t.pool.Put(old)

@@ -58,7 +58,7 @@ func TestInventedNodes(t *testing.T) {
 				}
 			}
 			if n := w.Stats().Waiting; n == 0 {
-				t.Error("nobody waits any more: nothing was shown")
+				t.Error("no stream waits any more, so the test shows nothing")
 			}
 		})
 	}

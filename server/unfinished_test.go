@@ -70,7 +70,7 @@ func (w *world) begun(t *testing.T) func(n int) {
 }
 
 func TestUnfinished(t *testing.T) {
-	within(t, "SAFE-9 a first request that comes slowly but steadily is waited for, until it stops", func(t *testing.T) {
+	within(t, "SAFE-9 the server waits for a first request that arrives slowly but steadily, until it stops", func(t *testing.T) {
 		w := serve(t)
 		more := w.begun(t)
 		if s := w.Stats(); s.Unfinished != 70<<10 || s.Open != 1 {
@@ -100,13 +100,13 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "SAFE-9 a large first request keeps no other stream of its connection", func(t *testing.T) {
+	within(t, "SAFE-9 a large first request does not extend the time of other streams of its connection", func(t *testing.T) {
 		w := serve(t)
 		f := w.raw(t)
 		for id := uint32(3); id < 203; id += 2 {
 			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers(), EndHeaders: true})
 		}
-		_ = f.WriteData(5, false, []byte{0, 0}) // it has begun, and does not come on
+		_ = f.WriteData(5, false, []byte{0, 0}) // the request has begun, and its rest does not arrive
 		_ = f.WriteData(1, false, []byte{0, 1, 0, 0, 0})
 		synctest.Wait()
 		for i := range 100 {
@@ -119,7 +119,7 @@ func TestUnfinished(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
-	within(t, "SAFE-9 however steadily a first request comes, it must be whole at last", func(t *testing.T) {
+	within(t, "SAFE-9 even a steadily arriving first request must be complete in the end", func(t *testing.T) {
 		w := serve(t)
 		f := w.raw(t)
 		_ = f.WriteData(1, false, []byte{0, 1, 0, 0, 0})
@@ -161,7 +161,7 @@ func TestUnfinished(t *testing.T) {
 		conn := w.dial(t)
 		for range 3 {
 			c := w.sotw(t, conn)
-			for range 5 { // one is handled, one waits for that, and one has not come whole
+			for range 5 { // one request is handled, one waits, and one has not arrived completely
 				c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, ResourceNames: []string{strings.Repeat("n", 3000), strings.Repeat("m", 37_000)}})
 			}
 		}
@@ -171,7 +171,7 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "SAFE-9 a small request that has begun must come on, whatever came before it", func(t *testing.T) {
+	within(t, "SAFE-9 a small request that has begun must continue to arrive, whatever came before", func(t *testing.T) {
 		w := serve(t)
 		w.set(xds.Cluster, res("a", "1"))
 		c := w.sotw(t, w.dial(t))
@@ -196,7 +196,7 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	within(t, "SAFE-9 a body whose client has no address is refused as others are", func(t *testing.T) {
+	within(t, "SAFE-9 a body whose client has no address is refused like others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Unfinished: 200 << 10}))
 		b := w.Server.Body(t.Context(), bytes.NewReader(make([]byte, 1<<20)), nil, func() {})
 		defer b.Close()
@@ -212,11 +212,11 @@ func TestUnfinished(t *testing.T) {
 			t.Error("connections of a copy do not count")
 		}
 	})
-	within(t, "SAFE-9 a request that is whole is counted until it is handled", func(t *testing.T) {
+	within(t, "SAFE-9 a complete request is counted until it is handled", func(t *testing.T) {
 		w := serve(t)
 		more := w.begun(t)
 		more(954 << 10)
-		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Malformed != 1 { // it is all zeros
+		if s := w.Stats(); s.Unfinished != 0 || s.Open != 0 || s.Malformed != 1 { // a request of zeros is malformed
 			t.Errorf("%+v", s)
 		}
 	})
@@ -242,7 +242,7 @@ func (w *world) resets(t *testing.T, n int) {
 }
 
 func TestStreamRate(t *testing.T) {
-	within(t, "SAFE-9 a client that opens and resets streams is slowed down, and others are not", func(t *testing.T) {
+	within(t, "SAFE-9 a client that opens and resets streams is slowed down, but others are not", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{StreamRate: 100}))
 		conn := w.dial(t)
 		w.sotw(t, conn)
@@ -261,7 +261,8 @@ func TestStreamRate(t *testing.T) {
 		}()
 		start := time.Now()
 		w.resets(t, 2000)
-		// The sum of ten seconds, the due requests, those of one read, and those of the neighbours.
+		// At most: ten seconds at once, the rate of the time since, one read, and the streams of
+		// the neighbours.
 		if d, n := time.Since(start), w.Stats().Streams; float64(n) > 1000+100*d.Seconds()+50+100 || d < time.Second {
 			t.Errorf("%d streams were begun within %v", n, d)
 		}

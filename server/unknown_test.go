@@ -33,7 +33,7 @@ func TestUnknownContent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within(t, "SAFE-10 a stream waits, and all that it has said counts", func(t *testing.T) {
+	within(t, "SAFE-10 a stream waits, and all its requests count", func(t *testing.T) {
 		w, st, log := begin(t)
 		c := w.sotw(t, w.dial(t))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL, VersionInfo: "of before"})
@@ -53,7 +53,7 @@ func TestUnknownContent(t *testing.T) {
 			t.Errorf("got %v", r)
 		}
 	})
-	within(t, "SAFE-10 a delta stream that has something keeps it", func(t *testing.T) {
+	within(t, "SAFE-10 the client of a delta stream keeps its resources", func(t *testing.T) {
 		w, st, _ := begin(t)
 		c := w.delta(t, w.dial(t))
 		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: xds.Cluster.URL, InitialResourceVersions: map[string]string{"a": res("a", "1").Version, "b": "7"}})
@@ -63,7 +63,7 @@ func TestUnknownContent(t *testing.T) {
 			t.Errorf("got %v", r)
 		}
 	})
-	within(t, "a client that leaves meanwhile is gone", func(t *testing.T) {
+	within(t, "a client that leaves meanwhile is not counted any more", func(t *testing.T) {
 		w, _, _ := begin(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := discovery.NewAggregatedDiscoveryServiceClient(w.dial(t)).StreamAggregatedResources(ctx)
@@ -83,7 +83,7 @@ func TestUnknownContent(t *testing.T) {
 			t.Errorf("%d streams", n)
 		}
 	})
-	within(t, "SAFE-12 a server that ends takes it along", func(t *testing.T) {
+	within(t, "SAFE-12 a drain also ends a waiting stream", func(t *testing.T) {
 		w, _, _ := begin(t)
 		c := w.sotw(t, w.dial(t))
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
@@ -95,7 +95,7 @@ func TestUnknownContent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "SAFE-10 a poll comes again", func(t *testing.T) {
+	within(t, "SAFE-10 a poll gets an error and comes again", func(t *testing.T) {
 		w, st, _ := begin(t)
 		req := xds.Request{Type: xds.Cluster, Names: []string{xds.Wildcard}}
 		if p, err := w.Poll(t.Context(), xds.Cluster, req, Caller{}); !errors.Is(err, errNotKnown) {

@@ -61,7 +61,7 @@ func TestChangesDuringWaits(t *testing.T) {
 			t.Error(r)
 		}
 	}
-	within(t, "SAFE-2 it is served", func(t *testing.T) {
+	within(t, "SAFE-2 a stream that waits for the content is served", func(t *testing.T) {
 		w, c := serve(t)
 		s := w.sotw(t, w.dial(t))
 		s.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
@@ -81,7 +81,7 @@ func TestChangesDuringWaits(t *testing.T) {
 		s.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		r := s.want()
 		if n := c.costs(t); n != 0 {
-			t.Errorf("they cost %d steps", n)
+			t.Errorf("the commits cost %d steps", n)
 		}
 		s.send(ack(r))
 		newest(t, s.want())
@@ -89,7 +89,7 @@ func TestChangesDuringWaits(t *testing.T) {
 		// The wait ends: a client that does not answer gets the change after a while.
 		start := time.Now()
 		if n := c.costs(t); n != 0 {
-			t.Errorf("they cost %d steps", n)
+			t.Errorf("the commits cost %d steps", n)
 		}
 		put(t, c.Store, xds.Cluster, res("a", "last"))
 		if r := s.want(); string(r.Resources[0].Value) != "last" || time.Since(start) > 5*time.Second {
@@ -104,9 +104,9 @@ func TestChangesDuringWaits(t *testing.T) {
 		s.send(ack(s.want()))
 		s.send(&discovery.DiscoveryRequest{TypeUrl: xds.Listener.URL})
 		synctest.Wait()
-		put(t, c.Store, xds.Cluster, res("a", "next")) // gRPC takes one that is too large, and blocks the next
+		put(t, c.Store, xds.Cluster, res("a", "next")) // gRPC takes one response that is too large for the client's window, and blocks the next
 		if n := c.costs(t); n != 0 {
-			t.Errorf("they cost %d steps", n)
+			t.Errorf("the commits cost %d steps", n)
 		}
 		s.send(ack(s.want()))
 		s.send(ack(s.want()))
@@ -126,7 +126,7 @@ func TestChangesDuringWaits(t *testing.T) {
 			t.Fatal(w.Stats())
 		}
 		if n := c.costs(t); n != 0 {
-			t.Errorf("they cost %d steps", n)
+			t.Errorf("the commits cost %d steps", n)
 		}
 		newest(t, s.want())
 	})

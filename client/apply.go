@@ -39,8 +39,9 @@ func (t *table) applyUpdate(w nameUpdate) {
 }
 
 // accepts reports whether an update of resource w.Name concerns e, whose name is an alias of that
-// resource. An entry that holds the resource of its own name does not accept updates of others. A
-// removal concerns e only if e holds the removed resource, or if its fault is about that resource.
+// resource. An entry that holds the resource of its own name does not accept updates of other
+// resources. A removal concerns e only if e holds the removed resource, or if its fault is about
+// that resource.
 func (e *entry) accepts(w nameUpdate) bool {
 	gone := w.Kind == protocol.Removed || w.Kind == protocol.Absent
 	switch {

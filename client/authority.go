@@ -64,7 +64,7 @@ func (c *Client) authority(name string) (*authority, error) {
 // authority can have this name.
 const oldNames = "#old"
 
-// addWatch starts a watch. It waits until the loop has done so.
+// addWatch starts a watch. It waits until the loop has added the watch.
 func (c *Client) addWatch(ctx context.Context, w *watch) error {
 	result := make(chan error, 1)
 	select {

@@ -33,19 +33,19 @@ func TestBehaviours(t *testing.T) {
 		where, texts := cells[len(cells)-2], ""
 		for _, m := range named.FindAllStringSubmatch(where, -1) {
 			if tests[m[1]] == nil {
-				t.Errorf("there is no %s, of which it says: %s", m[1], line)
+				t.Errorf("the test %s of this row does not exist: %s", m[1], line)
 			}
 			texts += strings.Join(tests[m[1]], "\n") + "\n"
 		}
 		if texts == "" && !strings.Contains(where, "—") {
-			t.Errorf("no test, and no reason why there is none: %s", line)
+			t.Errorf("neither a test nor a reason for its absence: %s", line)
 		}
 		if len(cells) == 4 {
-			continue // gRPC has none
+			continue // gRPC has no number for this behaviour
 		}
 		row++
 		if n := strings.TrimSpace(cells[1]); n != strconv.Itoa(row) {
-			t.Errorf("row %d is said to be %q", row, n)
+			t.Errorf("row %d has the number %q", row, n)
 		}
 		listed["behaviour "+strconv.Itoa(row)] = where
 		if texts != "" && !has(texts, row) {
@@ -58,7 +58,7 @@ func TestBehaviours(t *testing.T) {
 	for test, texts := range tests {
 		for _, m := range regexp.MustCompile(`behaviour \d+`).FindAllString(strings.Join(texts, "\n"), -1) {
 			if !strings.Contains(listed[m], "`"+test+"`") {
-				t.Errorf("%s has %s, and its row does not name it", test, m)
+				t.Errorf("%s has a subtest of %s, but the row does not name the test", test, m)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Resources in use, and their removal.
 func TestCachedResources(t *testing.T) {
-	both(t, "behaviour 21: a name that is known is told without a request", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 21: a new watch of a known name gets its state without a request", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -30,7 +30,7 @@ func TestCachedResources(t *testing.T) {
 			s.respond(xds.Cluster, version, "-a")
 		}
 	}
-	both(t, "CLI-7 behaviour 22: a cluster that was there and is missing is removed, once, for who watches it", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-7 behaviour 22: a cluster that a response lacks is removed once for each watch", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a, b := watch(t, c, xds.Cluster, "a"), watch(t, c, xds.Cluster, "b")
 		s := f.stream()
@@ -56,7 +56,7 @@ func TestCachedResources(t *testing.T) {
 		a.want("a absent")
 	})
 
-	both(t, "CLI-7 behaviour 24: that endpoints are missing means nothing", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-7 behaviour 24: endpoints that a response lacks are not removed", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Endpoint, "a", "b")
 		s := f.stream()
@@ -68,7 +68,7 @@ func TestCachedResources(t *testing.T) {
 		watch(t, c, xds.Endpoint, "a").want("a updated=1")
 	})
 
-	both(t, "behaviour 25: a new watch of what is gone hears so, and all hear when it comes back", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 25: a new watch of a removed resource gets its absence, and all watches get its return", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Cluster, "a", "b")
 		s := f.stream()
@@ -82,7 +82,7 @@ func TestCachedResources(t *testing.T) {
 		late.want("a updated=1")
 	})
 
-	both(t, "behaviour 26: a server whose deletions are ignored takes nothing away (A53)", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 26: a server whose deletions are ignored cannot remove a resource (A53)", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Servers: []client.Server{{Transport: f, IgnoreDeletion: true}}})
 		a := watch(t, c, xds.Cluster, "a", "b")
@@ -96,20 +96,20 @@ func TestCachedResources(t *testing.T) {
 		a.want("a updated=2")
 	})
 
-	both(t, "what is gone and refused under a wildcard is forgotten", func(t *testing.T, v xds.Variant) {
+	both(t, "removed and refused resources under a wildcard are forgotten", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "*")
 		s := f.stream()
 		s.respond(xds.Cluster, "v1", "a=1", "b=1", "c=bad")
 		gone(s, "v2")
 		want := []string{"a updated=1", "b updated=1", "c refused: bad", "* complete", "a removed"}
-		if v == xds.SotW { // which does not have c either
+		if v == xds.SotW { // SotW reports c as absent, because the response lacks c
 			want = append(want, "c absent")
 		}
 		w.want(want...)
 		for _, st := range c.Dump() {
 			if st.Name == "a" {
-				t.Error("what is gone is known")
+				t.Error("a removed resource is still known")
 			}
 		}
 	})
@@ -136,7 +136,7 @@ func TestCachedResources(t *testing.T) {
 
 // Timeouts of resources that do not arrive.
 func TestAbsenceTimeout(t *testing.T) {
-	both(t, "CLI-3 behaviour 27: no answer in time means that it is absent", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-3 behaviour 27: a resource without an answer in time is absent", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Timeout: 5 * time.Second}, f)
 		a := watch(t, c, xds.Endpoint, "a")
@@ -158,7 +158,7 @@ func TestAbsenceTimeout(t *testing.T) {
 		a.want()
 	})
 
-	both(t, "behaviour 28: what comes stops its timer", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 28: a resource that arrives stops its timer", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Endpoint, "a")
 		time.Sleep(14 * time.Second)
@@ -225,7 +225,7 @@ func TestReconnect(t *testing.T) {
 				t.Fatalf("tried again after %v, not %v to %v", took, least, most)
 			}
 			s.end(errDown)
-			a.want() // it was reported before
+			a.want() // the outage was reported before
 			least, most = min(least*16/10, 96*time.Second), min(most*16/10, 144*time.Second)
 		}
 	})
@@ -240,7 +240,7 @@ func TestReconnect(t *testing.T) {
 		a.want()
 		s = f.stream() // at once
 		a.want()
-		s.end(errDown) // before a response: that is one
+		s.end(errDown) // the stream ended before a response, which is an outage
 		a.want("a stale=1: xds://a cannot be…")
 	})
 
@@ -278,7 +278,7 @@ func TestReconnect(t *testing.T) {
 		f.stream().want("EDS node=n version=v1 names=[a b]", "EDS node=n sub=[a b] initial=[{a 1} {b 2}]")
 	})
 
-	both(t, "behaviour 33: what was received outlives the stream without an event", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 33: resources stay in use when the stream ends, without an event", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Endpoint, "a")
 		s := f.stream()
@@ -305,7 +305,7 @@ func TestReconnect(t *testing.T) {
 		f.stream()
 	})
 
-	both(t, "after an outage a response of the type says that all is as good as before", func(t *testing.T, v xds.Variant) {
+	both(t, "after an outage a response of the type ends the stale states", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Endpoint, "a", "b")
 		wild := watch(t, c, xds.Cluster, "*")
@@ -329,7 +329,7 @@ func TestReconnect(t *testing.T) {
 		wild.want("* complete")
 	})
 
-	both(t, "after an outage a server that says nothing for a while has nothing new", func(t *testing.T, v xds.Variant) {
+	both(t, "after an outage a silent server counts as reachable after a while", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Endpoint, "a")
 		s := f.stream()
@@ -348,7 +348,7 @@ func TestReconnect(t *testing.T) {
 
 // Errors of resources, and their events (gRFC A88).
 func TestResourceErrors(t *testing.T) {
-	both(t, "behaviour 38: a NACK leaves what is in use, if there is something", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 38: a NACK keeps the resource in use, if there is one", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -359,7 +359,7 @@ func TestResourceErrors(t *testing.T) {
 		a.want("a updated=1", "a refused=1: bad")
 	})
 
-	both(t, "behaviour 39: the same error again is no event, also if others are well", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 39: a repeated error is not an event, also if other resources are good", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a, b := watch(t, c, xds.Endpoint, "a"), watch(t, c, xds.Endpoint, "b")
 		s := f.stream()
@@ -375,7 +375,7 @@ func TestResourceErrors(t *testing.T) {
 		b.want("b refused: bad again")
 	})
 
-	both(t, "behaviour 40: a new watch has the good resource, then what is wrong", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 40: a new watch gets the good resource, then the error", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -384,7 +384,7 @@ func TestResourceErrors(t *testing.T) {
 		watch(t, c, xds.Cluster, "a").want("a updated=1", "a refused=1: bad")
 	})
 
-	both(t, "behaviour 41: a connection that is lost leaves what is in use", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 41: a lost connection keeps the resources in use", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a, b := watch(t, c, xds.Endpoint, "a"), watch(t, c, xds.Endpoint, "b")
 		s := f.stream()
@@ -395,7 +395,7 @@ func TestResourceErrors(t *testing.T) {
 		b.want("b unavailable: xds://a cannot be…")
 	})
 
-	both(t, "behaviour 41: what does not exist is not said to be unavailable", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 41: an absent resource does not become unavailable", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Endpoint, "a", "x")
 		s := f.stream()
@@ -407,7 +407,7 @@ func TestResourceErrors(t *testing.T) {
 		a.want("a stale=1: xds://a cannot be…")
 	})
 
-	both(t, "behaviour 42: errors name the node, also if there is no channel", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 42: errors name the node, also without a channel", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		f.fail(errors.New("no such host"))
 		watch(t, c, xds.Endpoint, "a").want(`a unavailable: xds://a cannot be reached by node "n": no such host`)
@@ -456,7 +456,7 @@ func TestResourceErrors(t *testing.T) {
 		}
 	})
 
-	both(t, "what resource_errors say leaves what is in use, unless the server's errors count (A88)", func(t *testing.T, v xds.Variant) {
+	both(t, "resource_errors keep the resource in use, unless the server has FailOnDataErrors (A88)", func(t *testing.T, v xds.Variant) {
 		for _, fails := range []bool{false, true} {
 			f := newFake(t, "xds://a", v)
 			c := begin(t, client.Config{Servers: []client.Server{{Transport: f, FailOnDataErrors: fails, IgnoreDeletion: true}}})
@@ -483,7 +483,7 @@ func TestResourceErrors(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-12 what an alias finds stays in use when another is refused, though the server's errors count", func(t *testing.T) {
+	t.Run("CLI-12 the resource of an alias stays in use when another resource is refused, even with FailOnDataErrors", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, "xds://a", xds.Delta)
 			c := begin(t, client.Config{Servers: []client.Server{{Transport: f, FailOnDataErrors: true}}})

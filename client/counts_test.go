@@ -61,7 +61,7 @@ func (c *counts) want(t *testing.T, calls []string, gauges map[string]int) {
 }
 
 func TestMetrics(t *testing.T) {
-	both(t, "what nobody has asked for makes no series", func(t *testing.T, v xds.Variant) {
+	both(t, "a type without a subscription makes no series", func(t *testing.T, v xds.Variant) {
 		f, m := newFake(t, "xds://a", v), &counts{}
 		c := begin(t, client.Config{Metrics: m}, f)
 		watch(t, c, xds.Cluster, "a")
@@ -89,17 +89,17 @@ func TestMetrics(t *testing.T) {
 		m.want(t, nil, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1, "x acked Cluster": 1})
 		w.cancel()
 		synctest.Wait()
-		s.end(io.EOF) // behaviour 31: after a response it is no failure
+		s.end(io.EOF) // behaviour 31: a stream that ends after a response is not a failure
 		m.want(t, nil, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1})
 		f.stream().end(errDown)
 		m.want(t, []string{"xds://a failed", "xds://a connected false"}, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1})
-		(<-f.opened).end(errDown) // it is known
+		(<-f.opened).end(errDown) // the failure is known
 		m.want(t, nil, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 2, "#old nacked_but_cached Cluster": 1})
 		(<-f.opened).respond(xds.Cluster, "v3", "a=1", "b=1", "c=1")
 		m.want(t, []string{"xds://a connected true", "xds://a Cluster valid 3 invalid 0"}, map[string]int{"#old does_not_exist Cluster": 1, "#old acked Cluster": 3})
 	})
 
-	both(t, "a panic of Metrics is no business of the client", func(t *testing.T, v xds.Variant) {
+	both(t, "a panic of Metrics does not stop the client", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Metrics: struct{ client.Metrics }{}}, f)
 		w := watch(t, c, xds.Cluster, "a")
@@ -110,7 +110,7 @@ func TestMetrics(t *testing.T) {
 
 // The states for CSDS and status.
 func TestDump(t *testing.T) {
-	both(t, "behaviour 53: requested, absent, acked, and nacked with what was refused", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 53: requested, absent, acked, and nacked with the refused version", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Endpoint, "e")
 		watch(t, c, xds.Cluster, "*", "good", "none", "old")
@@ -139,7 +139,7 @@ func TestDump(t *testing.T) {
 				t.Errorf("%q, not %q", got[i], want[i])
 			}
 		}
-		for range 3 { // several see the same
+		for range 3 { // each call returns the same number of states
 			if n := len(c.Dump()); n != len(want) {
 				t.Error(n)
 			}

@@ -38,7 +38,7 @@ func TestDisk(t *testing.T) {
 		}
 	}
 
-	both(t, "CLI-11 a start without a server has what the last run had, and says that it may be out of date", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-11 a start without a server uses the resources of the last run, and marks them as stale", func(t *testing.T, v xds.Variant) {
 		dir := t.TempDir()
 		fill(t, v, dir)
 		f := newFake(t, "xds://b", v)
@@ -92,12 +92,12 @@ func TestDisk(t *testing.T) {
 		w.want("e updated=1", "e updated=2")
 	})
 
-	both(t, "CLI-11 what could not be written is written later, though nothing has changed since", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-11 a failed write is repeated later, even without a change", func(t *testing.T, v xds.Variant) {
 		dir := filepath.Join(t.TempDir(), "state")
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Dir: dir}, f)
 		watch(t, c, xds.Endpoint, "e")
-		in := filepath.Join(dir, "last-good", "x") // in the way
+		in := filepath.Join(dir, "last-good", "x") // a directory at the file's path prevents the write
 		if err := os.MkdirAll(in, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestDisk(t *testing.T) {
 		watch(t, begin(t, client.Config{Dir: dir}, f), xds.Endpoint, "e").want("e updated=1", "e stale=1: xds…")
 	})
 
-	both(t, "CLI-11 a directory that another program has is taken when that has ended, and is made again if it is gone", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-11 a directory locked by another program is used when that program has ended, and created again if it is missing", func(t *testing.T, v xds.Variant) {
 		dir := filepath.Join(t.TempDir(), "state")
 		other := begin(t, client.Config{Dir: dir}, newFake(t, "xds://a", v))
 		var log logtest.Log
@@ -131,13 +131,13 @@ func TestDisk(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		stored(false)
-		if err := other.Close(); err != nil { // it has nothing, and so it removes the directory
+		if err := other.Close(); err != nil { // the other client has no resources, so it removes the directory
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second)
 		stored(true)
 		if len(log.Lines("resource directory is unlocked")) != 1 || len(log.Lines("cannot store")) != 0 {
-			t.Error("the log does not say so")
+			t.Error("the log does not report the unlocked directory")
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestDisk(t *testing.T) {
 		}
 	})
 
-	both(t, "what nobody watches now stays on disk", func(t *testing.T, v xds.Variant) {
+	both(t, "resources without a watch stay on disk", func(t *testing.T, v xds.Variant) {
 		dir := t.TempDir()
 		fill(t, v, dir)
 		for range 2 {
@@ -174,13 +174,13 @@ func TestDisk(t *testing.T) {
 		f.fail(errDown)
 		c := begin(t, client.Config{Dir: dir}, f)
 		wild := watch(t, c, xds.Endpoint, "*")
-		wild.want("* unavailable: xds…") // those were found by their names
+		wild.want("* unavailable: xds…") // the stored resources are watched by name only
 		wild.cancel()
 		synctest.Wait()
 		watch(t, c, xds.Endpoint, "e", "new").wantAll("e updated=1", "e stale=1: xds…", "new updated=1", "new stale=1: xds…")
 	})
 
-	t.Run("the file is the user's alone, written as a whole, and ignored with a line if it is damaged", func(t *testing.T) {
+	t.Run("only the user can read the file; it is replaced as a whole, and a damaged file is logged and ignored", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
 			fill(t, xds.SotW, dir)
@@ -221,7 +221,7 @@ func TestDisk(t *testing.T) {
 		})
 	})
 
-	t.Run("it is written once in a second, not for each change, and read no more than it must", func(t *testing.T) {
+	t.Run("the file is written at most once a second, not for each change", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			f := newFake(t, "xds://a", xds.Delta)
@@ -240,12 +240,12 @@ func TestDisk(t *testing.T) {
 				written[info.ModTime()] = true
 			}
 			if n := len(written); n > 12 {
-				t.Errorf("it was written %d times in ten seconds", n)
+				t.Errorf("the file was written %d times in ten seconds", n)
 			}
 		})
 	})
 
-	t.Run("what cannot be written is tried again after a while", func(t *testing.T) {
+	t.Run("a failed write is tried again after a while", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			var log logtest.Log
@@ -261,12 +261,12 @@ func TestDisk(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if n := len(log.Lines("cannot store")); n != 2 {
-				t.Errorf("it was tried %d times in 45 s", n)
+				t.Errorf("the write was tried %d times in 45 s", n)
 			}
 		})
 	})
 
-	t.Run("what the client cannot use any more is not used", func(t *testing.T) {
+	t.Run("stored resources that now fail the check are not used", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			fill(t, xds.SotW, dir)
@@ -277,7 +277,7 @@ func TestDisk(t *testing.T) {
 		})
 	})
 
-	t.Run("a start has all of the last run, however large it was, and again", func(t *testing.T) {
+	t.Run("each start has all resources of the last run, whatever their size", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dir, large := t.TempDir(), strings.Repeat("x", 23<<20)
 			for run := range 3 {
@@ -288,7 +288,7 @@ func TestDisk(t *testing.T) {
 				c := begin(t, client.Config{Dir: dir}, f)
 				w := watch(t, c, xds.Cluster, "small")
 				if run == 0 {
-					f.stream() // ends with its watch
+					f.stream() // the stream ends with its watch
 				}
 				w.cancel()
 				synctest.Wait()

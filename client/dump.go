@@ -16,7 +16,7 @@ type State uint8
 
 const (
 	Requested     State = iota + 1 // asked for, not answered yet
-	DoesNotExist                   // the server reported this, or removed the resource
+	DoesNotExist                   // the server reported that the resource does not exist, or removed it
 	Acked                          // Resource is the server's newest state
 	Nacked                         // the server's newest state cannot be used; see Err
 	ReceivedError                  // the server reported an error; see Err

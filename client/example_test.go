@@ -51,7 +51,7 @@ func Example() {
 	}
 	c, err := client.New(client.Config{
 		Node:    &xds.Node{ID: "example"},
-		Servers: []client.Server{{Transport: t}}, // the next one is asked while this one cannot be reached
+		Servers: []client.Server{{Transport: t}}, // the client uses the next server while this server cannot be reached
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -68,7 +68,7 @@ func Example() {
 		case client.Removed, client.Absent:
 			fmt.Println("there is no", ev.Name)
 		case client.Refused, client.Stale, client.Unavailable:
-			fmt.Println("go on with what there is:", ev.Err)
+			fmt.Println("continue with the resources in use:", ev.Err)
 		}
 		break
 	}

@@ -43,7 +43,7 @@ func (f *fake) Aggregated() bool     { return !f.perType }
 func (f *fake) String() string       { return f.uri }
 func (f *fake) Close() error         { f.closed.Add(1); return nil }
 
-// fail lets Open fail from now on; nil: it does not.
+// fail makes Open return err from now on. With a nil err, Open succeeds.
 func (f *fake) fail(err error) {
 	if err == nil {
 		f.down.Store(nil)
@@ -64,7 +64,8 @@ func (f *fake) Open(ctx context.Context, only *xds.Type) (client.Stream, error) 
 	return s, nil
 }
 
-// stream waits until all is at rest, and returns the next stream, which must have been opened.
+// stream waits until all goroutines are idle, and returns the next stream. The client must have
+// opened it.
 func (f *fake) stream() *fakeStream {
 	f.t.Helper()
 	synctest.Wait()
@@ -159,7 +160,7 @@ func spell(r *xds.Request) string {
 	return b
 }
 
-// want compares the requests that came since the last call with those in SotW or delta.
+// want compares the requests since the last call with the expected requests of the variant.
 func (s *fakeStream) want(sotw, delta string) {
 	s.t.Helper()
 	want := sotw
@@ -182,7 +183,7 @@ func (s *fakeStream) want(sotw, delta string) {
 	}
 }
 
-// skip forgets the requests that came.
+// skip drops the requests so far.
 func (s *fakeStream) skip() {
 	synctest.Wait()
 	for len(s.requests) > 0 {
@@ -283,7 +284,8 @@ func (w *taker) take() (got []string) {
 	}
 }
 
-// want compares the events that came since the last call. "…" at the end of one is any text.
+// want compares the events since the last call. "…" at the end of an expected event stands for any
+// text.
 func (w *taker) want(want ...string) {
 	w.t.Helper()
 	w.compare(w.take(), want)
@@ -301,7 +303,7 @@ func (w *taker) compare(got, want []string) {
 	}
 }
 
-// wantAll is want in any order.
+// wantAll does the same as want, in any order.
 func (w *taker) wantAll(want ...string) {
 	w.t.Helper()
 	got := w.take()

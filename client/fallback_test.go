@@ -22,7 +22,7 @@ func several(t *testing.T, v xds.Variant, n int) (*client.Client, []*fake) {
 
 // Fallback servers (gRFC A71).
 func TestFallback(t *testing.T) {
-	both(t, "CLI-10 behaviour 44: nothing is told until all servers have failed", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 44: watches get no event until all servers have failed", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 3)
 		f[0].fail(errDown)
 		f[1].fail(errDown)
@@ -39,7 +39,7 @@ func TestFallback(t *testing.T) {
 		a.want("a updated=1")
 	})
 
-	both(t, "CLI-10 behaviour 44: and then what is in use is out of date, and the rest unavailable", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 44: then resources in use are stale, and others unavailable", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Cluster, "a", "b")
 		s := f[0].stream()
@@ -51,7 +51,7 @@ func TestFallback(t *testing.T) {
 		a.want("a stale=1: xds://b cannot be…", "b unavailable: xds://b cannot be…")
 	})
 
-	both(t, "CLI-10 what two servers say alike is told once", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 equal states from two servers are one event", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Endpoint, "a", "b")
 		s := f[0].stream()
@@ -69,7 +69,7 @@ func TestFallback(t *testing.T) {
 		a.want("a updated=1", "b updated=1")
 	})
 
-	both(t, "CLI-10 behaviour 45: fallback only if something that is not there is watched", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 45: fallback only if a watched resource is missing", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Cluster, "a")
 		s := f[0].stream()
@@ -80,15 +80,15 @@ func TestFallback(t *testing.T) {
 		time.Sleep(time.Minute)
 		f[1].idle()
 		a.want("a stale=1: xds://a…")
-		b := watch(t, c, xds.Cluster, "b") // this one is not there
+		b := watch(t, c, xds.Cluster, "b") // b is not in use, so its watch causes the fallback
 		s = f[1].stream()
 		s.want("CDS node=n names=[a b]", "CDS node=n sub=[a b] initial=[{a }]")
 		s.respond(xds.Cluster, "w1", "a=1", "b=1")
 		b.want("b updated=1")
-		a.want("a updated=1") // good again
+		a.want("a updated=1") // a is not stale any more
 	})
 
-	both(t, "CLI-10 behaviour 46: all names are asked of the next server, and what is in use stays until it is replaced", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 46: the client subscribes to all names on the next server, and resources in use stay until they are replaced", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a, b := watch(t, c, xds.Endpoint, "a", "b"), watch(t, c, xds.Endpoint, "c")
 		s := f[0].stream()
@@ -97,25 +97,25 @@ func TestFallback(t *testing.T) {
 		f[0].fail(errDown)
 		s.end(io.EOF)
 		s = f[1].stream()
-		s.want("EDS node=n names=[a b c]", "EDS node=n sub=[a b c] initial=[{a } {b }]") // no version of the other server
+		s.want("EDS node=n names=[a b c]", "EDS node=n sub=[a b c] initial=[{a } {b }]") // the versions of the first server are not stated
 		a.want()
 		s.respond(xds.Endpoint, "w1", "a=2", "c=2")
 		a.want("a updated=2")
 		b.want("c updated=2")
 		s.respond(xds.Endpoint, "w2", "b=1")
-		a.want() // it is the same
+		a.want() // the content is the same
 		time.Sleep(time.Hour)
 		a.want()
 		b.want()
 		watch(t, c, xds.Endpoint, "b").want("b updated=1")
 		for _, st := range c.Dump() {
 			if st.Server != "xds://b" {
-				t.Errorf("%s is said to be of %s", st.Name, st.Server)
+				t.Errorf("%s has the server %s", st.Name, st.Server)
 			}
 		}
 	})
 
-	both(t, "CLI-10 behaviour 46: what the next server removes is removed, whoever sent it", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 46: the next server also removes resources of the previous server", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Cluster, "a", "b", "c")
 		s := f[0].stream()
@@ -135,7 +135,7 @@ func TestFallback(t *testing.T) {
 		}
 	})
 
-	both(t, "CLI-10 CLI-8 what a server sent for a time stays in use when the next one has sent it for longer", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 CLI-8 a resource with a TTL stays in use when the next server sends it with a longer TTL", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		a := watch(t, c, xds.Endpoint, "a", "b")
 		s := f[0].stream()
@@ -155,7 +155,7 @@ func TestFallback(t *testing.T) {
 		a.want("a removed")
 	})
 
-	both(t, "CLI-10 behaviour 47: a failure in the middle of the start is one, too", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 47: a failure in the middle of the start also causes the fallback", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		lds := watch(t, c, xds.Listener, "l")
 		s := f[0].stream()
@@ -173,7 +173,7 @@ func TestFallback(t *testing.T) {
 		cds.want("c updated=2")
 	})
 
-	both(t, "CLI-10 behaviour 48: the first response of a better server ends the others, whose late words are ignored", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 behaviour 48: the first response of a preferred server ends the other streams, and their late responses are ignored", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		f[0].fail(errDown)
 		a := watch(t, c, xds.Cluster, "a", "b")
@@ -184,7 +184,7 @@ func TestFallback(t *testing.T) {
 		high := <-f[0].opened
 		high.want("CDS node=n names=[a b]", "CDS node=n sub=[a b]")
 		low.respond(xds.Cluster, "w2", "a=low 2")
-		a.want("a updated=low 2") // until the other answers
+		a.want("a updated=low 2") // the client uses this server until the preferred server answers
 		high.respond(xds.Cluster, "v1", "b=high")
 		a.want("b updated=high")
 		if f[1].open.Load() != 0 {
@@ -234,7 +234,7 @@ func TestFallback(t *testing.T) {
 		a.cancel()
 	})
 
-	both(t, "CLI-10 the first is back, and those behind it that were tried in vain are let go, too", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 when the first server returns, the client stops to try all later servers", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 3)
 		f[0].fail(errDown)
 		f[1].fail(errDown)
@@ -250,7 +250,7 @@ func TestFallback(t *testing.T) {
 		f[2].idle()
 	})
 
-	both(t, "CLI-10 a name is given up at the servers that are tried, too", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-10 a name without a watch is not requested from the servers that are tried", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		f[0].fail(errDown)
 		watch(t, c, xds.Cluster, "a")
@@ -262,7 +262,7 @@ func TestFallback(t *testing.T) {
 		(<-f[0].opened).want("CDS node=n names=[a]", "CDS node=n sub=[a]")
 	})
 
-	both(t, "a wildcard falls back, too, and loses what the other server does not have", func(t *testing.T, v xds.Variant) {
+	both(t, "a wildcard falls back, too, and loses the resources that the other server does not have", func(t *testing.T, v xds.Variant) {
 		c, f := several(t, v, 2)
 		w := watch(t, c, xds.Cluster, "*")
 		s := f[0].stream()
@@ -281,7 +281,7 @@ func TestFallback(t *testing.T) {
 		}
 	})
 
-	t.Run("what a wildcard alone has found goes if the other server does not have it, also from the disk, and what is named stays", func(t *testing.T) {
+	t.Run("a resource of only a wildcard is dropped if the other server does not have it, also on disk, and a named resource stays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := []*fake{newFake(t, "xds://a", xds.Delta), newFake(t, "xds://b", xds.Delta)}
 			dir := t.TempDir()
@@ -334,7 +334,7 @@ func TestAuthorities(t *testing.T) {
 	name := func(authority, id string) string {
 		return "xdstp://" + authority + "/envoy.config.cluster.v3.Cluster/" + id
 	}
-	both(t, "CLI-11 behaviour 50: the authority of a name has its servers, others are unknown", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-11 behaviour 50: an authority has its own servers, and other authorities are unknown", func(t *testing.T, v xds.Variant) {
 		def, own := newFake(t, "xds://def", v), newFake(t, "xds://own", v)
 		c := begin(t, client.Config{Authorities: map[string]client.Authority{
 			"own": {Servers: []client.Server{{Transport: own}}}, "as-default": {},
@@ -354,7 +354,7 @@ func TestAuthorities(t *testing.T) {
 		w.want()
 	})
 
-	both(t, "CLI-11 behaviour 51: authorities with one server share the stream", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-11 behaviour 51: authorities with the same server share the stream", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		server := client.Server{Transport: f}
 		c := begin(t, client.Config{Servers: []client.Server{server, server}, Authorities: map[string]client.Authority{
@@ -383,7 +383,7 @@ func TestAuthorities(t *testing.T) {
 		}
 	})
 
-	both(t, "behaviour 52: context parameters in any order are one name, told as it was given", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 52: names that differ in the order of context parameters are one name, and events have the name as given", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Authorities: map[string]client.Authority{"x": {}}}, f)
 		for _, typ := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
@@ -407,7 +407,7 @@ func TestAuthorities(t *testing.T) {
 		}
 	})
 
-	t.Run("no server, and transports that are none", func(t *testing.T) {
+	t.Run("no server, and invalid transports", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			watch(t, begin(t, client.Config{}), xds.Cluster, "a").want(`end: watch CDS "a": no server is configured`)
 			for _, cfg := range []client.Config{

@@ -17,15 +17,15 @@ import (
 )
 
 // gRPC's client receives the next response only after all watches have finished with the previous one
-// (behaviours 35 to 37), so a watch that hangs stops all others. Here it stops none: of several events
-// of a name, a slow watch gets the last.
+// (behaviours 35 to 37), so a watch that hangs stops all others. Here a slow watch does not stop
+// others. If it misses events of a name, it gets the last one.
 func TestSlowWatchDelaysNoOther(t *testing.T) {
 	for _, c := range []struct{ name, first, last, want string }{
 		{"behaviour 35: one resource", "a=1", "a=9", "a updated=9"},
 		{"behaviour 37: an error", "a=1", "a=bad", "a refused=8: bad"},
 		{"behaviour 37: a removal", "a=1", "-a", "a removed"},
 	} {
-		both(t, c.name+": a watch that does nothing gets the last step, and holds up nobody", func(t *testing.T, v xds.Variant) {
+		both(t, c.name+": a watch that does not read gets the last event, and does not delay others", func(t *testing.T, v xds.Variant) {
 			cl, f := one(t, v)
 			hold, events := make(chan bool), make(chan string, 100)
 			go func() {
@@ -74,7 +74,7 @@ func TestSlowWatchDelaysNoOther(t *testing.T) {
 		})
 	}
 
-	both(t, "behaviour 36: of several resources each has its last step, for each watch", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 36: each watch gets the last event of each of several resources", func(t *testing.T, v xds.Variant) {
 		cl, f := one(t, v)
 		hold, events := make(chan bool), make(chan string, 100)
 		for range 3 {
@@ -182,7 +182,7 @@ func TestRepeatedResponsesAreDelayed(t *testing.T) {
 			before := time.Now()
 			s.respond(xds.Cluster, "v", "a=4")
 			if d := time.Since(before); d > 0 {
-				t.Errorf("what is new waits %v", d)
+				t.Errorf("a response with a change waits %v", d)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestFollower(t *testing.T) {
-	both(t, "of names of which one cannot be watched none is, and each can be later", func(t *testing.T, v xds.Variant) {
+	both(t, "if one name of an Add cannot be watched, no name is watched, and each other name can be added later", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := c.Follow()
 		defer w.Close()
@@ -30,7 +30,7 @@ func TestFollower(t *testing.T) {
 		s.want("CDS names=[a b]", "CDS sub=[b]")
 	})
 
-	both(t, "a name is given up in the spelling in which it was asked for", func(t *testing.T, v xds.Variant) {
+	both(t, "a name is removed as it was given to Add", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := c.Follow()
 		defer w.Close()
@@ -46,7 +46,7 @@ func TestFollower(t *testing.T) {
 		}
 	})
 
-	both(t, "what is in doubt is asked for once more on a new stream, as soon as the server has answered, and the rest is none of an outage", func(t *testing.T, v xds.Variant) {
+	both(t, "Recheck asks again on a new stream once the server has answered, and the new stream is not an outage", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		var bad error
 		c := begin(t, client.Config{Check: func(*xds.Resource) error { return bad }}, f)
@@ -57,7 +57,7 @@ func TestFollower(t *testing.T) {
 		}
 		s := f.stream()
 		s.skip()
-		w.Recheck(xds.Cluster, "a") // which nothing is known of yet
+		w.Recheck(xds.Cluster, "a") // the client does not know the state of a yet
 		f.idle()
 		s.respond(xds.Cluster, "v1", "a=1")
 		s.skip()

@@ -45,9 +45,9 @@ func newGRPCWorld(t *testing.T, opts ...server.Option) *grpcWorld {
 	return w
 }
 
-// serve serves something else than a Server of ours, if it is called for itself.
+// serve starts a gRPC server with the services that register adds.
 func (w *grpcWorld) serve(register func(*grpc.Server), opts ...grpc.ServerOption) {
-	w.t.Cleanup(func() { goleak.VerifyNone(w.t) }) // the last to run
+	w.t.Cleanup(func() { goleak.VerifyNone(w.t) }) // cleanups run in reverse order, so this is the last
 	w.lis, w.grpc = bufconn.Listen(64<<10), grpc.NewServer(opts...)
 	register(w.grpc)
 	done := make(chan struct{})
@@ -55,7 +55,7 @@ func (w *grpcWorld) serve(register func(*grpc.Server), opts ...grpc.ServerOption
 	w.t.Cleanup(func() { w.grpc.Stop(); <-done })
 }
 
-// handle is a server that answers each call as one likes.
+// handle starts a server that answers each call by f.
 func handle(t *testing.T, f func(grpc.ServerStream) error) *grpcWorld {
 	w := &grpcWorld{t: t}
 	w.serve(func(*grpc.Server) {}, grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return f(s) }), grpc.ForceServerCodecV2(client.RawCodec{}), grpc.WaitForHandlers(true))
@@ -132,7 +132,7 @@ func TestGRPCServices(t *testing.T) {
 		for _, perType := range []bool{false, true} {
 			tr := w.transport(client.GRPCOptions{Delta: delta, PerType: perType})
 			if tr.Aggregated() == perType || (tr.Variant() == xds.Delta) != delta {
-				t.Errorf("it is %s, aggregated: %v", tr.Variant(), tr.Aggregated())
+				t.Errorf("the transport is %s, aggregated: %v", tr.Variant(), tr.Aggregated())
 			}
 			for _, typ := range types {
 				t.Run(fmt.Sprintf("CLI-1 %s per type %v %s", tr.Variant(), perType, typ), func(t *testing.T) {
@@ -142,12 +142,12 @@ func TestGRPCServices(t *testing.T) {
 					}
 					if perType && (delta && typ.Delta == "" || !delta && typ.Stream == "") {
 						if _, err := tr.Open(t.Context(), only); err == nil {
-							t.Error("it has no such service, and a stream of it")
+							t.Error("a stream was opened for a service that does not exist")
 						}
 						return
 					}
 					if !delta && typ.Name == "" {
-						return // a resource of it has no name there
+						return // in SotW a resource of this type has no name
 					}
 					w.converse(t, open(t, tr, only), typ)
 				})
@@ -175,7 +175,7 @@ func (w *grpcWorld) converse(t *testing.T, k talk, typ *xds.Type) {
 }
 
 func TestGRPCMemory(t *testing.T) {
-	t.Run("CLI-6 what was in the last response and is in this one is not made again", func(t *testing.T) {
+	t.Run("CLI-6 a resource in two consecutive responses is made once", func(t *testing.T) {
 		w := newGRPCWorld(t)
 		w.set(xds.Cluster, "a", "")
 		w.set(xds.Cluster, "b", "")
@@ -203,10 +203,10 @@ func TestGRPCErrors(t *testing.T) {
 			"a response of " + fmt.Sprint(len(big)) + " bytes is above the limit of 1000 (MaxMessage)"},
 		"CLI-1 a large request": {refuse(status.Error(codes.ResourceExhausted, "grpc: received message larger than max (4194305 vs. 4194304)")), codes.ResourceExhausted,
 			"the server does not accept a request of 4194305 bytes: its limit is 4194304"},
-		"CLI-1 no such service":  {refuse(status.Error(codes.Unimplemented, "unknown service")), codes.Unimplemented, "the server does not implement /envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources: unknown service"},
-		"CLI-1 who are you":      {refuse(status.Error(codes.PermissionDenied, "no token")), codes.PermissionDenied, "the server does not accept this client: no token"},
-		"CLI-1 nothing but this": {refuse(status.Error(codes.Internal, "")), codes.Internal, "the server gave no reason"},
-		"CLI-1 something else":   {refuse(status.Error(codes.Aborted, "later")), codes.Aborted, "later"},
+		"CLI-1 no such service": {refuse(status.Error(codes.Unimplemented, "unknown service")), codes.Unimplemented, "the server does not implement /envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources: unknown service"},
+		"CLI-1 who are you":     {refuse(status.Error(codes.PermissionDenied, "no token")), codes.PermissionDenied, "the server does not accept this client: no token"},
+		"CLI-1 only a code":     {refuse(status.Error(codes.Internal, "")), codes.Internal, "the server gave no reason"},
+		"CLI-1 something else":  {refuse(status.Error(codes.Aborted, "later")), codes.Aborted, "later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := handle(t, tt.server).transport(client.GRPCOptions{MaxMessage: 1000})
@@ -225,14 +225,14 @@ func TestGRPCErrors(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("CLI-1 a response that is none", func(t *testing.T) {
+	t.Run("CLI-1 a malformed response", func(t *testing.T) {
 		bad := []byte{0xff}
 		k := open(t, handle(t, func(s grpc.ServerStream) error { s.SendMsg(&bad); <-s.Context().Done(); return nil }).transport(client.GRPCOptions{}), nil)
 		if _, err := k.Recv(); err == nil || !strings.HasPrefix(err.Error(), "passthrough:///server: malformed DiscoveryResponse: ") {
 			t.Error(err)
 		}
 		if _, err := k.Recv(); err == nil {
-			t.Error("the stream goes on")
+			t.Error("the stream continues after an error")
 		}
 	})
 	t.Run("CLI-1 nobody listens", func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestGRPCErrors(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
-	t.Run("CLI-1 who listens hangs up", func(t *testing.T) {
+	t.Run("CLI-1 the listener closes each connection", func(t *testing.T) {
 		lis, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -281,7 +281,7 @@ func TestGRPCErrors(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
-	t.Run("CLI-1 TLS and none", func(t *testing.T) {
+	t.Run("CLI-1 TLS on one side only", func(t *testing.T) {
 		w := handle(t, refuse(nil))
 		_, err := w.transport(client.GRPCOptions{Credentials: credentials.NewTLS(nil)}).Open(t.Context(), nil)
 		if want := "passthrough:///server: Unavailable: the server does not speak TLS: "; err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -334,13 +334,13 @@ func TestGRPCStreamEndedByClient(t *testing.T) {
 			}
 		}
 		if err == nil {
-			t.Fatal("it took 10 MB")
+			t.Fatal("the client sent 10 MB without an error")
 		}
 		if _, err := k.Recv(); err == nil || err.Error() != "passthrough:///server: the server read nothing for 50ms while a request waited" {
 			t.Error(err)
 		}
 	})
-	t.Run("CLI-1 what is asked for wrongly", func(t *testing.T) {
+	t.Run("CLI-1 invalid calls of Open", func(t *testing.T) {
 		ads, own := handle(t, waits), client.GRPCOptions{PerType: true}
 		for want, open := range map[string]func() error{
 			"passthrough:///server: a stream of ADS carries all types, not only CDS": func() error {

@@ -10,7 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Memory of the client per resource, besides the resource itself, in bytes, for each way to watch it.
+// The client's memory for each resource in bytes, without the resource itself, for each way to watch
+// it.
 func TestMemoryOfResources(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector uses memory itself")
@@ -24,7 +25,7 @@ func TestMemoryOfResources(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		names []string
-		most  int64 // measured, and a tenth
+		most  int64 // the measured value plus a tenth
 	}{
 		"CLI-9 by a wildcard": {[]string{xds.Wildcard}, 265},
 		"CLI-9 by name":       {names, 375},
@@ -46,7 +47,7 @@ func TestMemoryOfResources(t *testing.T) {
 			s.skip()
 			synctest.Wait()
 			if told != n {
-				t.Fatalf("%d of %d resources were told", told, n)
+				t.Fatalf("the watch got %d of %d resources", told, n)
 			}
 			each := (heap() - before) / n
 			t.Logf("%d bytes each", each)

@@ -109,7 +109,7 @@ func TestTypedWatchRefusesOtherMessages(t *testing.T) {
 		}
 	})
 
-	both(t, "what was in use before somebody wanted it typed", func(t *testing.T, v xds.Variant) {
+	both(t, "a resource in use before the first typed watch", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
 		f.stream().respond(xds.Cluster, "v1", "a=\xff")

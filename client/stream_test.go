@@ -71,7 +71,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		w.want("a updated=1", "a refused=1: bad", "a updated=3")
 	})
 
-	both(t, "CLI-2 behaviour 5: a first response that is bad is refused without a version", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-2 behaviour 5: the NACK of a bad first response has no version", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -81,7 +81,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		w.want("a refused: bad")
 	})
 
-	both(t, "CLI-2 behaviour 6: of a mixed response the good resources are used, and who watches a bad one has an error", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-2 behaviour 6: the good resources of a mixed response are used, and watches of a bad resource get an error", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		good, bad := watch(t, c, xds.Cluster, "good"), watch(t, c, xds.Cluster, "broken")
 		s := f.stream()
@@ -92,7 +92,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		bad.want("broken refused: bad one")
 	})
 
-	both(t, "CLI-2 behaviour 7: a resource that cannot be read is refused, the others are used", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-2 behaviour 7: an unreadable resource is refused, and the others are used", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -102,7 +102,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		w.want("a updated=1")
 	})
 
-	both(t, "CLI-6 behaviour 8: names nobody asked for are ignored, and the response is accepted", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-6 behaviour 8: resources without a subscription are ignored, and the response is accepted", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -112,7 +112,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		w.want()
 	})
 
-	both(t, "behaviour 9: a type nobody asked for is not answered", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 9: a response of a type without a subscription gets no answer", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -140,7 +140,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		w.want("a refused: panic: boom", "b updated=1")
 	})
 
-	both(t, "behaviour 11: there is no connection before the first watch, and what was asked before it is there is sent then", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 11: the client does not connect before the first watch, and sends earlier requests once connected", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		f.fail(errDown)
 		c := begin(t, client.Config{}, f)
@@ -149,7 +149,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		if n := f.opens.Load(); n != 0 {
 			t.Fatalf("%d streams were opened", n)
 		}
-		seq := c.Watch(t.Context(), xds.Cluster, "z") // it is not ranged over
+		seq := c.Watch(t.Context(), xds.Cluster, "z") // no loop reads it, so no watch starts
 		_ = seq
 		time.Sleep(time.Hour)
 		if n := f.opens.Load(); n != 0 {
@@ -175,7 +175,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		cds.want("CDS node=n names=[a]", "CDS node=n sub=[a]")
 		eds.want("EDS node=n names=[e]", "EDS node=n sub=[e]")
 		r := response(xds.Cluster, "v1", "n1", "a=1")
-		r.Type = nil // the stream's
+		r.Type = nil // the type of the stream applies
 		cds.send(r)
 		cds.want("CDS version=v1 nonce=n1 names=[a]", "CDS nonce=n1")
 		clusters.want("a updated=1")
@@ -185,7 +185,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 		clusters.cancel()
 		synctest.Wait()
 		if f.open.Load() != 0 || cds.ctx.Err() == nil {
-			t.Error("the stream of a type that nobody watches is open")
+			t.Error("the stream of an unwatched type is open")
 		}
 	})
 }

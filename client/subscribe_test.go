@@ -14,7 +14,7 @@ import (
 
 // Subscriptions and notifications.
 func TestSubscriptions(t *testing.T) {
-	both(t, "behaviour 12: the first watch of a name sends a request, another of the same none", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 12: the first watch of a name sends a request, a second watch sends none", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -25,7 +25,7 @@ func TestSubscriptions(t *testing.T) {
 		s.want("CDS names=[a b]", "CDS sub=[b]")
 	})
 
-	both(t, "behaviour 13: of two watches of a name one ends, and the other goes on", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 13: when one of two watches of a name ends, the other continues", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a, b := watch(t, c, xds.Cluster, "a"), watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -71,7 +71,7 @@ func TestSubscriptions(t *testing.T) {
 		a.want("a updated=1")
 	})
 
-	both(t, "behaviour 15: the same of one type beside others", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 15: the same for one of several types", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Endpoint, "e")
 		a := watch(t, c, xds.Cluster, "a")
@@ -84,7 +84,7 @@ func TestSubscriptions(t *testing.T) {
 		s.want("CDS version=v1 nonce=n1 names=[a]", "CDS sub=[a]")
 	})
 
-	both(t, "behaviour 16: a watch hears of its names only, and each of its own in one response", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 16: a watch gets events of its names only, of all its names in one response", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a, b, ab := watch(t, c, xds.Cluster, "a"), watch(t, c, xds.Cluster, "b"), watch(t, c, xds.Cluster, "a", "b")
 		s := f.stream()
@@ -98,7 +98,7 @@ func TestSubscriptions(t *testing.T) {
 		ab.want("b updated=2")
 	})
 
-	both(t, "behaviour 17: the same again is no event, after a NACK it is", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 17: repeated content is not an event, except after a NACK", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		a := watch(t, c, xds.Cluster, "a")
 		s := f.stream()
@@ -142,7 +142,7 @@ func TestSubscriptions(t *testing.T) {
 		}
 	})
 
-	both(t, "behaviour 19: types nobody knows can be watched, no type can not", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 19: unlisted types can be watched, a nil type cannot", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		typ := xds.TypeOf("type.googleapis.com/example.Thing")
 		w := watch(t, c, typ, "a")
@@ -156,7 +156,7 @@ func TestSubscriptions(t *testing.T) {
 		s.skip()
 	})
 
-	both(t, "behaviour 20: xdstp names are watched as old ones", func(t *testing.T, v xds.Variant) {
+	both(t, "behaviour 20: xdstp names are watched like old names", func(t *testing.T, v xds.Variant) {
 		const name = "xdstp:///envoy.config.cluster.v3.Cluster/a"
 		c, f := one(t, v)
 		a, b := watch(t, c, xds.Cluster, name), watch(t, c, xds.Cluster, name, "old")
@@ -209,7 +209,7 @@ func TestWatchEnds(t *testing.T) {
 		}
 	})
 
-	both(t, "with Close, also from the body, and later ones at once", func(t *testing.T, v xds.Variant) {
+	both(t, "with Close, also from the body, and later watches at once", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		other := watch(t, c, xds.Cluster, "b")
 		ended := make(chan string, 5)
@@ -241,7 +241,7 @@ func TestWatchEnds(t *testing.T) {
 
 // Aliases, wildcards and collections match resources with other names.
 func TestAliasesWildcardsCollections(t *testing.T) {
-	both(t, "a wildcard hears of all, and when it was answered", func(t *testing.T, v xds.Variant) {
+	both(t, "a wildcard gets events of all resources, and Complete", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "*")
 		s := f.stream()
@@ -277,7 +277,7 @@ func TestAliasesWildcardsCollections(t *testing.T) {
 		}
 	})
 
-	both(t, "a wildcard that finds nothing is answered, too", func(t *testing.T, v xds.Variant) {
+	both(t, "a wildcard without resources gets Complete, too", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "*")
 		f.stream().respond(xds.Cluster, "v1")
@@ -290,13 +290,13 @@ func TestAliasesWildcardsCollections(t *testing.T) {
 		alias string // events of c, which is only an alias
 	}{
 		{"is removed", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "-a") }, "c removed"},
-		{"has it no more", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "a=2") }, "c removed"},
+		{"loses the alias", func(s *fakeStream) { s.respond(xds.Cluster, "v2", "a=2") }, "c removed"},
 		{"is refused", func(s *fakeStream) {
 			s.send(&xds.Response{Type: xds.Cluster, Nonce: "x", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("a", "bad", "b", "c")}}})
 		}, "c refused=1: bad"},
 	} {
 		for _, order := range []string{"a b", "b a"} {
-			t.Run("CLI-12 a resource stays in use when another, of which it is an alias, "+second.name+", after "+order, func(t *testing.T) {
+			t.Run("CLI-12 a resource stays in use when another resource, which has its name as an alias, "+second.name+", after "+order, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c, f := one(t, xds.Delta)
 					b, alias, wild := watch(t, c, xds.Cluster, "b"), watch(t, c, xds.Cluster, "c"), watch(t, c, xds.Cluster, "*")
@@ -346,13 +346,13 @@ func TestAliasesWildcardsCollections(t *testing.T) {
 		})
 	}
 	gone := &xds.Resource{Stamp: &xds.Stamp{Name: "x"}}
-	refused("what an alias finds stays in use when another goes that was refused", "s", client.Acked, []string{"s updated=1", "s refused=1: bad", "s updated=1"},
+	refused("the resource of an alias stays in use when a refused resource with the same alias is removed", "s", client.Acked, []string{"s updated=1", "s refused=1: bad", "s updated=1"},
 		aliased("z", "1", "s"), aliased("x", "bad", "s"), gone)
-	refused("what a name finds as an alias stays in use when the one called so goes, which was refused", "x", client.Acked, []string{"x updated=1", "x refused=1: bad", "x updated=1"},
+	refused("the resource found by an alias stays in use when a refused resource with that name is removed", "x", client.Acked, []string{"x updated=1", "x refused=1: bad", "x updated=1"},
 		aliased("z", "1", "x"), aliased("x", "bad"), gone)
-	refused("a refusal that is over is not that of another", "s", client.Nacked, []string{"s refused: bad x", "s refused: bad y"},
+	refused("the end of one refusal does not end the refusal of another resource", "s", client.Nacked, []string{"s refused: bad x", "s refused: bad y"},
 		aliased("x", "bad x", "s"), aliased("y", "bad y", "s"), gone)
-	refused("and when that is over, too, nothing is left", "s", client.DoesNotExist, []string{"s refused: bad x", "s refused: bad y", "s absent"},
+	refused("when both refused resources are removed, the name is absent", "s", client.DoesNotExist, []string{"s refused: bad x", "s refused: bad y", "s absent"},
 		aliased("x", "bad x", "s"), aliased("y", "bad y", "s"), gone, &xds.Resource{Stamp: &xds.Stamp{Name: "y"}})
 
 	t.Run("CLI-12 other aliases are a change", func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestAliasesWildcardsCollections(t *testing.T) {
 		})
 	})
 
-	t.Run("CLI-12 an alias reaches who asked by it", func(t *testing.T) {
+	t.Run("CLI-12 a watch of an alias gets events under that alias", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, f := one(t, xds.Delta)
 			w := watch(t, c, xds.VirtualHost, "r/alias")
@@ -383,7 +383,7 @@ func TestAliasesWildcardsCollections(t *testing.T) {
 		})
 	})
 
-	t.Run("CLI-11 a collection finds what is in it", func(t *testing.T) {
+	t.Run("CLI-11 a collection finds its members", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const glob, name = "xdstp:///envoy.config.cluster.v3.Cluster/x/*", "xdstp:///envoy.config.cluster.v3.Cluster/x/a"
 			c, f := one(t, xds.Delta)

@@ -21,12 +21,12 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 		name string
 		says []string
 		told []string // events of a wildcard watch
-		gone bool     // b, at last
+		gone bool     // b is removed in the end
 	}{
 		{"CLI-11 a version that is refused", []string{"a=2", "b=bad"}, []string{"a updated=2", "b refused=1: bad"}, false},
-		{"CLI-11 what cannot be read, and may be b", []string{"a=2", "!unreadable"}, []string{"a updated=2"}, false},
-		{"CLI-11 nothing that can be read: it is no answer", []string{"!unreadable"}, nil, false},
-		{"CLI-4 what the server does not have goes when it may have sent all", []string{"a=2"}, []string{"a updated=2"}, true},
+		{"CLI-11 an unreadable resource that may be b", []string{"a=2", "!unreadable"}, []string{"a updated=2"}, false},
+		{"CLI-11 a response without a readable resource is not an answer", []string{"!unreadable"}, nil, false},
+		{"CLI-4 a resource that the server lacks is removed when the server may have sent all", []string{"a=2"}, []string{"a updated=2"}, true},
 	} {
 		begun := map[string]func(t *testing.T, v xds.Variant) (*taker, *fakeStream){
 			"from the disk": func(t *testing.T, v xds.Variant) (*taker, *fakeStream) {
@@ -65,13 +65,13 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 				if c.gone {
 					want = append(slices.Clone(want), "b removed")
 				}
-				if where == "from the disk" && len(c.told) > 0 { // the event of the other server came before
+				if where == "from the disk" && len(c.told) > 0 { // the watch on two servers already got this event from the first server
 					want = append(slices.Clone(want), "* complete")
 				}
 				slices.Sort(got)
 				slices.Sort(want)
 				w.compare(got, want)
-				s.respond(xds.Cluster, "3", "a=3") // by which it may have sent all, if it is not of b
+				s.respond(xds.Cluster, "3", "a=3") // now the server may have sent all resources, unless the unusable version was of b
 				time.Sleep(time.Minute)
 				// A delta server does not send b again: it has sent it.
 				if goes := slices.Contains(w.take(), "b removed"); !c.gone && goes != (v == xds.SotW) {
@@ -84,7 +84,7 @@ func TestUnusableKeepsLastGood(t *testing.T) {
 
 // A wildcard watch is notified when a resource is removed that was refused and never in use.
 func TestRemovalOfRefusedResourceUnderWildcard(t *testing.T) {
-	both(t, "CLI-12 a refusal ends for who finds it", func(t *testing.T, v xds.Variant) {
+	both(t, "CLI-12 the removal of a refused resource ends the refusal for its watches", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		w := watch(t, c, xds.Cluster, "*")
 		s := f.stream()
@@ -111,7 +111,7 @@ func TestResponseWithoutTypeIsLogged(t *testing.T) {
 			s.send(&xds.Response{Version: "1", Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{resource(xds.Cluster, "a", "1")}}})
 		}
 		w.want()
-		if n := len(log.Lines("a response without a type is ignored")); n < 1 || n > 10 { // ever more seldom
+		if n := len(log.Lines("a response without a type is ignored")); n < 1 || n > 10 { // at growing intervals
 			t.Errorf("%d lines", n)
 		}
 	})

@@ -45,7 +45,7 @@ func TestUnwatchedResources(t *testing.T) {
 	}
 	const part = maxUnwatched/4 - 300
 
-	t.Run("an alias hides no resource that is called so, in either order", func(t *testing.T) {
+	t.Run("an alias does not hide a resource with that name, in either order", func(t *testing.T) {
 		for range 2 {
 			a, b := res("a", 1, "b"), res("b", 1)
 			for _, list := range [][]*xds.Resource{{a, b}, {b, a}} {
@@ -66,7 +66,7 @@ func TestUnwatchedResources(t *testing.T) {
 		}
 	})
 
-	t.Run("who goes takes its own aliases along, and no others", func(t *testing.T) {
+	t.Run("a dropped resource loses its own aliases only", func(t *testing.T) {
 		var s unwatched
 		a, b := res("a", 1, "x", "y"), res("b", 1, "x")
 		s.put(a)
@@ -81,36 +81,36 @@ func TestUnwatchedResources(t *testing.T) {
 		}
 	})
 
-	t.Run("the oldest leaves a full shelf, and one that is too large leaves by itself", func(t *testing.T) {
+	t.Run("a full cache drops the oldest resources, and does not add a resource above the limit", func(t *testing.T) {
 		var s unwatched
 		for i := range 4 {
 			if gone := s.put(res(fmt.Sprint(i), part)); gone != 0 {
-				t.Errorf("%d: %d have gone", i, gone)
+				t.Errorf("%d: %d were dropped", i, gone)
 			}
 		}
 		if gone := s.put(res("1", part)); gone != 0 {
-			t.Errorf("%d have gone for the same name", gone)
+			t.Errorf("%d were dropped for the same name", gone)
 		}
 		if gone := s.put(res("4", part+part)); gone != 2 {
-			t.Errorf("%d have gone", gone)
+			t.Errorf("%d were dropped", gone)
 		}
 		want(t, &s, "1", "3", "4")
 		if gone := s.put(res("5", maxUnwatched)); gone != 1 {
-			t.Errorf("%d have gone", gone)
+			t.Errorf("%d were dropped", gone)
 		}
 		want(t, &s, "1", "3", "4")
 	})
 
-	t.Run("what the last run has left has no limit, until its time is over", func(t *testing.T) {
+	t.Run("resources of the last run do not count until limitLastRun", func(t *testing.T) {
 		var s unwatched
 		for i := range 9 {
 			s.addFromLastRun(res(fmt.Sprint("left", i), part))
 		}
 		if gone := s.put(res("new", part)); gone != 0 || len(shelfNames(&s)) != 10 {
-			t.Errorf("%d have gone", gone)
+			t.Errorf("%d were dropped", gone)
 		}
 		if got := s.take(xds.Cluster, "*"); len(got) != 10 {
-			t.Errorf("%d are there", len(got))
+			t.Errorf("%d resources were found", len(got))
 		}
 		want(t, &s)
 		for i := range 9 {
@@ -118,10 +118,10 @@ func TestUnwatchedResources(t *testing.T) {
 		}
 		s.put(res("new", part))
 		if gone := s.limitLastRun(); gone != 6 || len(shelfNames(&s)) != 4 {
-			t.Errorf("%d have gone, %q stay", gone, shelfNames(&s))
+			t.Errorf("%d were dropped, %q stay", gone, shelfNames(&s))
 		}
 		if len(s.take(xds.Cluster, "new")) != 1 {
-			t.Error("the newest has gone")
+			t.Error("the newest resource was dropped")
 		}
 	})
 }

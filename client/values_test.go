@@ -17,7 +17,7 @@ func TestBackoff(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for _, c := range []struct {
 		name   string
-		ended  string // r: after a response; x: not; s: a second passes first
+		ended  string // r: a stream ends after a response; x: before a response; s: a second passes before that
 		random float64
 		want   time.Duration
 	}{
@@ -28,7 +28,7 @@ func TestBackoff(t *testing.T) {
 		{"the most with jitter", strings.Repeat("x", 100), 1, 144 * time.Second},
 		{"after a response", "r", 0.5, 0},
 		{"after many and a response", "xxxxxr", 0.5, 0},
-		{"after a response, and one without", "xxxxxrx", 0.5, time.Second},
+		{"after a response, and a stream without a response", "xxxxxrx", 0.5, time.Second},
 		{"twice at once", "rr", 0.5, time.Second},
 		{"and again", "rsr", 0.5, 0},
 	} {

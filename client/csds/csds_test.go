@@ -117,9 +117,10 @@ func TestClientsWithoutNodeOrResources(t *testing.T) {
 	}
 }
 
-// `grpcdebug ADDR xds status` asks by FetchClientStatus with an empty request, in plain text without
-// flags, wants one ClientConfig or more, and prints of their generic_xds_configs scope, name,
-// client_status, version_info, type_url and last_updated. With --scope it takes those of one scope.
+// `grpcdebug ADDR xds status` calls FetchClientStatus with an empty request, without TLS by default.
+// It expects at least one ClientConfig, and prints the client_scope, and from its
+// generic_xds_configs name, client_status, version_info, type_url and last_updated. With --scope it
+// prints only the ClientConfigs of that scope.
 func TestGrpcdebug(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	one := still{&xds.Node{ID: "edge-1"}, []client.Status{
@@ -152,7 +153,7 @@ func TestGrpcdebug(t *testing.T) {
 		for _, r := range c.GenericXdsConfigs {
 			rows = append(rows, strings.Join([]string{r.Name, r.ClientStatus.String(), r.VersionInfo, r.TypeUrl, r.LastUpdated.AsTime().Format(time.RFC3339)}, " "))
 		}
-		if len(c.XdsConfig) > 0 { // what it prints if there is nothing else
+		if len(c.XdsConfig) > 0 { // grpcdebug prints this field if generic_xds_configs is empty
 			t.Error(c)
 		}
 	}

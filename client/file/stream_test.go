@@ -68,7 +68,7 @@ func begin(t *testing.T, dir, path string, o Options, deaf bool) *talk {
 		_ = made.Close()
 		<-done
 		if last := <-k.heard; !strings.Contains(last, errClosed.Error()) {
-			t.Errorf("it ended with %s", last)
+			t.Errorf("the stream ended with %s", last)
 		}
 		if err := s.Send(&xds.Request{}); !errors.Is(err, errClosed) {
 			t.Error(err)
@@ -120,7 +120,7 @@ func (k *talk) want(begins string) {
 			k.Fatalf("%s, want %s", got, begins)
 		}
 	case <-time.After(20 * time.Second):
-		k.Fatalf("nothing comes, want %s", begins)
+		k.Fatalf("no response came, want %s", begins)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestCloseWaitsForWatchers(t *testing.T) {
 		_ = made.Close()
 		w.Begin()
 		if w.Enter(t.TempDir()); !w.MissesChanges() {
-			t.Fatal("its watcher still hears")
+			t.Fatal("the watcher of the stream is still open")
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestChanges_FILE2(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the directory goes and comes", func(t *testing.T) {
+	t.Run("the directory is removed and created again", func(t *testing.T) {
 		t.Parallel()
 		k := begin(t, t.TempDir(), "p/q/x.yaml", Options{Poll: time.Hour}, false)
 		k.ask()
@@ -244,7 +244,7 @@ func TestChanges_FILE2(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(other, "y"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		select { // that nothing has changed is no response
+		select { // an unchanged file causes no response
 		case got := <-k.heard:
 			t.Error(got)
 		case <-time.After(time.Second):

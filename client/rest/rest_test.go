@@ -166,7 +166,7 @@ func response(version string) string { return `{"version_info":"` + version + `"
 
 func TestPolls(t *testing.T) {
 	const refresh = 5 * time.Second
-	within(t, "REST-1 REST-2 CLI-1 what a poll says", func(t *testing.T) {
+	within(t, "REST-1 REST-2 CLI-1 the content of a poll", func(t *testing.T) {
 		metadata, _ := proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{"role": structpb.NewStringValue("edge")}})
 		k := begin(t, Options{})
 		k.send(&xds.Request{Type: xds.Cluster, Names: []string{"b", "a"}, Node: &xds.Node{ID: "n", Cluster: "c", Region: "r", UserAgentName: "u", UserAgentVersion: "1", ClientFeatures: []string{"f"}, Metadata: metadata}})
@@ -181,7 +181,7 @@ func TestPolls(t *testing.T) {
 			t.Error(p.raw)
 		}
 		if !strings.Contains(p.raw, `"resource_names"`) {
-			t.Error("it is not in snake_case, which some servers need:", p.raw)
+			t.Error("the request is not in snake_case, which some servers need:", p.raw)
 		}
 		p.say(200, response("1"))
 		k.hears("1")
@@ -191,12 +191,12 @@ func TestPolls(t *testing.T) {
 		}
 		p.say(304, "")
 		k.hearsNothing()
-		k.next(refresh).say(200, response("1")) // of a server that does not hold polls
+		k.next(refresh).say(200, response("1")) // a server that does not hold polls answers at once
 		k.hearsNothing()
 		k.next(refresh).say(200, response("2"))
 		k.hears("2")
 	})
-	within(t, "REST-3 CLI-2 a NACK is told once, and the same answer is none", func(t *testing.T) {
+	within(t, "REST-3 CLI-2 a NACK is sent once, and a repeated response is not passed on", func(t *testing.T) {
 		k := begin(t, Options{Refresh: time.Minute})
 		k.send(&xds.Request{Type: xds.Cluster, Version: "1"})
 		k.next(0).say(200, response("2"))
@@ -214,7 +214,7 @@ func TestPolls(t *testing.T) {
 		p.say(200, response("3"))
 		k.hears("3")
 	})
-	within(t, "REST-2 CLI-4 other names end the poll that is held, and have no version", func(t *testing.T) {
+	within(t, "REST-2 CLI-4 a request with other names ends the held poll, and has no version", func(t *testing.T) {
 		k := begin(t, Options{})
 		k.send(&xds.Request{Type: xds.Cluster, Names: []string{"a"}})
 		k.next(0).say(200, response("1"))
@@ -230,17 +230,17 @@ func TestPolls(t *testing.T) {
 			t.Error(p.raw)
 		}
 		p.say(200, response("1"))
-		k.hears("1") // the same version, of other names
+		k.hears("1") // the same version, for other names
 		k.send(&xds.Request{Type: xds.Cluster, Version: "1", Nonce: "1"})
 		select {
 		case p := <-k.peer.polls:
-			t.Error("nothing is wanted, and all is asked for:", p.raw)
+			t.Error("a request without names asks for all resources:", p.raw)
 		case <-time.After(time.Hour):
 		}
 		k.send(&xds.Request{Type: xds.Cluster, Names: []string{"c"}, Version: "1"})
 		k.next(0)
 	})
-	within(t, "REST-2 names that come during a poll make one poll, and the next one is when it is due", func(t *testing.T) {
+	within(t, "REST-2 name changes during a poll cause one poll, and the next poll waits for its time", func(t *testing.T) {
 		k := begin(t, Options{})
 		for i := range 20 { // which of two signals is taken first is random
 			k.send(&xds.Request{Type: xds.Cluster, Names: []string{"a"}})
@@ -251,7 +251,7 @@ func TestPolls(t *testing.T) {
 			k.next(refresh)
 		}
 	})
-	within(t, "REST-2 an error that is told while the one before is on its way is told, too", func(t *testing.T) {
+	within(t, "REST-2 a NACK given while the previous NACK is being sent is sent, too", func(t *testing.T) {
 		k := begin(t, Options{})
 		k.send(&xds.Request{Type: xds.Cluster, Nonce: "1", Error: &xds.Status{Code: 3, Message: "first"}})
 		p := k.next(0)
@@ -260,12 +260,12 @@ func TestPolls(t *testing.T) {
 		for i, want := range []string{"second", ""} {
 			p := k.next(refresh)
 			if got := p.body.GetErrorDetail().GetMessage(); got != want {
-				t.Errorf("poll %d tells %q, want %q", i+1, got, want)
+				t.Errorf("poll %d has the error %q, want %q", i+1, got, want)
 			}
 			p.say(304, "")
 		}
 	})
-	within(t, "CLI-1 nobody is asked before there is a request", func(t *testing.T) {
+	within(t, "CLI-1 no poll starts before the first request", func(t *testing.T) {
 		k := begin(t, Options{})
 		select {
 		case p := <-k.peer.polls:
@@ -303,7 +303,7 @@ func TestErrors(t *testing.T) {
 				t.Error(err)
 			}
 			if k.Send(&xds.Request{}) == nil {
-				t.Error("the stream goes on")
+				t.Error("the stream continues after an error")
 			}
 		})
 	}
@@ -326,14 +326,14 @@ func TestErrors(t *testing.T) {
 			t.Error(d)
 		}
 	})
-	within(t, "REST-4 Close ends a poll that is held", func(t *testing.T) {
+	within(t, "REST-4 Close ends a held poll", func(t *testing.T) {
 		k := begin(t, Options{})
 		k.send(&xds.Request{Type: xds.Cluster})
 		k.next(0)
 		k.Stream.(*stream).transport.Close()
 		k.fails(at + "the transport is closed")
 	})
-	t.Run("CLI-1 what cannot be polled", func(t *testing.T) {
+	t.Run("CLI-1 types without a poll", func(t *testing.T) {
 		for _, base := range []string{"", "server:80", "ftp://x", "http://", "http://x?y", "http://x#y", "http://u:p@x/%zz"} {
 			if _, err := New(base, Options{}); err == nil || strings.Contains(err.Error(), "u:p") {
 				t.Errorf("%q: %v", base, err)
@@ -384,7 +384,7 @@ func TestDecode(t *testing.T) {
 		}
 		return r
 	}
-	t.Run("REST-5 a resource that cannot be read is malformed, with its place, and others are used", func(t *testing.T) {
+	t.Run("REST-5 an unreadable resource is malformed, with its position, and the others are used", func(t *testing.T) {
 		r := decode(xds.Cluster, `{"resources": [
 			{"@type": "`+xds.Cluster.URL+`", "name": "a", "connectTimeout": "1s", "unknown": {}},
 			{"@type": "`+xds.Cluster.URL+`", "name": "b",
@@ -408,12 +408,12 @@ func TestDecode(t *testing.T) {
 			t.Error(&c, err)
 		}
 	})
-	t.Run("REST-5 nothing but what is malformed", func(t *testing.T) {
+	t.Run("REST-5 only malformed resources", func(t *testing.T) {
 		r := decode(xds.Cluster, `{"resources":[`+strings.Repeat("[],", 9_999)+`5]}`)
 		if n := len(r.Malformed); n == 0 || n > 202 {
 			t.Errorf("%d are malformed", n)
 		}
-		// 20 million of them fit in 58 KB of gzip.
+		// 20 million such items fit in 58 KB of gzip.
 		for _, item := range []string{"[]", "{}", `{"@type":"a/envoy.config.cluster.v3.Cluster"}`} {
 			many := `{"resources":[` + strings.Repeat(item+",", 20_000) + item + `]}`
 			if _, err := tr.(*transport).decode(t.Context(), xds.Cluster, []byte(many)); err == nil || err.Error() != "more than 10000 malformed resources" {
@@ -434,7 +434,7 @@ func TestDecode(t *testing.T) {
 			// The context ends while the response is decoded.
 			ctx := &countdown{Context: t.Context(), left: 10}
 			if _, err := tr.(*transport).decode(ctx, xds.Cluster, []byte(body)); !errors.Is(err, context.Canceled) || ctx.left < -10 {
-				t.Errorf("%s: %v, and it was looked at %d times more", name, err, -ctx.left)
+				t.Errorf("%s: %v, and the context was checked %d times more", name, err, -ctx.left)
 			}
 		}
 		r := decode(xds.Cluster, `{"resources":[`+nested(1500)+`,{"@type":"`+xds.Cluster.URL+`","name":"c"}]}`)

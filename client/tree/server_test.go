@@ -65,7 +65,7 @@ func overServer(t *testing.T, delta bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(client.Config{Node: &xds.Node{ID: "one"}, Servers: []client.Server{{Transport: transport}}, Timeout: 3 * time.Second}) // a busy machine takes its time
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "one"}, Servers: []client.Server{{Transport: transport}}, Timeout: 3 * time.Second}) // a busy machine may be slow
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -254,7 +254,7 @@ func TestChangeOfSeveralResourcesIsOneTree_CLI9(t *testing.T) {
 		if got := s.watched(); got != "CDS a, CDS b, EDS a, LDS l, RDS r" {
 			t.Error(got)
 		}
-		s.put("EDS a", "2") // of the tree that was, which stays as it was
+		s.put("EDS a", "2") // the earlier tree does not change
 		s.want("no news")
 		s.put("CDS b", "1", "EDS b")
 		s.want(`LDS l=1, RDS r=1, CDS a=1, EDS a=1 | EDS "b" (referenced by CDS "b") has not arrived`)
@@ -410,7 +410,7 @@ func TestWatchEnds_CLI9(t *testing.T) {
 		for _, err := range watch(ctx, f.follow, "l", Options{}) {
 			if n++; n == 1 {
 				cancel(why)
-			} else if err != why { //nolint:errorlint // it is this one
+			} else if err != why { //nolint:errorlint // the cause of the context
 				t.Error(err)
 			}
 		}

@@ -19,11 +19,11 @@ const (
 	maxAccessFile  = 1 << 20     // bytes
 )
 
-// An accessFile is a file of access rules that is read again when it changes.
+// An accessFile is a file of access rules. The server reads it again when it changes.
 type accessFile struct {
 	path      string
 	last      []byte // content of the last read, valid or not; owned by run
-	lastError string // the read error that was logged last
+	lastError string // the last read error in the log
 }
 
 // load reads the rules at the start. An error ends the program.
@@ -51,7 +51,7 @@ func (a *accessFile) read() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--access: %w", err)
 	}
-	if !info.Mode().IsRegular() { // reading a pipe might never end
+	if !info.Mode().IsRegular() { // a read of a pipe might never end
 		return nil, fmt.Errorf("--access: %s is not a regular file", a.path)
 	}
 	f, err := os.Open(a.path)
@@ -66,7 +66,7 @@ func (a *accessFile) read() ([]byte, error) {
 	return b, err
 }
 
-// run applies changed rules until ctx is done. Invalid rules change nothing.
+// run applies changed rules until ctx is done. Invalid rules have no effect.
 func (a *accessFile) run(ctx context.Context, log *slog.Logger, set func(*access.Policy)) {
 	tick := time.NewTicker(accessInterval)
 	defer tick.Stop()

@@ -6,14 +6,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// checkAddresses returns a usage error if two listeners have the same address. The error of the system would
-// look as if another program used it.
+// checkAddresses returns a usage error if two listeners have the same address. With the system's
+// error, a user would look for another program that uses the address.
 func (c *Config) checkAddresses() error {
 	flags := make(map[listen.Address]string)
 	add := func(flag string, a listen.Address) error {
 		first, taken := flags[a]
 		switch {
-		case a == listen.Address{}, a.Network == "tcp" && a.Port == 0: // no address, or any free port
+		case a == listen.Address{}, a.Network == "tcp" && a.Port == 0: // no address, or port 0
 			return nil
 		case taken && first == flag:
 			return fmt.Errorf("--%s: %s is given twice", flag, a)

@@ -24,7 +24,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// adminServer returns the server of the admin API. All parts that it asks exist when it is called.
+// adminServer returns the server of the admin API. The parts that answer its requests must exist.
 func (d *daemon) adminServer() *admin.Server {
 	src := d.source.files
 	var otherServices []string
@@ -72,7 +72,7 @@ func (d *daemon) about() api.Server {
 	return a
 }
 
-// denied returns the last denial of a node, if it is remembered.
+// denied returns the last denial of a node; false if none is stored.
 func (v *view) denied(node string) (api.Event, bool) {
 	for _, e := range v.tracker.TurnedAway(logText(node)) {
 		if e.Kind == "denied" {
@@ -82,8 +82,8 @@ func (v *view) denied(node string) (api.Event, bool) {
 	return api.Event{}, false
 }
 
-// groups returns the served groups, and the groups with "on_error: alone" that have never been served
-// because of errors.
+// groups returns the served groups, and the groups with "on_error: alone" that were never served
+// because of their errors.
 func (v *view) groups(src *dir.Source) (all []api.Group) {
 	by := src.Summary().ByGroup
 	names := slices.Collect(maps.Keys(by))

@@ -26,17 +26,17 @@ const AdminAddress = "127.0.0.1:18001"
 // maxAdminConnections is the maximum number of connections of the admin API.
 const maxAdminConnections = 256
 
-// adminFlags are the flags about the admin API.
+// adminFlags are the flags of the admin API.
 type adminFlags struct {
 	addresses []string
 	token     string // the file with the token; "": requests need no token
 	tls       authcerts.Files
 
-	chosen bool             // a flag asks for the API or for authentication: if the API cannot be served, the start fails
+	chosen bool             // a flag requests the API or authentication, so a failure to serve the API ends the start
 	parsed []listen.Address // the addresses, after check
 }
 
-// served reports whether the flags ask for an admin API.
+// served reports whether the flags request an admin API.
 func (a *adminFlags) served() bool { return len(a.parsed) > 0 }
 
 // adminListeners serve the admin API.
@@ -57,8 +57,8 @@ func (a *adminFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of callers must chain to (mutual TLS)")
 }
 
-// authenticates reports whether callers must authenticate. Then another program on the same port would be
-// dangerous: it would receive their tokens and could answer anything.
+// authenticates reports whether callers must authenticate. Then another program on the same port is
+// dangerous: it would receive the callers' tokens and could send false answers.
 func (a *adminFlags) authenticates() bool { return a.token != "" || a.tls.Configured() }
 
 // check parses the addresses; it returns usage errors.
@@ -139,7 +139,7 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	}
 }
 
-// at returns the address of a listener. If the system chose the port, it is that port.
+// at returns the address of a listener, with the port that the system chose.
 func (a *adminListeners) at(i int) string {
 	addr := a.listeners[i].Addr()
 	if addr.Network() == "unix" {
@@ -148,14 +148,14 @@ func (a *adminListeners) at(i int) string {
 	return addr.String()
 }
 
-// close closes listeners that serve nothing yet.
+// close closes the listeners before they serve.
 func (a *adminListeners) close() {
 	for _, l := range a.listeners {
 		_ = l.Close()
 	}
 }
 
-// The length of a token in bytes; a short token can be guessed.
+// The minimum and maximum length of a token in bytes; a short token can be guessed.
 const minToken, maxToken = 16, 4096
 
 // readToken reads a token from its file. The server reads it for each request, so that a new token works at

@@ -31,24 +31,24 @@ type services struct {
 	store   *store.Store
 	metrics *procmetrics.Metrics
 	view    *view
-	exposed dirload.Exposure // how the listeners would expose secrets; the zero value: not at all, or allowed
+	exposed dirload.Exposure // how the listeners would expose secrets; the zero value: they do not, or the flags allow it
 	changed func()           // called when the configuration may have changed
 }
 
-// A daemon holds the parts of a server. Only build, run and the admin API of this package see all of them:
-// each part gets only what it needs.
+// A daemon holds the parts of a server. Only build, run and the admin API of this package see all of
+// them: each part gets only what it needs.
 type daemon struct {
 	services
 
 	cfg       *Config
 	id        string        // control_plane.identifier of responses
-	traced    *trace.Traces // nil: traces are off
+	traced    *trace.Traces // nil: tracing is off
 	source    source
-	shown     watchFunc          // watches of the source, as clients see it
+	shown     watchFunc          // opens the watches of the source that clients see
 	state     *state             // the last good configuration on disk
 	replicas  *replicaList       // the other servers of the store
-	identity  *identityFinder    // which client may be which node
-	held      *quarantine.Source // resources that clients refuse; nil: --quarantine=false
+	identity  *identityFinder    // decides which client may be which node
+	held      *quarantine.Source // withholds resources that clients refuse; nil: --quarantine=false
 	server    *server.Server
 	shedding  *shedder // nil: --shed-surplus is off
 	xds       *xdsListeners
@@ -56,20 +56,21 @@ type daemon struct {
 	admin     *adminListeners
 	endpoints *endpointServer
 
-	room            listen.Files  // how many connections the limit of open files allows
-	clients, probes *listen.Limit // limits of connections: of xDS clients, and of health and metrics
+	room            listen.Files  // number of connections that the limit of open files allows
+	clients, probes *listen.Limit // limits of connections: of xDS clients; of health and metrics
 
 	loads          chan struct{} // receives a value when the configuration may have changed
 	served, polled <-chan error  // failures of the listeners of xDS and of REST-JSON
 	unready        atomic.Pointer[string]
 }
 
-// build makes the parts of a server and starts none of them: no goroutine serves, and no listener is open.
-// Its side effects, in this order: it reads --proto-set, sets the memory limit of Go, raises the limit of
-// open files, connects to the collector of traces, opens the store or the client of the upstream, and reads
-// the access rules and the keys of tokens.
+// build makes the parts of a server without starting them: no goroutine serves, and no listener is
+// open. Its side effects, in this order: it reads --proto-set, sets the memory limit of Go, raises
+// the limit of open files, connects to the collector of traces, opens the store or the client of the
+// upstream, and reads the access rules and the keys of tokens.
 //
-// After traces are open, it returns the daemon also with an error, so that the caller closes the traces.
+// If build fails after it has opened the traces, it returns the daemon with the error, so that the
+// caller can close the traces.
 func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	d := &daemon{
 		cfg: c, loads: make(chan struct{}, 1),
@@ -169,7 +170,7 @@ func (d *daemon) buildServer() {
 	if d.traced != nil {
 		observers = append(observers, d.traced)
 	}
-	if d.admin.served() || c.store.at.URL != "" { // rollouts of a store look at clients, too
+	if d.admin.served() || c.store.at.URL != "" { // rollouts of a store count the answers of clients, too
 		observers = append(observers, d.view.tracker)
 	}
 	var seen server.Source[server.Watch] = d.identity
@@ -179,7 +180,7 @@ func (d *daemon) buildServer() {
 	d.server = server.New(seen, append(slices.Concat(c.limits.options(), c.clients.options(), catchUpOptions(d.source)),
 		server.WithLogger(d.log),
 		server.WithObserver(server.Observers(observers...)),
-		server.WithDrainTime(max(c.drain-goAwayDelay, c.drain/2)), // with goAwayDelay it adds up to --drain, counted from the signal
+		server.WithDrainTime(max(c.drain-goAwayDelay, c.drain/2)), // the drain and goAwayDelay together take --drain from the signal on
 		server.WithAge(c.listening.age),
 		server.WithIdentifier(func() string { return d.id }),
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),

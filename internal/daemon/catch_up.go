@@ -9,13 +9,13 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// turnAwayFor is how long this server turns away clients with unknown versions while the store does not
-// answer. They keep their configuration, and may find another server. After that time probably no server
-// reaches the store, and old content is better than no answer.
+// turnAwayFor is the time for which this server turns away clients with unknown versions while the
+// store does not answer. These clients keep their configuration, and may find another server. After
+// this time probably no server reaches the store. Then old content is better than none.
 const turnAwayFor = 5 * time.Minute
 
-// catchUpOptions makes a server of a store look for a newer revision before it answers a client that comes
-// from another server.
+// catchUpOptions makes a server of a store look for a newer revision before it answers a client that
+// was connected to another server.
 func catchUpOptions(src source) []server.Option {
 	if d, ok := src.(*storeSource); ok {
 		return []server.Option{server.WithCatchUp(d.catchUp), server.WithRefusals(d.refusals)}
@@ -24,7 +24,7 @@ func catchUpOptions(src source) []server.Option {
 }
 
 // catchUp returns nil when this server serves every revision that another server may have sent to the
-// client. known reports whether this server knows the versions of the client.
+// client. The argument known means that this server knows the versions of the client.
 func (d *storeSource) catchUp(ctx context.Context, known bool) error {
 	err := d.repo.Newest(ctx, !known)
 	if err == nil || known {
@@ -40,7 +40,7 @@ func (d *storeSource) catchUp(ctx context.Context, known bool) error {
 		message = "store does not answer: serving clients with unknown versions, whose content may be newer"
 	}
 	warn := func(more ...any) {
-		d.log.Warn(message, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // a literal
+		d.log.Warn(message, append([]any{"store", d.dir, "served", d.repo.Served().Number.String(), "since", behind.Since.UTC().Format(time.RFC3339), "error", behind.Err}, more...)...) //nolint:sloglint // both messages are constants
 	}
 	if d.turnedAway.Allow("", message, 1, func(n int, _ []string) { warn("repeated", n) }) {
 		warn()

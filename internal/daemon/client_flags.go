@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// clientFlags are the flags about how the server treats its clients.
+// clientFlags are the flags for the treatment of clients.
 type clientFlags struct {
 	grace          time.Duration
 	forceTTL       bool
@@ -28,7 +28,7 @@ func (m *clientFlags) check() error {
 	return timeFlag{"removal-grace", m.grace, 0, maxTime}.check()
 }
 
-// options returns the options of the xDS server that the flags set.
+// options returns the options of the xDS server that these flags set.
 func (m *clientFlags) options() []server.Option {
 	o := []server.Option{server.WithRemovalGrace(m.grace)}
 	if m.forceTTL {

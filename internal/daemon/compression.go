@@ -7,8 +7,9 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// A refusedCompression is a compression that requests must not use: 30 KB of it could become 31 MiB before a
-// limit counts them. gRPC itself refuses compressions that it does not know, but nothing logs that.
+// A refusedCompression is a compression that requests must not use: 30 KB of compressed data could
+// become 31 MiB before a limit counts them. gRPC itself refuses unknown compressions, but does not
+// log that.
 type refusedCompression string
 
 var errCompressed = errors.New("compressed requests are not supported")

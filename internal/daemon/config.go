@@ -18,11 +18,12 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A Config holds the flags of serve. After the checks only the limits that depend on the memory change.
+// A Config holds the flags of serve. After the checks, only the limits that depend on the memory
+// still change.
 type Config struct {
-	dir      string            // the directory or the URL that is served, for logs and operators
+	dir      string            // the served directory or URL, for logs and operators
 	root     string            // the directory to read; "": none
-	upstream *xdsclient.Server // the server to relay; nil: none
+	upstream *xdsclient.Server // the upstream of a relay; nil: none
 
 	listening       listenFlags
 	rest            restFlags
@@ -44,7 +45,7 @@ type Config struct {
 	drainDelay      time.Duration
 }
 
-// storeFlags are the flags about the store of revisions.
+// storeFlags are the flags of the store of revisions.
 type storeFlags struct {
 	at       storeclient.Flags
 	replicas replicaFlags
@@ -52,21 +53,21 @@ type storeFlags struct {
 	keep     int  // number of revisions that a sweep keeps; 0: the server does not sweep
 }
 
-// fileFlags are the flags about reading files, and about what a load may remove.
+// fileFlags are the flags for reading files, and for the removals that a load may make.
 type fileFlags struct {
 	sets          []string
 	maxFile       int64
 	followOutside bool
 	validate      bool
 	emptyMissing  bool
-	v2            bool // files may contain v2 resources: a copy of the flag in clientFlags
+	v2            bool // files may contain v2 resources; a copy of the flag in clientFlags
 
 	allowEmpty      bool
 	allowMassDelete bool
 	confirm         time.Duration
 }
 
-// healthFlags are the flags about the listener for metrics and health.
+// healthFlags are the flags of the listener for metrics and health.
 type healthFlags struct {
 	address string // "": neither metrics nor health
 
@@ -104,14 +105,14 @@ func (l *fileFlags) options(sv *services) dir.Options {
 }
 
 func (c *Config) draining(f *pflag.FlagSet) {
-	f.BoolVar(&c.quarantine, "quarantine", true, "when a client refuses a response, find the refused resource and send the others without it; the client keeps the version of it that it accepted last; =false: send nothing of the response again until it changes")
+	f.BoolVar(&c.quarantine, "quarantine", true, "when a client refuses a response, find the refused resource and send the others; the client keeps its last accepted version of that resource; =false: do not send the response again until it changes")
 	f.BoolVar(&c.passRefusals, "pass-refusals", false, "report the resources that clients refuse, and why, to the upstream of a delta relay; the upstream may then withhold them from all clients")
 	f.DurationVar(&c.drain, "drain", 5*time.Second, "`time` over which streams are closed at shutdown")
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` at shutdown in which the server is not ready but still serves, so that load balancers notice")
 }
 
-// check parses the addresses and checks all flags; it returns usage errors. given reports whether a flag was
-// given.
+// check parses the addresses and checks all flags; it returns usage errors. The function given
+// reports whether the user gave a flag.
 func (c *Config) check(given func(flag string) bool) error {
 	if c.health.address != "" {
 		var err error
@@ -151,7 +152,7 @@ func (c *Config) check(given func(flag string) bool) error {
 	return c.checkAddresses()
 }
 
-// checkSource decides what to serve: the argument, or the store. It returns usage errors.
+// checkSource chooses the source: the argument, or the store. It returns usage errors.
 func (c *Config) checkSource(given func(flag string) bool, arg string) error {
 	c.dir, c.root = arg, arg
 	isURL, store := strings.HasPrefix(arg, xdsclient.Scheme), c.store.at.URL
@@ -204,8 +205,8 @@ func (c *Config) checkRelay(given func(flag string) bool) error {
 	case err != nil:
 		return err
 	case c.passRefusals && !up.Delta:
-		// A SotW NACK refuses the whole type. The relay could not tell a resource that the upstream then
-		// withholds from a removed resource.
+		// A SotW NACK refuses the response as a whole. If the upstream then withheld a resource, the
+		// relay would take it for a removal.
 		return errors.New("--pass-refusals needs a delta relay: add delta to the URL, as in xds://HOST:PORT?delta, not " + arg)
 	case c.passRefusals && !c.quarantine:
 		return errors.New("--pass-refusals needs --quarantine, which finds the refused resources")

@@ -23,9 +23,9 @@ func raiseFiles(log *slog.Logger) listen.Files {
 // moreFilesHint tells an operator how to raise the limit of open files.
 const moreFilesHint = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
 
-// connectionLimits returns two limits of connections, and logs how many clients can connect. One is for
-// clients, over all listeners. The other is for health and metrics: a quarter of the files that are reserved
-// from clients.
+// connectionLimits returns two limits of connections, and logs how many clients can connect. One
+// limit is for clients, over all listeners. The other is for health and metrics: a quarter of the
+// open files that clients cannot use.
 func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmetrics.Metrics) (clients, probes *listen.Limit) {
 	requested := most
 	if room := files.Clients(); most == 0 || room > 0 && most > room {
@@ -49,8 +49,8 @@ func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmet
 	return clients, probes
 }
 
-// logTooMany returns a function that logs closed connections: the first at once, and then every 10 s how
-// many more. The accepting goroutines call it.
+// logTooMany returns a function that logs closed connections: the first at once, and then every 10 s
+// the number of further ones. The accepting goroutines call it.
 func logTooMany(log *slog.Logger, kind string, most int) func(peer net.Addr) {
 	var lines dedup.Counter
 	return func(peer net.Addr) {

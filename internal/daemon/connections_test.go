@@ -43,8 +43,8 @@ func TestProbesGetQuarterOfReservedFiles(t *testing.T) {
 	}
 }
 
-// SAFE-9: --max-connections is lowered to the limit of open files. A limit that is low for a fleet is a
-// warning.
+// SAFE-9: --max-connections is lowered to the limit of open files. If the limit is too low for a
+// fleet, the log has a warning.
 func TestMaxConnectionsLoweredToFileLimit(t *testing.T) {
 	const low, cut = "level=WARN msg=\"the limit of open files is low: it limits how many clients can connect\" ", "level=WARN msg=\"--max-connections was lowered to what the limit of open files allows\" "
 	const enough, more = "level=INFO msg=\"limit of open files\" ", " hint=\"raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn\"\n"

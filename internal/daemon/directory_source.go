@@ -53,15 +53,15 @@ func (d *directorySource) load(signals <-chan os.Signal) (bool, error) {
 			d.state.drop()
 			return false, err
 		}
-	case sig := <-signals: // a large load can take longer than the sender of the signal waits
+	case sig := <-signals: // a large load can take longer than the program that sent the signal waits
 		d.log.Info("stopped before the files were loaded", "signal", sig.String())
 		return false, nil
 	}
 	return true, nil
 }
 
-// first restores the stored configuration, and loads the files for the first time. If the files have errors,
-// the server serves the last good configuration. Without one the start fails.
+// first restores the stored configuration, and then loads the files for the first time. If the files
+// have errors, the server serves the last good configuration. If none is stored, the start fails.
 func (d *directorySource) first() error {
 	d.state.restore(d.log, d.src)
 	report, err := d.src.Load()

@@ -1,5 +1,5 @@
-// Package daemon is the server behind the command serve. It turns flags into a [Config], makes the parts of
-// the server, and starts and stops them.
+// Package daemon is the server behind the command serve. It turns flags into a [Config], makes the
+// parts of the server, and starts and stops them.
 //
 //	Command   declares the flags of serve
 //	Config    holds the flags and checks them
@@ -17,6 +17,6 @@
 //  6. quarantine of refused resources, shedding of surplus streams
 //  7. streams: clients and operators get answers
 //
-// A signal ends the server: it is not ready, then it sends GOAWAY, then it closes the streams one by one. After
-// the last stream the listeners close, and then the context ends that all other parts run with.
+// After a signal the server reports that it is not ready, sends GOAWAY, and closes the streams one by
+// one. After the last stream the listeners close. Then the context of all other parts ends.
 package daemon

@@ -8,11 +8,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An endpointExpectation decides whether clients are expected to subscribe to endpoints. A client whose
-// clusters are all static does not. The zero value is ready to use.
+// An endpointExpectation decides whether clients are expected to subscribe to endpoints. A client
+// with static clusters only is not. The zero value is ready to use.
 type endpointExpectation struct {
 	mu   sync.Mutex
-	seen map[xds.Sum]bool // key: content of a table of clusters; value: whether one of them refers, or may refer, to endpoints
+	seen map[xds.Sum]bool // key: content of a table of clusters; value: whether a cluster in it refers, or may refer, to endpoints
 }
 
 // maxRemembered is the maximum number of remembered tables.
@@ -28,7 +28,7 @@ func (e *endpointExpectation) endpoints(all *store.Snapshot, groups []string) bo
 }
 
 func (e *endpointExpectation) refers(t *xds.Table) bool {
-	sum := t.Versions().Sum() // not the version: files can give two groups the same version
+	sum := t.Versions().Sum() // not by version: files can give two groups the same version
 	e.mu.Lock()
 	refers, seen := e.seen[sum]
 	e.mu.Unlock()

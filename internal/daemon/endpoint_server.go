@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// endpointFlags are the flags about registered endpoints.
+// endpointFlags are the flags of registered endpoints.
 type endpointFlags struct {
 	on bool
 }
@@ -55,7 +55,7 @@ func (r *endpointFlags) store() []store.Option {
 	return nil
 }
 
-// open starts to serve registered endpoints, before a client gets an answer.
+// open starts to serve registered endpoints. It is called before a client gets an answer.
 func (r *endpointServer) open(ctx context.Context, log *slog.Logger, src source, keeper *lastgood.Keeper, st *store.Store, running *sync.WaitGroup) error {
 	if !r.on {
 		return nil
@@ -84,13 +84,14 @@ func (r *endpointServer) open(ctx context.Context, log *slog.Logger, src source,
 	return nil
 }
 
-// longestLoad is how long a start waits for the registered endpoints.
+// longestLoad is the time for which a start waits for the registered endpoints.
 const longestLoad = 10 * time.Second
 
-// longestSilence is how long a server waits for etcd before it serves the registered endpoints on its disk.
+// longestSilence is the time for which a server waits for etcd before it serves the registered
+// endpoints on its disk.
 const longestSilence = 3 * time.Second
 
-// engine opens the storage of the endpoints, and returns where it is.
+// engine opens the storage of the endpoints, and returns its place.
 func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.Keeper) (e endpoints.Engine, closes func(), where string, err error) {
 	dir := ""
 	if keeper != nil {
@@ -126,7 +127,7 @@ func (r *endpointServer) registered() func(group, name string) (text string, n i
 		return nil
 	}
 	return func(group, name string) (string, int, bool) {
-		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane has the endpoints of its group
+		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane of a group has the endpoints of the group
 		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), all, ok
 	}
 }

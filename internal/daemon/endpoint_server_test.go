@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// The endpoints registered for a group also count for the nodes that a rollout has picked.
+// The endpoints registered for a group also count for nodes of the group's lane in a rollout.
 func TestRolloutLaneHasRegisteredEndpointsOfItsGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

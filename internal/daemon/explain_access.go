@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// allowed returns a function that reports, for explain, whether the rules in force let a client see a
+// allowed returns a function that reports, for explain, whether the access rules let a client see a
 // resource. It returns nil if identities are not bound to nodes: then everything is allowed. The
 // function groupsOf returns the groups of a node.
 func (i *identityFinder) allowed(groupsOf func(*xds.Node) []string) func(*server.Stream, *xds.Node, *xds.Type, string) (ok bool, why string) {

@@ -7,8 +7,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 )
 
-// exposed returns how others could read what the listeners send. They could read plain text on the network,
-// or connect themselves where no certificate is required. The mode of its file protects a unix socket.
+// exposed returns how other machines or programs could read what the listeners send. They could read
+// plain text on the network, or connect where no certificate is required. A unix socket is protected
+// by the mode of its file.
 func exposed(f *listenFlags, r *restFlags) dirload.Exposure {
 	if at := cmp.Or(f.plain(), r.plain(f)); at != "" {
 		return dirload.Exposure{Way: "over the network in plain text, from " + at, Mend: "--tls-cert, --tls-key and --client-ca"}

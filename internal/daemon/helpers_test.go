@@ -18,7 +18,7 @@ func cluster(name string) string {
 	return `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster` + "\nname: " + name + "\n"
 }
 
-// keyed returns a cluster with a private key; "": without one.
+// keyed returns a cluster with a private key; if the key is "", without one.
 func keyed(t *testing.T, name, key string) *xds.Resource {
 	t.Helper()
 	c := &clusterv3.Cluster{Name: name}
@@ -39,7 +39,7 @@ func keyed(t *testing.T, name, key string) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, body)
 }
 
-// many returns a file of n clusters, the first with the number from.
+// many returns a file of n clusters with consecutive numbers; the first is from.
 func many(from, n int) string {
 	var out strings.Builder
 	for i := range n {

@@ -26,7 +26,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// anyNode is the value of --access that binds no identity to a node.
+// anyNode is the value of --access with which every identity may be every node.
 const anyNode = "any"
 
 // A watchFunc opens a watch of the configuration that a client sees.
@@ -42,7 +42,7 @@ func watchFuncOf[W server.HistoryWatch](of server.Source[W]) watchFunc {
 	return func(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) { return of.Watch(ctx, n) }
 }
 
-// identityFlags are the flags that decide which client may be which node. Without any of them every client
+// identityFlags are the flags that decide which client may be which node. Without them, every client
 // may be every node.
 type identityFlags struct {
 	access    string // the file with the rules, or anyNode; "": the default rules
@@ -50,10 +50,11 @@ type identityFlags struct {
 	audiences []string
 	jwks      string
 
-	bound bool // the identity of a client decides which node it may be
+	bound bool // the identity of a client decides which nodes it may be
 }
 
-// An identityFinder finds the identity of each stream, and denies nodes that the identity may not be.
+// An identityFinder finds the identity of each stream, and denies the nodes that this identity may
+// not be.
 type identityFinder struct {
 	identityFlags
 
@@ -64,9 +65,9 @@ type identityFinder struct {
 
 	log   *slog.Logger
 	lines dedup.Counter
-	note  func(api.Event) // gets denials for the audit, as often as the log has a line; nil: no admin API
+	note  func(api.Event) // gets the denials for the audit, limited as in the log; nil: no admin API
 
-	turnedAway func(api.TurnedAway) // gets each denial; nil: no admin API
+	turnedAway func(api.TurnedAway) // gets every denial; nil: no admin API
 }
 
 func (i *identityFlags) flags(f *pflag.FlagSet) {
@@ -94,8 +95,8 @@ func (i *identityFlags) check(clientCA string) error {
 	return nil
 }
 
-// open reads the rules and the keys. If they are invalid, the start fails. plain is an address without TLS,
-// or "".
+// open reads the rules and the keys. If they are invalid, the start fails. The argument plain is an
+// address without TLS, or "".
 func (i *identityFinder) open(ctx context.Context, log *slog.Logger, of watchFunc, plain string) error {
 	i.log, i.of = log, of
 	if i.issuer != "" {
@@ -165,7 +166,7 @@ func (i *identityFinder) Watch(ctx context.Context, node *xds.Node) (server.Watc
 	return identifiedWatch{w, &client}, nil
 }
 
-// A loggedDenial is a denial that the identityFinder has logged.
+// A loggedDenial is a denial that the identityFinder has already logged.
 type loggedDenial struct{ *access.Denied }
 
 // Told reports that the server need not log the denial.
@@ -185,7 +186,7 @@ func (k identifiedWatch) Identity() fmt.Stringer {
 	return k.client
 }
 
-// Ring rings the doorbell of the watch.
+// Ring makes the channel C of the watch ring.
 func (k identifiedWatch) Ring() {
 	if r, ok := k.HistoryWatch.(interface{ Ring() }); ok {
 		r.Ring()
@@ -235,7 +236,7 @@ func (i *identityFinder) denied(ctx context.Context, client access.Identity, nod
 	if name := client.String(); name != (access.Identity{}).String() { // the reason does not name the identity
 		text = logText(name) + ": " + text
 	}
-	note := func(times int) { // limited like the log, so that one client cannot push out the events of others
+	note := func(times int) { // limited like the log, so that the denials of one client do not displace other events
 		if i.note != nil {
 			i.note(api.Event{At: time.Now(), Kind: "deny", Node: id, Peer: from, Text: text, Count: times})
 		}

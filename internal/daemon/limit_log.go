@@ -7,11 +7,11 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A limitFlagHandler adds to log lines about a limit the flag that raises it. The server, which writes the
-// lines, is a library and knows no flags.
+// A limitFlagHandler adds a flag to each log line about a limit: the flag that raises the limit. The
+// server writes these lines, but it is a library and does not know the flags.
 type limitFlagHandler struct{ slog.Handler }
 
-// flagOfLimit maps the names of limits in the log to the flags that raise them.
+// flagOfLimit maps the name of a limit in the log to the flag that raises it.
 var flagOfLimit = map[string]string{
 	string(xds.LimitTypes):      "--max-types",
 	string(xds.LimitNames):      "--max-names",

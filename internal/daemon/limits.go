@@ -13,13 +13,13 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// limitFlags are the flags that limit what clients may do.
+// limitFlags are the flags that limit the clients.
 type limitFlags struct {
 	server.Limits
 	connections   int // 0: as many as the limit of open files allows
 	perConnection int
 	request       int
-	requestGiven  bool // --max-request was given; otherwise the memory limit may lower it
+	requestGiven  bool // the user gave --max-request; otherwise the memory limit may lower it
 	read          time.Duration
 	write         time.Duration
 	first         time.Duration
@@ -77,9 +77,9 @@ func (b *limitFlags) times(f *pflag.FlagSet) {
 	f.DurationVar(&b.write, "write-timeout", 20*time.Second, "`time` after which a stream is closed if its client has read nothing of a response")
 }
 
-// check returns a usage error. It rejects sizes that are too small for any request, such as a number without
-// its unit, and limits that contradict each other. given reports whether a flag was given: a default gives
-// way to a given flag.
+// check returns a usage error. It rejects sizes that are too small for any request, such as a number
+// without its unit, and limits that contradict each other. The function given reports whether the
+// user gave a flag: a default that contradicts a given flag is not an error.
 func (b *limitFlags) check(given func(flag string) bool) error {
 	const many, much = math.MaxInt32, min(1<<40, math.MaxInt)
 	for _, l := range []struct {
@@ -94,7 +94,7 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 	} {
 		switch {
 		case l.n < l.least:
-			if l.least > 1 { // a size whose unit was forgotten
+			if l.least > 1 { // probably a size without its unit
 				return fmt.Errorf("--%s: %d bytes is too small for any client: must be %d or more; give a unit, as in 64KiB", l.flag, l.n, l.least)
 			}
 			return fmt.Errorf("--%s: must be %d or more, not %d", l.flag, l.least, l.n)
@@ -156,8 +156,8 @@ func (t timeFlag) check() error {
 	return nil
 }
 
-// deriveFrom sets the limits that depend on the memory, unless they were given. Without a memory limit it
-// uses half the memory of the machine, because other programs need some, too.
+// deriveFrom sets the limits that depend on the memory, unless the user gave them. Without a memory
+// limit it uses half the memory of the machine, because other programs also need memory.
 func (b *limitFlags) deriveFrom(m memory) {
 	total := m.bytes
 	if total == 0 {
@@ -179,7 +179,7 @@ func (b *limitFlags) deriveFrom(m memory) {
 	}
 }
 
-// minUnfinished is the minimum memory for unfinished requests, however little memory there is. A request
+// minUnfinished is the minimum memory for unfinished requests, even on a small machine. A request
 // with 36,000 names of 100 bytes and their versions needs this much.
 const minUnfinished = 8 << 20
 

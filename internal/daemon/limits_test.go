@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Each flag sets its own limit, and no other; rate 0 means no limit.
+// Each flag sets only its own limit; rate 0 means no limit.
 func TestEachFlagSetsItsLimit(t *testing.T) {
 	parse := func(args ...string) (*limitFlags, error) {
 		var b limitFlags

@@ -14,7 +14,7 @@ import (
 
 // A loadReview checks and completes loaded resources before they are served.
 type loadReview struct {
-	exposed          dirload.Exposure // of secrets; the zero value: none, or allowed
+	exposed          dirload.Exposure // how listeners would expose secrets; the zero value: they do not, or the flags allow it
 	emptyAssignments bool             // add empty assignments in place of missing ones
 }
 
@@ -25,8 +25,8 @@ func (r *loadReview) load(all []dir.Loaded) ([]dir.Loaded, error) {
 	return r.assignments(all)
 }
 
-// assignments returns empty assignments for EDS clusters without endpoints, if the flag asks for them.
-// Without one, Envoy waits 15 s at each start before it uses such a cluster.
+// assignments returns empty assignments for EDS clusters without endpoints, if the flag requests
+// them. Without an assignment, Envoy waits 15 s at each start before it uses such a cluster.
 func (r *loadReview) assignments(all []dir.Loaded) ([]dir.Loaded, error) {
 	if !r.emptyAssignments {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// memory is how much memory the process may use, and where the limit comes from.
+// memory is the amount of memory that the process may use, and the origin of this limit.
 type memory struct {
 	bytes int64  // 0: no limit, or an unknown limit
 	by    string // "GOMEMLIMIT", "cgroup" or "none"
@@ -18,12 +18,12 @@ type memory struct {
 	machine int64 // memory of the machine; 0: unknown
 }
 
-// memoryOf returns the limit that GOMEMLIMIT has set. Otherwise it returns nine tenths of the limit of the
-// cgroup: the kernel also counts memory that Go does not, such as the code of the program. env is the value
-// of GOMEMLIMIT, inForce the limit of the runtime.
+// memoryOf returns the limit that GOMEMLIMIT has set. Otherwise it returns nine tenths of the limit
+// of the cgroup: the kernel also counts memory that Go does not, such as the code of the program. The
+// argument env is the value of GOMEMLIMIT, and inForce is the limit of the runtime.
 func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory, error) {
 	if env != "" {
-		if inForce == math.MaxInt64 { // "off"
+		if inForce == math.MaxInt64 { // GOMEMLIMIT=off
 			inForce = 0
 		}
 		return memory{bytes: inForce, by: "GOMEMLIMIT"}, nil
@@ -40,8 +40,8 @@ func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (memory,
 	return memory{bytes: int64(n / 10 * 9), by: "cgroup"}, nil
 }
 
-// limitMemory sets the memory limit of Go to that of the cgroup, unless GOMEMLIMIT is set. The kernel kills
-// a container that uses more.
+// limitMemory sets the memory limit of Go to nine tenths of that of the cgroup, unless GOMEMLIMIT is
+// set. The kernel kills a container that exceeds the cgroup's limit.
 func limitMemory(log *slog.Logger) memory {
 	m, err := memoryOf(os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), memlimit.FromCgroup)
 	if err != nil {

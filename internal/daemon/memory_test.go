@@ -41,7 +41,7 @@ func TestLimitsDerivedFromMemory(t *testing.T) {
 	for _, c := range []struct {
 		what                      string
 		m                         memory
-		held, unfinished, request int // given; 0: not
+		held, unfinished, request int // value of the flag; 0: the flag is not given
 
 		wantHeld, wantUnfinished, wantRequest int
 	}{

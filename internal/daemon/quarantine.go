@@ -17,10 +17,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// newQuarantine returns a source that withholds from each client the resources that it refuses. moved is
-// called when the refusals have changed; it may be nil.
+// newQuarantine returns a source that withholds from each client the resources that this client
+// refuses. It calls moved when the refusals have changed; moved may be nil.
 func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
-	explainer := sync.OnceValue(func() *explain.Explainer { // made late: the source exists before the first client
+	explainer := sync.OnceValue(func() *explain.Explainer { // made at the first use: the source does not exist yet
 		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
 	})
 	findRefused := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
@@ -53,8 +53,8 @@ func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir
 // maxPassedRefusals is the maximum number of refused resources that a relay reports to its upstream.
 const maxPassedRefusals = 100
 
-// refusals returns a function that lists the refusals of clients for the upstream of a relay. It returns nil
-// if they are not reported.
+// refusals returns a function that lists the refusals of clients for the upstream of a relay. It
+// returns nil if the relay does not report refusals.
 func (d *daemon) refusals() func() []relay.Refusal {
 	if d.cfg.upstream == nil || !d.cfg.passRefusals {
 		return nil
@@ -67,8 +67,8 @@ func (d *daemon) refusals() func() []relay.Refusal {
 	}
 }
 
-// refusalsChanged returns a function that makes a relay report refusals to its upstream again. It returns
-// nil if they are not reported.
+// refusalsChanged returns a function that makes a relay report refusals to its upstream again. It
+// returns nil if the relay does not report refusals.
 func (d *daemon) refusalsChanged() func() {
 	if d.cfg.upstream == nil || !d.cfg.passRefusals {
 		return nil
@@ -88,8 +88,8 @@ func quarantineText(h quarantine.Held) string {
 	return h.By.String() + "; the client keeps version " + h.Instead
 }
 
-// withholds returns a function that reports whether a stream is denied a resource of a type. It returns nil
-// without a quarantine.
+// withholds returns a function that reports whether the quarantine withholds a resource of a type
+// from a stream. It returns nil without a quarantine.
 func withholds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
 	if q == nil {
 		return nil

@@ -11,13 +11,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// forgetAfter is how long secrets of resources that are no longer served are remembered: a client may refuse
-// such a resource late.
+// forgetAfter is how long this server remembers the secrets of a resource that is no longer served: a
+// client may refuse the resource late.
 const forgetAfter = 5 * time.Minute
 
-// knownSecrets are the secrets in resources that a relay serves or has served lately. They are removed from
-// texts of clients before the texts are shown. A search costs time in proportion to the resources with
-// secrets, which are mostly few.
+// knownSecrets are the secrets in resources that a relay serves or has served lately. Texts of
+// clients are shown without these secrets. The cost of a search grows with the number of resources
+// that contain secrets, which are usually few.
 type knownSecrets struct {
 	types   *envoy.Types
 	secrets *internalsecret.Finder
@@ -25,8 +25,8 @@ type knownSecrets struct {
 
 	mu   sync.Mutex // never held during I/O
 	all  map[string]*typeSecrets
-	n    int // resources in all
-	most int // if n is larger, resources that are gone for long are forgotten
+	n    int // number of remembered resources
+	most int // if n is larger, old resources are forgotten
 }
 
 // typeSecrets are the resources of a type that contain secrets.
@@ -39,8 +39,8 @@ type typeSecrets struct {
 type resourceSecrets struct {
 	body  []byte
 	texts []string
-	whole bool      // texts are all secrets of the resource
-	gone  time.Time // when the resource was first seen not to be served; zero: it is served, or is about to be
+	whole bool      // texts has all secrets of the resource
+	gone  time.Time // when look first saw that the resource is not served; zero: it is served, or will be at once
 }
 
 func newKnownSecrets(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *knownSecrets {
@@ -101,8 +101,8 @@ func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 	}
 }
 
-// redacted returns a text of a client about a type, without the secrets of the type. It returns false if not
-// all secrets are known: then the text must not be shown.
+// redacted returns a client's text about a type, without the secrets in the type's resources. It
+// returns false if some of these secrets are unknown: then the text must not be shown.
 func (c *knownSecrets) redacted(t *xds.Type, text string, now time.Time) (string, bool) {
 	c.mu.Lock()
 	of := c.all[t.URL]

@@ -30,18 +30,19 @@ import (
 type relaySource struct {
 	services
 
-	none     *dir.Source // a source without files
+	none     *dir.Source // a source without files, for the parts that need one
 	upstream *xdsclient.Server
 	client   *client.Client
 	source   *relay.Source
 	secrets  *knownSecrets
-	refused  func() []relay.Refusal // the refusals of clients, for the upstream; nil: they are not reported
+	refused  func() []relay.Refusal // returns the refusals of clients, for the upstream; nil: they are not reported
 }
 
 // fileFlagNames are the flags of serve about files.
 var fileFlagNames = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
-// checkNoFileFlags returns a usage error if a flag about files is given for a source without files.
+// checkNoFileFlags returns a usage error if the user gave a flag about files for a source without
+// files.
 func checkNoFileFlags(given func(flag string) bool, arg string) error {
 	for _, flag := range fileFlagNames {
 		if given(flag) {
@@ -68,7 +69,7 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 		}
 		m, err := xdsclient.Unmarshal(r.types, res)
 		if err != nil {
-			return err // its secrets cannot be found
+			return err // secrets in an unreadable resource cannot be found
 		}
 		return r.exposed.RefuseAny(secrets, res, m)
 	}
@@ -83,8 +84,9 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 	}, nil
 }
 
-// newRelaySource returns a source with a client of the upstream, which subscribes to nothing yet. refused
-// returns the refusals of clients, which are reported to the upstream; nil: they are not.
+// newRelaySource returns a source with a client of the upstream, which subscribes to nothing yet. The
+// function refused returns the refusals of clients for the upstream; nil: the relay does not report
+// them.
 func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
 	r := &relaySource{services: sv, upstream: upstream, refused: refused}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
@@ -113,13 +115,13 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 			return refs(of)
 		},
 		Refused: r.refused, Committed: func() { r.view.committed(r.store); r.changed() }, Log: r.log, Owner: ownerOf,
-		// The upstream also counts the node of the relay, which may be as large as any node.
+		// The upstream counts the relay's node, too. This node may be as large as any node.
 		Limits: relay.Limits{Types: most.Types, Names: most.Names, Held: most.Held - min(most.Node, most.Held/2)},
 	})
 	return r, nil
 }
 
-// ownerOf returns the owner of a stream: its identity, or else its address.
+// ownerOf returns the owner of a stream: its identity, or its address if it has none.
 func ownerOf(ctx context.Context) string {
 	if id, _ := identityOf(ctx); id.Kind != access.None {
 		return id.String()
@@ -130,7 +132,7 @@ func ownerOf(ctx context.Context) string {
 	return ""
 }
 
-// ready returns why clients cannot be served; nil: they can.
+// ready returns the reason why clients cannot be served; nil if they can.
 func (r *relaySource) ready() error {
 	if r.source.Ready() {
 		return nil
@@ -158,7 +160,8 @@ func (r *relaySource) note() string {
 	return s.URL + ", which has not answered yet"
 }
 
-// load implements [source]. The resources of the upstream arrive while the server serves.
+// load implements [source]. It does not wait: the resources of the upstream arrive while the server
+// serves.
 func (r *relaySource) load(<-chan os.Signal) (bool, error) { return true, nil }
 
 func (r *relaySource) files() *dir.Source { return r.none }

@@ -31,7 +31,7 @@ func TestRelayReadyAfterFirstAnswer(t *testing.T) {
 		up.Mu.Lock()
 		up.Away = nil
 		up.Mu.Unlock()
-		time.Sleep(3 * time.Minute) // it tries again
+		time.Sleep(3 * time.Minute) // the client connects again
 		up.Send(xds.Cluster, upstreamtest.Cluster(t, "a"))
 		if err := r.ready(); err != nil {
 			t.Error(err)
@@ -42,7 +42,7 @@ func TestRelayReadyAfterFirstAnswer(t *testing.T) {
 	})
 }
 
-// A relay rejects flags about files, and --pass-refusals if it cannot work.
+// A relay rejects flags about files. It rejects --pass-refusals if the flag cannot work.
 func TestRelayRejectsFlags(t *testing.T) {
 	for _, tt := range []struct {
 		url        string
@@ -72,8 +72,8 @@ func TestRelayRejectsFlags(t *testing.T) {
 	}
 }
 
-// SAFE-6: a text of a client is shown without the secrets of resources that are served or were served 5
-// minutes ago. It is not shown if not all secrets are known.
+// SAFE-6: a client's text is shown without the secrets of resources that are served or were served in
+// the last 5 minutes. It is not shown if some of the secrets are unknown.
 func TestRelayRedactsSecrets(t *testing.T) {
 	served := map[string]*xds.Resource{}
 	c := newKnownSecrets(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })

@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// replicaFlags are the flags about the other servers of a store.
+// replicaFlags are the flags for the other servers of a store.
 type replicaFlags struct {
 	address string
 	files   certs.ClientFiles
@@ -33,7 +33,7 @@ type replicaFlags struct {
 type replicaList struct {
 	replicaFlags
 
-	id    string // of this process; "": no store
+	id    string // ID of this process; "": no store
 	since time.Time
 	all   *peers.Replicas // nil: the store does not list its servers
 }
@@ -45,7 +45,7 @@ func (r *replicaFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.files.Key, "replica-key", "", "`FILE` with the private key of --replica-cert")
 }
 
-// check returns a usage error, and fills in defaults from the flags of the admin API.
+// check returns a usage error, and fills in the defaults from the flags of the admin API.
 func (r *replicaFlags) check(store string, admin *adminFlags) error {
 	switch {
 	case store == "" && (r.address != "" || r.files != certs.ClientFiles{}):
@@ -68,11 +68,11 @@ func (r *replicaFlags) check(store string, admin *adminFlags) error {
 
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 
-// A self describes this server to the other servers of its store.
+// A self describes this server for the other servers of its store.
 type self struct {
 	admin   func(address, host string) string // the URL of its admin API
 	streams func() int                        // number of open streams
-	writes  func() time.Time                  // since when this server writes to the store; zero: it does not
+	writes  func() time.Time                  // the time since when this server writes to the store; zero: it does not
 	served  func() revisions.Number
 }
 
@@ -84,7 +84,8 @@ func (r *replicaList) name(host string) {
 	r.id, r.since = strings.TrimPrefix(name[:min(len(name), 63)]+"-"+hex.EncodeToString(random[:]), "-"), time.Now()
 }
 
-// open lists the servers of the store, if the engine can. token is the file with the token of the admin API.
+// open lists the servers of the store, if the engine supports it. The argument token is the file with
+// the token of the admin API.
 func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, own self) {
 	host, _ := os.Hostname()
 	r.name(host)
@@ -112,8 +113,8 @@ func (r *replicaList) run(ctx context.Context) {
 	}
 }
 
-// urlFor returns the URL at which other servers reach the admin API; "": they cannot. at is
-// --replica-address, host the name of the machine.
+// urlFor returns the URL at which other servers reach the admin API; "" if they cannot. The argument
+// at is --replica-address, and host is the name of the machine.
 func (a *adminListeners) urlFor(at, host string) string {
 	scheme := "http://"
 	if a.certs != nil {
@@ -131,7 +132,7 @@ func (a *adminListeners) urlFor(at, host string) string {
 		if tcp.IP.IsUnspecified() {
 			name = host
 		}
-		for _, p := range a.parsed { // a certificate may name the host of the flag
+		for _, p := range a.parsed { // prefer the host in the flag, because a certificate may contain it
 			if p.Network == "tcp" && !p.Any() && int(p.Port) == tcp.Port {
 				name = p.Host
 			}

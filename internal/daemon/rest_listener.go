@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// restFlags are the flags about the listener of REST-JSON.
+// restFlags are the flags of the listener of REST-JSON.
 type restFlags struct {
 	address string // "": no REST-JSON
 
@@ -35,9 +35,9 @@ type restListener struct {
 // Timeouts of a connection. A poll is held for [server.MaxHold].
 const (
 	restRead  = 2 * time.Minute // to receive a request
-	restBegin = time.Minute     // to receive its headers; also the time between two polls
+	restBegin = time.Minute     // to receive the headers; also the time between two polls
 	restWrite = server.MaxHold + 30*time.Second
-	restEnd   = time.Second // for requests in flight at shutdown; polls have been answered before
+	restEnd   = time.Second // for requests in flight at shutdown; polls were answered before
 )
 
 // check parses the address; it returns usage errors.
@@ -74,7 +74,7 @@ func (r *restListener) open(log *slog.Logger, types *envoy.Types, xds *server.Se
 		IdleTimeout:       restBegin,
 		MaxHeaderBytes:    16 << 10,
 		Protocols:         new(http.Protocols),
-		ErrorLog:          f.handshakes.ErrorLog(), // errors of clients
+		ErrorLog:          f.handshakes.ErrorLog(), // logs the errors of clients
 	}
 	r.web.Protocols.SetHTTP1(true)
 	r.web.Protocols.SetHTTP2(true)
@@ -112,7 +112,8 @@ func webTLS(c *tls.Config) *tls.Config {
 	return c
 }
 
-// serve accepts connections until the listener fails or is closed. The channel gets the failure.
+// serve accepts connections until the listener fails or is closed. The returned channel receives the
+// failure.
 func (r *restListener) serve() <-chan error {
 	if r.address == "" {
 		return nil
@@ -140,14 +141,14 @@ func (r *restListener) at() string {
 	return r.listener.Addr().String()
 }
 
-// goAway accepts no more connections. The open ones end with their polls.
+// goAway accepts no more connections. An open connection ends with its poll.
 func (r *restListener) goAway() {
 	if r.listener != nil {
-		go r.web.Shutdown(context.Background()) //nolint:errcheck // close gets the error
+		go r.web.Shutdown(context.Background()) //nolint:errcheck // close returns the error
 	}
 }
 
-// close ends the connections. Polls have ended before, when the server was drained.
+// close ends the connections. Their polls have ended when the server was drained.
 func (r *restListener) close() {
 	if r.listener == nil {
 		return
@@ -157,5 +158,5 @@ func (r *restListener) close() {
 	if r.web.Shutdown(ctx) != nil {
 		_ = r.web.Close()
 	}
-	_ = r.listener.Close() // of a server that does not serve yet
+	_ = r.listener.Close() // the server may not serve yet
 }

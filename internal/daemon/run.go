@@ -22,13 +22,14 @@ import (
 type part struct {
 	name string
 
-	// start returns when the part works. Its goroutines are counted in running and end with ctx.
+	// start returns when the part works. The goroutines of the part are counted in running, and end
+	// with ctx.
 	start func(ctx context.Context, running *sync.WaitGroup) error
 
 	stop func() // nil: the part ends with ctx
 }
 
-// errStopped ends a start without an error: a signal came during the first load.
+// errStopped ends a start without a failure: a signal came during the first load.
 var errStopped = errors.New("stopped before there was anything to serve")
 
 // run starts the parts in their order and waits until serving returns. Then it stops the started parts in
@@ -60,7 +61,7 @@ func run(parts []part, serving func() error) error {
 
 // serve serves until a signal ends it.
 func serve(c *Config, log *slog.Logger, stderr io.Writer) error {
-	// Signals are caught before the first load, so that none is lost while files are loaded.
+	// Catch signals before the first load, so that a signal during the load is not lost.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -168,7 +169,7 @@ func (d *daemon) openXDS(context.Context, *sync.WaitGroup) error {
 func (d *daemon) serveAll(ctx context.Context, running *sync.WaitGroup) error {
 	d.server.SetServing(d.source.hasConfig())
 	d.served, d.polled = d.xds.serve(), d.rest.serve()
-	d.admin.serve(ctx, running, d.adminServer()) // until ctx is done, which is after the last stream
+	d.admin.serve(ctx, running, d.adminServer()) // ctx is done after the last stream
 	d.unready.Store(nil)
 	d.log.Info("serving", "xds", d.xds.at(), "tls", d.xds.tls.Configured(), "client_certificates", d.xds.tls.ClientCA != "", "bound", d.identity.bound, "dir", d.cfg.dir)
 	if d.rest.address != "" {

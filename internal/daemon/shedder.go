@@ -17,22 +17,22 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// shedFlags are the flags about shedding.
+// shedFlags are the flags of shedding.
 type shedFlags struct {
 	wanted bool
 }
 
-// A shedder ends streams of a server that has more than its share.
+// A shedder ends streams while this server has more than its share of them.
 type shedder struct {
 	log     *slog.Logger
 	others  *peers.Replicas
 	streams func() int              // number of open streams
-	all     func() []*server.Stream // the open streams
-	clients *listen.Limit           // connections of the streams
+	all     func() []*server.Stream // returns the open streams
+	clients *listen.Limit           // the connections of the streams
 
 	ended   atomic.Uint64 // total number of ended streams
 	surplus peers.Surplus
-	going   map[net.Addr][]*server.Stream // streams that were asked to leave, by connection
+	going   map[net.Addr][]*server.Stream // streams of connections that leave, by the address of the client
 }
 
 func (h *shedFlags) flags(f *pflag.FlagSet) {
@@ -47,17 +47,17 @@ func (h *shedFlags) check(store string, admin bool) error {
 	return nil
 }
 
-// maxOnOne is the maximum number of streams on a connection that is ended. The connection of a proxy may
-// have thousands, which would all come back at once.
+// maxOnOne is the maximum number of streams of a connection that may be shed. The connection of a
+// proxy may have thousands of streams, which would all come back at once.
 const maxOnOne = 100
 
 // run sheds until ctx is done.
 func (h *shedder) run(ctx context.Context) {
 	h.going = map[net.Addr][]*server.Stream{}
-	const often = 100 * time.Millisecond // connections are closed before their clients open other streams on them
+	const often = 100 * time.Millisecond // short, to close a connection before its client opens another stream on it
 	tick := time.NewTicker(often)
 	defer tick.Stop()
-	shedding := uint64(0) // number of streams ended in this period of shedding
+	shedding := uint64(0) // number of streams ended since shedding began; 0: not shedding
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -84,8 +84,8 @@ func (h *shedder) run(ctx context.Context) {
 	}
 }
 
-// shed asks the connections of the oldest streams to leave, until they have at least most streams. It
-// returns their number of streams.
+// shed asks the connections of the oldest streams to leave, until these connections have at least
+// most streams together. It returns their number of streams.
 func (h *shedder) shed(all []*server.Stream, most int) (n uint64) {
 	slices.SortFunc(all, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
 	by := map[net.Addr][]*server.Stream{}
@@ -109,8 +109,8 @@ func (h *shedder) shed(all []*server.Stream, most int) (n uint64) {
 	return n
 }
 
-// finish closes connections whose streams have ended: a new stream on such a connection would stay on this
-// server.
+// finish closes connections whose streams have ended: otherwise a new stream on such a connection
+// would stay on this server.
 func (h *shedder) finish() {
 	for peer, streams := range h.going {
 		if !slices.ContainsFunc(streams, (*server.Stream).Leave) {

@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// Shedding asks the oldest connections to leave, each once and with all its streams. Unix sockets and
-// connections with many streams stay.
+// Shedding asks the oldest connections to leave, each once and with all its streams. Connections on
+// unix sockets and connections with many streams stay.
 func TestShedEndsOldestConnections(t *testing.T) {
 	h := &shedder{going: map[net.Addr][]*server.Stream{}, clients: listen.NewLimit(1)}
 	id := uint64(0)

@@ -20,10 +20,10 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// stateFlags are the flags about the last good configuration on disk.
+// stateFlags are the flags of the last good configuration on disk.
 type stateFlags struct {
 	root           string // the directory; "": nothing is stored
-	chosen         bool   // --state-dir was given
+	chosen         bool   // the user gave --state-dir
 	withoutSecrets bool
 }
 
@@ -33,9 +33,9 @@ type state struct {
 	stateFlags
 
 	keeper       *lastgood.Keeper                   // nil: nothing is stored
-	reloadFolder *lastgood.Keeper                   // a folder for the socket only, if nothing is stored; nil: none
+	reloadFolder *lastgood.Keeper                   // the folder for the socket if nothing is stored; nil: none
 	restored     atomic.Pointer[lastgood.Config]    // the stored configuration, while it is served; nil: the files are served
-	failing      atomic.Pointer[time.Time]          // since when the files cannot be loaded; nil: they can
+	failing      atomic.Pointer[time.Time]          // the time since when the files cannot be loaded; nil: they can
 	groups       atomic.Pointer[dir.RejectedGroups] // groups that keep their previous configuration while the others are loaded; nil: none
 }
 
@@ -44,8 +44,8 @@ func (s *stateFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.withoutSecrets, "state-without-secrets", false, "store no secrets in --state-dir, and omit each type that has a resource with a secret, such as an extension; if that type is listeners, clusters or scoped routes, store nothing")
 }
 
-// open opens the folder and the socket. Without an explicit --state-dir a failure, such as a read-only file
-// system, is only a warning.
+// open opens the folder and the socket. If the user did not give --state-dir, a failure is only a
+// warning, for example on a read-only file system.
 func (s *state) open(log *slog.Logger, served string) error {
 	if err := s.openKeeper(log, served); err != nil || s.keeper != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *state) openKeeper(log *slog.Logger, served string) error {
 	case s.root == "" && s.chosen:
 		log.Info("the last good configuration is not stored: a restart with invalid files would serve nothing")
 		return nil
-	case s.root == "": // there is no home directory, and the flag was not given
+	case s.root == "": // there is no home directory, and the user gave no --state-dir
 		_, err := lastgood.Root()
 		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
 		return nil
@@ -134,9 +134,9 @@ func (s *state) loaded(err error) {
 	s.failing.CompareAndSwap(nil, new(time.Now()))
 }
 
-// howToAllow returns the command that approves a removal. It works in any working directory.
+// howToAllow returns the command that approves a removal. The command works in any working directory.
 func (s *state) howToAllow(served string) string {
-	if s.keeper == nil && s.reloadFolder == nil { // chancery reload cannot reach the server
+	if s.keeper == nil && s.reloadFolder == nil { // chancery reload cannot reach this server
 		return "restart, with --allow-empty if nothing is left"
 	}
 	absolute := func(path string) string {
@@ -185,8 +185,8 @@ func (s *state) note() string {
 	return "the files"
 }
 
-// drop removes folders in which nothing is stored. Otherwise each mistyped directory would leave a folder
-// behind.
+// drop removes folders in which nothing is stored. Otherwise each misspelled directory would leave a
+// folder behind.
 func (s *state) drop() {
 	for _, k := range []*lastgood.Keeper{s.keeper, s.reloadFolder} {
 		if k != nil {

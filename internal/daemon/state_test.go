@@ -19,8 +19,8 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// An empty --state-dir is logged as information. A missing place, such as for a user without a home
-// directory, is a warning.
+// An empty --state-dir is logged as information. If there is no place to store, for example without a
+// home directory, the log has a warning.
 func TestNothingStoredIsLogged(t *testing.T) {
 	for _, tt := range []struct {
 		chosen bool
@@ -36,8 +36,8 @@ func TestNothingStoredIsLogged(t *testing.T) {
 	}
 }
 
-// A default --state-dir that cannot be used, such as on a read-only file system, is a warning. A given one
-// is an error.
+// If a default --state-dir cannot be used, for example on a read-only file system, the log has a
+// warning. If a given one cannot be used, the start fails.
 func TestUnusableStateDir(t *testing.T) {
 	file := t.TempDir() + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -62,7 +62,7 @@ func TestUnusableStateDir(t *testing.T) {
 	}
 }
 
-// SAFE-6: --state-without-secrets reaches the part that stores.
+// SAFE-6: --state-without-secrets reaches the part that stores the configuration.
 func TestStateWithoutSecretsFlag(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		s := &state{stateFlags: stateFlags{root: t.TempDir(), withoutSecrets: without}}
@@ -173,7 +173,7 @@ func TestReloadReportsResult(t *testing.T) {
 	reload(false, "0 0 +0 -0 held 0 mistakes 1")
 }
 
-// chancery reload reaches the first of two servers of a directory, until that one ends.
+// chancery reload reaches the first of two servers of a directory until that server ends.
 func TestReloadReachesFirstOfTwoServers(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

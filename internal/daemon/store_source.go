@@ -29,7 +29,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// holdsText lists the frozen groups, the first five of them.
+// holdsText lists the first five frozen groups.
 func holdsText(holds map[string]revisions.Hold) string {
 	var all []string
 	for i, h := range revisionapi.Holds(holds) {
@@ -62,14 +62,14 @@ type storeSource struct {
 	engine       revisions.Engine // the storage of the store
 	engineCloser io.Closer        // closes the engine
 	repo         *revsource.Source
-	dirView      *dir.Source // the served revision in the form of a directory, for groups, places and warnings; no client watches its store
+	dirView      *dir.Source // the served revision as a directory, for groups, places and warnings; clients do not watch its store
 	next         dir.LastGood
-	trouble      atomic.Pointer[storeTrouble] // nil: the newest revision is served
+	trouble      atomic.Pointer[storeTrouble] // why the newest revision is not served; nil: it is served
 	refusals     *revsource.Refusals          // resources that clients have refused, on any server of the store
 	turnedAway   dedup.Counter                // log lines about clients that were turned away
 	restoredAt   atomic.Pointer[time.Time]    // time of the last good configuration from disk, while it is served; nil: it is not
 	rollouts     *rollout.Runner
-	reviewedAt   time.Time // start of the last review, before the reviewed revision was served
+	reviewedAt   time.Time // start of the last review; the reviewed revision is served later
 	audit        *auditor
 	root         string            // the directory that is committed to the store; "": none
 	committer    *dircommit.Writer // commits root; nil: there is no root
@@ -81,7 +81,8 @@ type storeTrouble struct {
 	err   error
 }
 
-// newStoreSource opens the store. own describes this server to the other servers of the store.
+// newStoreSource opens the store. The argument own describes this server for the other servers of the
+// store.
 func newStoreSource(sv services, c *Config, state *state, replicas *replicaList, own self) (*storeSource, error) {
 	d := &storeSource{services: sv, dir: c.dir, root: c.root, flags: c.store, loading: c.files, exposure: c.storeExposure(), state: state, replicas: replicas}
 	d.dirView = dir.New("", store.New(), d.options(d.log))
@@ -116,7 +117,7 @@ func newStoreSource(sv services, c *Config, state *state, replicas *replicaList,
 	return d, nil
 }
 
-// read returns the resource that a review, or the restored configuration, has made of an item.
+// read returns the resource that a review or the restored configuration made from an item.
 func (d *storeSource) read(it *revisions.Item) *xds.Resource {
 	r := it.Resource
 	l, ok := d.dirView.Lookup(it.Group, r.Type, r.Name)
@@ -151,8 +152,8 @@ func (d *storeSource) done(err error) {
 	d.changed()
 }
 
-// load implements [source]. While the store is away, the server serves the last good configuration, or waits
-// for the store.
+// load implements [source]. While the store is unreachable, the server serves the last good
+// configuration. If there is none, clients wait.
 func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 	loaded := make(chan error, 1)
 	go func() {
@@ -225,7 +226,7 @@ func (d *storeSource) run(ctx context.Context, running *sync.WaitGroup, hangups 
 		}
 		d.repo.Run(ctx)
 		workers.Wait()
-		_ = d.engineCloser.Close() // unwritten data is of no use at shutdown
+		_ = d.engineCloser.Close() // at shutdown an error does not matter
 	})
 	if d.state.keeper != nil {
 		running.Go(func() { d.state.keeper.Run(ctx) })
@@ -316,7 +317,8 @@ func (d *storeSource) reload(ctx context.Context, approve bool) api.Reload {
 
 func (d *storeSource) upstreamNote() func() (string, bool) { return nil }
 
-// storeForExplain returns a function that describes the served revision. It returns nil without a store.
+// storeForExplain returns a function that describes the served revision. It returns nil without a
+// store.
 func storeForExplain(s source) func() (string, bool) {
 	d, ok := s.(*storeSource)
 	if !ok {
@@ -325,7 +327,7 @@ func storeForExplain(s source) func() (string, bool) {
 	return func() (string, bool) { return d.servedText(), d.hasConfig() }
 }
 
-// frozenForExplain returns a function that describes a resource which is committed but not served, because
+// frozenForExplain returns a function that describes a committed resource that is not served because
 // its group is frozen. It returns nil without a store.
 func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 	d, ok := s.(*storeSource)
@@ -358,5 +360,5 @@ func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
 	}
 }
 
-// frozenTimeout is how long an explanation waits for the newest revision.
+// frozenTimeout is the time for which an explanation waits for the newest revision.
 const frozenTimeout = 2 * time.Second

@@ -19,14 +19,14 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// revisionsOf returns the part of the admin API about the store. It returns nil without a store.
+// revisionsOf returns the part of the admin API for the store. It returns nil without a store.
 func revisionsOf(src source) *admin.Revisions {
 	d, ok := src.(*storeSource)
 	if !ok {
 		return nil
 	}
 	finder := internalsecret.NewFinder(d.types)
-	var reviewing sync.Mutex // one at a time, because each needs memory
+	var reviewing sync.Mutex // allows one review at a time, because each needs memory
 	return &admin.Revisions{
 		Repo:  d.repo.Repository(),
 		Write: d.flags.write,

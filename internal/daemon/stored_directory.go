@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// openCommitter makes the part that commits the directory to the store, if there is a directory.
+// openCommitter makes the committer of the directory, if there is a directory.
 func (d *storeSource) openCommitter(e revisions.Engine) {
 	if d.root == "" {
 		return
@@ -47,8 +47,8 @@ func (d *storeSource) openCommitter(e revisions.Engine) {
 	})
 }
 
-// storeExposure returns how the connection to the store would expose secrets. It is the zero value if it
-// does not, or if the flags allow it.
+// storeExposure returns how the connection to the store would expose secrets. It is the zero value if
+// the connection does not, or if the flags allow it.
 func (c *Config) storeExposure() dirload.Exposure {
 	if c.insecureSecrets {
 		return dirload.Exposure{}
@@ -83,8 +83,8 @@ func (d *storeSource) writer() *api.StoreWriter {
 	return w
 }
 
-// electedWriter returns the other server that writes to the store; the zero value: none is known. With now
-// false, the answer may be a few seconds old.
+// electedWriter returns the other server that writes to the store; the zero value: none is known.
+// Unless now is true, the answer may be a few seconds old.
 func (d *storeSource) electedWriter(ctx context.Context, now bool) peers.About {
 	if d.replicas.all == nil || d.committer.State().Writes {
 		return peers.About{}
@@ -92,7 +92,8 @@ func (d *storeSource) electedWriter(ctx context.Context, now bool) peers.About {
 	return d.replicas.all.Writer(ctx, now)
 }
 
-// standbyText tells the caller of a reload which server to ask: this one does not write to the store.
+// standbyText names the server to which a user must send a reload, because this server does not write
+// to the store.
 func (d *storeSource) standbyText(ctx context.Context) string {
 	w := d.electedWriter(ctx, true)
 	if w.ID == "" {
@@ -112,7 +113,7 @@ func (d *storeSource) writerText() string {
 	return "; " + cmp.Or(text.Line(d.electedWriter(context.Background(), false).ID), "another server") + " commits its directory to it"
 }
 
-// writesSince returns since when this server writes to the store; zero: it does not.
+// writesSince returns the time since when this server writes to the store; zero: it does not.
 func (d *storeSource) writesSince() time.Time {
 	if d.committer == nil {
 		return time.Time{}

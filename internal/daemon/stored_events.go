@@ -17,7 +17,7 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// maxRevisionEvents limits the events of one look: of more revisions, only the newest have one.
+// maxRevisionEvents limits the events of one look: only the newest revisions have an event.
 const maxRevisionEvents = 100
 
 // An auditor records changes of a store since its start, with their authors, as events and in the log.
@@ -26,18 +26,19 @@ type auditor struct {
 	rollout func(ctx context.Context, id string) (*rollout.State, error)
 	log     *slog.Logger
 	note    func(api.Event)
-	bell    chan struct{} // one slot; a value: the store may have changed
+	bell    chan struct{} // has one slot; a value: the store may have changed
 
 	began bool
 	at    revisions.State // the state up to which changes are recorded
 	holds map[string]revisions.Hold
 }
 
-// run records changes until ctx is done. A store that was away loses nothing: its history lists the changes.
+// run records changes until ctx is done. If the store was unreachable, run then finds the missed
+// changes in the history.
 func (a *auditor) run(ctx context.Context) {
 	for {
 		var retry <-chan time.Time
-		if a.look(ctx) != nil { // the source logs the error
+		if a.look(ctx) != nil { // the source has logged the error
 			retry = time.After(10 * time.Second)
 		}
 		select {
@@ -52,7 +53,7 @@ func (a *auditor) run(ctx context.Context) {
 func (a *auditor) look(ctx context.Context) error {
 	now, holds, err := a.repo.HoldsWithState(ctx)
 	if err != nil || a.began && !now.AtLeast(a.at) {
-		return err // a store that went back is not served
+		return err // the source does not serve a store that went back
 	}
 	if a.began {
 		var all []revisions.Revision
@@ -81,7 +82,8 @@ func (a *auditor) look(ctx context.Context) error {
 	return nil
 }
 
-// holdsChanged records which groups were frozen, changed or released, at most maxRevisionEvents of them.
+// holdsChanged records the groups that were frozen, changed or released, at most maxRevisionEvents of
+// them.
 func (a *auditor) holdsChanged(ctx context.Context, now map[string]revisions.Hold) {
 	recorded := 0
 	for _, group := range slices.Sorted(maps.Keys(now)) {
@@ -108,8 +110,8 @@ func sameHold(a, b revisions.Hold) bool {
 	return a.Number == b.Number && a.Author == b.Author && a.Message == b.Message
 }
 
-// changedBy returns the author of the change of a hold, and the reason: of the freeze, of the rollout or of
-// its step.
+// changedBy returns the author and the reason of a hold's change: those of the freeze, of the
+// rollout, or of the rollout's step.
 func (a *auditor) changedBy(ctx context.Context, before, after revisions.Hold) (by revisions.Hold) {
 	n := cmp.Or(after.Next, before.Next)
 	if n == nil {
@@ -121,11 +123,11 @@ func (a *auditor) changedBy(ctx context.Context, before, after revisions.Hold) (
 	case !sameHold(before, after) && !done:
 		return after
 	case err != nil:
-	case done && s.By == "": // the rollout ended by itself, not by its author
+	case done && s.By == "": // the rollout ended without an author's action
 		by.Message = "rollout " + s.ID + " is done: enough clients have accepted it, for its bake time"
 	case before.Next == nil:
 		by.Author, by.Message = s.Author, s.Message
-	default: // the author is a field of its own
+	default: // remove the author from the reason, because the author has a field
 		by.Author, by.Message = s.By, strings.Replace(s.Why, " by "+s.By, "", 1)
 	}
 	return by
@@ -156,7 +158,7 @@ func holdText(h revisions.Hold) string {
 	return text
 }
 
-// byText describes a change with its author and reason.
+// byText describes a change, with its author and reason.
 func byText(what, author, message string) string {
 	text := what + " by " + author
 	if message != "" {

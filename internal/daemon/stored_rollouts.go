@@ -19,8 +19,8 @@ func (d *storeSource) openRollouts(e revisions.Engine) {
 	})
 }
 
-// noteServed tells the rollouts which revisions are served now. before is a time at which no client had been
-// sent them.
+// noteServed reports the served revisions to the rollouts. The time before is earlier than the first
+// response with these revisions.
 func (d *storeSource) noteServed(before time.Time, err error) {
 	d.view.tracker.GroupsChanged()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
@@ -29,8 +29,8 @@ func (d *storeSource) noteServed(before time.Time, err error) {
 	}
 }
 
-// rolledBack returns the rollouts that were rolled back automatically and are still in effect: no freeze,
-// commit or rollout of their groups came after.
+// rolledBack returns the rollouts that were rolled back automatically and are still in effect: their
+// groups had no freeze, commit or rollout since then.
 func (d *storeSource) rolledBack() (all []api.RolledBack) {
 	for _, s := range d.rollouts.RolledBack() {
 		all = append(all, api.RolledBack{Rollout: s.ID, Groups: s.Groups(), Revision: s.Number.String(), Why: s.Why, Since: s.Since})

@@ -21,8 +21,8 @@ type sweeper struct {
 	swept func(revisions.Swept) // called after each sweep; may be nil
 }
 
-// run sweeps until ctx is done, or until the store denies permission. A sweep is not urgent: servers that
-// start together spread their sweeps over the hour, and few of them find old revisions.
+// run sweeps until ctx is done, or until the store denies permission. Sweeps are not urgent, so each
+// server waits for a random time first. Of servers that start together, few then find old revisions.
 func (s *sweeper) run(ctx context.Context) {
 	lastError := ""
 	for wait := rand.N(sweepEvery / 4); ; wait = sweepEvery + rand.N(sweepEvery/4) {
@@ -47,8 +47,8 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep sweeps when the store has a tenth more revisions than it should keep. A sweep reads all kept
-// revisions.
+// sweep removes old revisions when the store has a tenth more revisions than it should keep. A sweep
+// reads all kept revisions.
 func (s *sweeper) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepEvery/2)
 	defer cancel()

@@ -12,10 +12,11 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// lastTraces is how long the shutdown waits for the last traces to be sent.
+// lastTraces is the time for which the shutdown waits until the last traces are sent.
 const lastTraces = 2 * time.Second
 
-// openTraces returns the traces that the environment asks for (OTEL_*). It returns nil if traces are off.
+// openTraces returns the traces that the environment configures (OTEL_*). It returns nil if tracing
+// is off.
 func openTraces(log *slog.Logger, st *store.Store) (*trace.Traces, error) {
 	if !trace.Enabled() {
 		return nil, nil

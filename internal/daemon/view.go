@@ -23,13 +23,14 @@ import (
 
 // A view holds the events and states that the admin API shows: of clients, and of loads.
 type view struct {
-	tracker        *clients.Tracker // of all clients; it observes the server if the admin API is served or rollouts need it
+	tracker        *clients.Tracker // observes all clients, if the admin API is served or rollouts need it
 	rejected       atomic.Pointer[api.Rejected]
 	rejectedGroups atomic.Pointer[[]api.Rejected] // groups that keep their previous configuration after the last load
 	lastCommit     uint64                         // the last commit with an event; owned by the loading goroutine
 }
 
-// track makes the tracker of clients. src and all are called when clients have connected.
+// track makes the tracker of clients. The tracker calls src and all only after a client has
+// connected.
 func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
 	var expectation endpointExpectation
 	v.tracker = clients.New(clients.Options{
@@ -87,7 +88,8 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 	}
 }
 
-// groupRejections returns why groups keep their previous configuration, and since when.
+// groupRejections returns the groups that keep their previous configuration, with the reasons and
+// times.
 func (v *view) groupRejections(at time.Time, kept dir.RejectedGroups) *[]api.Rejected {
 	var before, now []api.Rejected
 	if previous := v.rejectedGroups.Load(); previous != nil {
@@ -110,7 +112,7 @@ func (v *view) committed(st *store.Store) {
 			continue
 		}
 		e := api.Event{At: c.Time, Kind: "commit", Version: strconv.FormatUint(c.Seq, 10)}
-		if store.IsOverlay(c.Changes[0].Group) { // commits of registered endpoints may come a hundred times a second
+		if store.IsOverlay(c.Changes[0].Group) { // registered endpoints may cause a hundred commits a second
 			continue
 		}
 		for _, ch := range c.Changes {
@@ -122,7 +124,7 @@ func (v *view) committed(st *store.Store) {
 	v.lastCommit = st.Snapshot().Seq()
 }
 
-// clipped returns the first text, shortened, and the number of the others.
+// clipped returns the first text, shortened, and the number of the other texts.
 func clipped(all []string) string {
 	if len(all) == 0 {
 		return ""

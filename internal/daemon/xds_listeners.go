@@ -26,7 +26,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 )
 
-// listenFlags are the flags about the listeners of xDS.
+// listenFlags are the flags of the listeners of xDS.
 type listenFlags struct {
 	addresses  []string
 	tls        authcerts.Files
@@ -45,7 +45,7 @@ type xdsListeners struct {
 	clients    *listen.Limit // limit of connections, shared with REST-JSON
 	listeners  []net.Listener
 	servers    []*grpc.Server
-	stopping   sync.WaitGroup // servers after goAway
+	stopping   sync.WaitGroup // counts the servers that stop after goAway
 }
 
 // flags registers the flags of all listeners but the admin API, and of their TLS.
@@ -61,7 +61,7 @@ func (f *listenFlags) flags(set *pflag.FlagSet, rest *string, insecureSecrets *b
 	set.BoolVar(&f.reflection, "reflection", false, "serve gRPC reflection, which lists the services for tools such as grpcurl")
 }
 
-// ageFlags registers the flags about the age of connections.
+// ageFlags registers the flags for the age of connections.
 func (f *listenFlags) ageFlags(set *pflag.FlagSet) {
 	set.DurationVar(&f.age.Max, "max-connection-age", 0, "`time`, plus a random part of up to a half, after which a stream and its connection are closed, so that clients spread over replicas; 0: never")
 	set.DurationVar(&f.age.Grace, "max-connection-age-grace", 10*time.Second, "`time` that such a stream waits for the ACKs of its client before it is closed")
@@ -88,7 +88,8 @@ func (f *listenFlags) check() error {
 	return errors.Join(timeFlag{"max-connection-age", f.age.Max, 0, 365 * 24 * time.Hour}.check(), timeFlag{"max-connection-age-grace", f.age.Grace, 0, maxTime}.check())
 }
 
-// secure reports whether TLS protects a listener. The mode of its file protects a unix socket.
+// secure reports whether a listener uses TLS. A unix socket does not: the mode of its file protects
+// it.
 func (f *listenFlags) secure(a listen.Address) bool { return f.tls.Configured() && a.Network != "unix" }
 
 // plain returns an address on which others could read the traffic, or "".
@@ -142,8 +143,8 @@ func (f *xdsListeners) open(log *slog.Logger, types *envoy.Types, xds *server.Se
 	return nil
 }
 
-// serve accepts connections until a listener fails or the listeners are closed. The channel gets the
-// failures.
+// serve accepts connections until a listener fails or the listeners are closed. The returned channel
+// receives the failures.
 func (f *xdsListeners) serve() <-chan error {
 	failed := make(chan error, len(f.servers))
 	for i, l := range f.listeners {
@@ -165,23 +166,24 @@ func (f *xdsListeners) at() string {
 	return strings.Join(all, ", ")
 }
 
-// goAway accepts no more connections, and asks the clients of the open ones to open their next stream on
-// another server (GOAWAY). A connection ends with its streams.
+// goAway accepts no more connections. It sends GOAWAY on the open connections, so that their clients
+// open the next stream on another server. A connection ends with its streams.
 func (f *xdsListeners) goAway() {
 	for _, g := range f.servers {
 		f.stopping.Go(g.GracefulStop)
 	}
 }
 
-// goAwayDelay is the time that clients have to receive GOAWAY before streams are refused.
+// goAwayDelay is the time that clients have to receive GOAWAY before the server refuses streams.
 const goAwayDelay = 300 * time.Millisecond
 
-// finishTimeout is the time that connections without xDS streams have to end.
+// finishTimeout is the time in which connections without xDS streams must end.
 const finishTimeout = time.Second
 
-// finish waits until the connections have ended, after their streams. The order lets the last messages of a
-// stream reach its client. Watches of health and reflection do not end by themselves, nor do idle
-// connections (10 s): they are cut after finishTimeout, or when ctx is done.
+// finish waits until the connections have ended, after their streams. The order lets the last
+// messages of a stream reach its client. Watches of health and reflection do not end by themselves,
+// and a connection without a handshake lasts 10 s. finish closes the remaining connections after
+// finishTimeout, or when ctx is done.
 func (f *xdsListeners) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
@@ -193,11 +195,11 @@ func (f *xdsListeners) finish(ctx context.Context) {
 }
 
 func (f *xdsListeners) close() {
-	f.clients.Cut() // Stop would wait for idle connections
+	f.clients.Cut() // Stop would wait for connections without a handshake
 	for _, g := range f.servers {
 		g.Stop()
 	}
-	for _, l := range f.listeners { // listeners of servers that do not serve yet
+	for _, l := range f.listeners { // the servers of these listeners may not serve yet
 		_ = l.Close()
 	}
 }

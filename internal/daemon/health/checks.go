@@ -12,9 +12,10 @@ type check struct {
 	f    func() error
 }
 
-// Check adds a condition of readiness: f returns nil while it holds. Answers list the checks in the order of
-// the calls. All calls come before [Server.Serve]. Each request calls f, from several goroutines, so f must
-// not block. Every client sees the first line of its error.
+// Check adds a condition of readiness: f returns nil while it holds. Answers list the checks in the
+// order of the calls. All calls come before [Server.Serve]. Each request calls f, so several
+// goroutines may call it, and it must not block. The answer shows the first line of f's error to
+// every client.
 func (s *Server) Check(name string, f func() error) { s.checks = append(s.checks, check{name, f}) }
 
 // A note is a line of information that does not affect readiness.

@@ -1,13 +1,13 @@
-// Package health serves metrics, health checks and profiles of the daemon over HTTP. Its clients are Prometheus,
-// the probes of Kubernetes and of load balancers, and developers. It shows no configuration, changes nothing,
-// and needs no authentication.
+// Package health serves metrics, health checks and profiles of the daemon over HTTP. Its clients are
+// Prometheus, the probes of Kubernetes and of load balancers, and developers. It shows no
+// configuration, changes nothing, and needs no authentication.
 //
 //	/metrics          for Prometheus
 //	/healthz          200 while the process answers
 //	/readyz           200 if all checks pass, 503 if not; ?verbose lists the checks
 //	/debug/pprof/     to this machine only, see [Server.Handler]
 //
-// All other paths do not exist, those below /healthz and /readyz included.
+// No other path exists, not even below /healthz and /readyz.
 package health
 
 import (
@@ -23,11 +23,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// A Server answers HTTP requests for metrics, health and profiles. The zero value is alive and, without
-// checks, ready.
+// A Server answers HTTP requests for metrics, health and profiles. The zero value reports that it is
+// alive and, without checks, ready.
 type Server struct {
 	Metrics http.Handler // serves /metrics; nil: not found
-	Log     *slog.Logger // logs broken requests; nil: slog.Default()
+	Log     *slog.Logger // logs malformed requests; nil: slog.Default()
 
 	checks []check
 	notes  []note
@@ -36,7 +36,7 @@ type Server struct {
 // Timeouts of a connection.
 const (
 	readTime  = 10 * time.Second // to receive a request
-	writeTime = 2 * time.Minute  // to answer it; a profile takes less than that
+	writeTime = 2 * time.Minute  // to answer it; a profile takes less time
 	idleTime  = 2 * time.Minute  // between requests of a connection; scrapes come at least each minute
 	grace     = 5 * time.Second  // for requests in flight at shutdown
 )
@@ -63,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		if h.Shutdown(last) != nil {
-			_ = h.Close() // cuts the remaining connections
+			_ = h.Close() // close the remaining connections
 		}
 	})
 	err := h.Serve(l)
@@ -76,10 +76,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// Handler returns the handler for a listener with the address at. On a loopback address, requests must name
-// the loopback as their host: otherwise a web page could reach the server under a name that it points here
-// (DNS rebinding). Profiles exist only on a unix socket, and on a loopback address for peers on the
-// loopback.
+// Handler returns the handler for a listener with the address at. On a loopback address, the host of
+// a request must be the loopback. Otherwise a web page could reach the server by a name that resolves
+// to this machine (DNS rebinding). Profiles exist only on a unix socket, and on a loopback address
+// for peers on the loopback.
 func (s *Server) Handler(at net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)

@@ -138,7 +138,7 @@ func TestLoopbackRejectsForeignHosts(t *testing.T) {
 				t.Errorf("host %q: %s: %d, want %d", host, path, code, want)
 			}
 		}
-		// Other listeners accept any host.
+		// On other addresses, any host is accepted.
 		for _, at := range []net.Addr{public, socket} {
 			if code, _ := ask(new(Server).Handler(at), "GET", "/healthz", host, "10.0.0.1:5000"); code != 200 {
 				t.Errorf("host %q at %v: %d", host, at, code)
@@ -228,7 +228,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 			if err := end(); err != nil {
 				t.Error(err)
 			}
-			// http.Server.Shutdown polls for idle connections, at most every 500 ms.
+			// http.Server.Shutdown looks for idle connections at least every 500 ms.
 			if took := time.Since(begin); took < c.want || took > c.want+600*time.Millisecond {
 				t.Errorf("a request of %v: ended after %v, want %v", c.takes, took, c.want)
 			}

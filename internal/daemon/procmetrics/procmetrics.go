@@ -1,5 +1,6 @@
-// Package procmetrics exports metrics of the process to Prometheus: the Go runtime, connections, log lines and
-// certificates. Package metrics exports those of the xDS server. It starts no goroutine.
+// Package procmetrics exports metrics of the process to Prometheus: the Go runtime, connections, log
+// lines and certificates. Package metrics exports those of the xDS server. Package procmetrics starts
+// no goroutine.
 package procmetrics
 
 import (
@@ -18,11 +19,11 @@ import (
 
 // Options configure [New]. The zero value is ready to use.
 type Options struct {
-	// Version and Revision are those of the program; "" becomes "unknown".
+	// Version and Revision are those of the program; "" is shown as "unknown".
 	Version, Revision string
 
 	Snapshot func() *store.Snapshot      // see [metrics.Options]
-	Newest   func() (store.Commit, bool) // the same
+	Newest   func() (store.Commit, bool) // see [metrics.Options]
 }
 
 // Metrics are the metrics of the process and of its server. They are safe for concurrent use; create them
@@ -47,8 +48,8 @@ func New(o Options) *Metrics {
 // Registry returns the registry, so that others can register more metrics.
 func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
 
-// Connections adds the number of open connections of clients, and of those closed because there were too
-// many.
+// Connections adds the number of open connections of clients, and the number of those closed because
+// too many were open.
 func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	m.registry.MustRegister(
 		promx.Gauge("connections", "Open connections of clients.", open),
@@ -56,7 +57,7 @@ func (m *Metrics) Connections(open func() int, closed func() uint64) {
 	)
 }
 
-// Shed adds the number of streams that were ended because other servers have fewer.
+// Shed adds the number of streams that this server ended because it had more than its share.
 func (m *Metrics) Shed(n func() uint64) {
 	m.registry.MustRegister(promx.Counter("streams_shed_total", "Streams ended since this server had more than its share (--shed-surplus). Absent: it is off.", n))
 }
@@ -99,7 +100,7 @@ func (m *Metrics) LastGood(restored, kept func() bool) {
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		EnableOpenMetrics: true,
-		CoalesceGather:    true, // concurrent scrapes share one count of the store
+		CoalesceGather:    true, // concurrent scrapes share one count of the resources
 		ErrorHandling:     promhttp.ContinueOnError,
 	})
 }

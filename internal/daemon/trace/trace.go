@@ -1,6 +1,6 @@
-// Package trace exports to OpenTelemetry how a commit reaches the clients. A commit is a span ("xds.commit"). Each
-// of its first responses is a span below it ("xds.push"), which ends with the answer of the client. Responses
-// to streams that began after the commit have no span.
+// Package trace exports spans to OpenTelemetry that show how a commit reaches the clients. A commit
+// is a span ("xds.commit"). Each of its first responses is a child span ("xds.push"), which ends with
+// the answer of the client. A response to a stream that began after the commit has no span.
 //
 // Streams have no span: a span is exported when it ends, and streams last for days.
 package trace
@@ -31,29 +31,29 @@ import (
 )
 
 const (
-	// maxPushes is the maximum number of spans of the responses to one commit; the clients of a fleet behave
-	// alike.
+	// maxPushes is the maximum number of spans for the responses to one commit. More would add
+	// little, because the clients of a fleet behave alike.
 	maxPushes = 100
 
 	// maxOpen is the maximum number of spans that wait for an answer, over all commits.
 	maxOpen = 1000
 
-	// recent is how long after a commit a response counts as part of it.
+	// recent is the time after a commit in which a response counts as its result.
 	recent = time.Minute
 )
 
-// A Traces exports spans of commits and of the responses that they cause. It is an observer of a server.
-// Create it with [Open] or [New].
+// A Traces exports spans of commits and of the responses that the commits cause. It is an observer of
+// a server. Create it with [Open] or [New].
 type Traces struct {
 	provider *trace.TracerProvider
 	tracer   api.Tracer
 	newest   func() (store.Commit, bool)
 
 	mu     sync.Mutex
-	seq    uint64 // of the last commit
+	seq    uint64 // number of the last commit
 	at     time.Time
 	commit api.SpanContext
-	pushes int               // number of its spans
+	pushes int               // number of child spans of commit
 	open   map[push]api.Span // spans that wait for an answer
 }
 
@@ -72,8 +72,8 @@ func Enabled() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// Open returns traces that are exported as the environment configures (OTEL_*). newest returns the newest
-// commit; several goroutines call it for each response.
+// Open returns traces that are exported as the environment configures (OTEL_*). The function newest
+// returns the newest commit. Several goroutines call it, for each response.
 func Open(ctx context.Context, version string, newest func() (store.Commit, bool)) (*Traces, error) {
 	var client otlptrace.Client
 	switch p := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); p {
@@ -101,7 +101,7 @@ func New(newest func() (store.Commit, bool), opts ...trace.TracerProviderOption)
 	return &Traces{provider: p, tracer: p.Tracer("github.com/chancery-xds/chancery"), newest: newest, open: map[push]api.Span{}}
 }
 
-// Close exports the remaining spans. It returns when ctx is done, at the latest.
+// Close exports the remaining spans. It returns at the latest when ctx is done.
 func (t *Traces) Close(ctx context.Context, log *slog.Logger) {
 	t.mu.Lock()
 	for k, span := range t.open {
@@ -114,16 +114,16 @@ func (t *Traces) Close(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// Committed exports the span of a new commit, if there is one; a commit may cause no response. A nil Traces
-// does nothing.
+// Committed exports the span of a new commit, if there is one. So a commit that causes no response
+// has a span, too. A nil Traces does nothing.
 func (t *Traces) Committed() {
 	if t != nil {
 		t.look()
 	}
 }
 
-// look exports the span of a new commit. It returns the span and the time of the newest commit, and whether
-// there is room for more spans.
+// look exports the span of a new commit. It returns the span and the time of the newest commit, and
+// whether there is room for another child span.
 func (t *Traces) look() (commit api.SpanContext, at time.Time, more bool) {
 	c, ok := t.newest()
 	t.mu.Lock()
@@ -199,7 +199,7 @@ func (t *Traces) answered(k push, e protocol.Event) {
 	if span == nil {
 		return
 	}
-	if e.Kind == protocol.Nacked { // the text of the client may contain a secret; the log has it redacted
+	if e.Kind == protocol.Nacked { // the client's text may contain a secret; the log has the redacted text
 		span.SetStatus(codes.Error, "the client refused the response (NACK)")
 		span.AddEvent("xds.nack")
 	} else {

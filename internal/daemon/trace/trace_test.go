@@ -29,8 +29,8 @@ func set(t *testing.T, st *store.Store, name, body string) {
 	}
 }
 
-// A commit is a span, and a response to it with its answer is a span below. Responses to a new client have
-// no span.
+// A commit is a span. A response to the commit, with its answer, is a child span. Responses to a new
+// client have no span.
 func TestSpansOfCommitAndResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := store.New()
@@ -92,7 +92,8 @@ func names(all *tracetest.InMemoryExporter) (names []string) {
 	return names
 }
 
-// A fleet costs a hundred spans a commit, and a thousand that wait for answers.
+// With many clients, a commit has at most a hundred spans, and at most a thousand spans wait for
+// answers.
 func TestSpansAreLimited(t *testing.T) {
 	all := tracetest.NewInMemoryExporter()
 	commit := store.Commit{Seq: 1, Time: time.Now()}

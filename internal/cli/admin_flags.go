@@ -188,7 +188,7 @@ func AdminError(err error) error {
 		f.Code = NoServer
 		return f
 	case http.StatusNotFound:
-		f.Err = errors.New(text.Line(r.Answer.Message)) // without the name of the parameter, which does not help the user
+		f.Err = errors.New(text.Line(r.Answer.Message)) // without the name of the parameter, which the user does not know
 		if strings.HasPrefix(f.Hint, "/api/v1/groups") {
 			f.Hint = "chancery get groups lists the groups"
 		} else if strings.HasPrefix(f.Hint, "/api/") {
@@ -203,7 +203,8 @@ func AdminError(err error) error {
 	return f
 }
 
-// PrintableError returns an error whose text comes from a server, without control characters.
+// PrintableError removes control characters from the text of an error, because the text comes from a
+// server.
 func PrintableError(err error) error { return errors.New(text.Lines(err.Error())) }
 
 // DefaultServerTimeout is the timeout for the server at the default address, if the user did not name a

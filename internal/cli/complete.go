@@ -15,7 +15,7 @@ func OfferValues(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// FlagValues has the values of flags that accept only certain values.
+// FlagValues maps the name of a flag to its values, for flags that accept only certain values.
 var FlagValues = map[string][]string{
 	"log-level":  {"debug", "info", "warn", "error"},
 	"log-format": {"auto", "text", "json"},
@@ -44,7 +44,7 @@ func RegisterCompletions(cmd *cobra.Command) {
 		}
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // cannot fail: the flag exists
 	})
-	// "DIR" is the word in a command's usage for the directory that it loads.
+	// "DIR" is the word in a command's usage for the directory that the command loads.
 	if slices.ContainsFunc(strings.Fields(cmd.Use), func(arg string) bool {
 		return arg == "DIR" || strings.HasPrefix(arg, "DIR|xds://") || arg == "DIR|rev:REV"
 	}) {

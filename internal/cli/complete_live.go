@@ -21,7 +21,7 @@ const (
 	maxCompletions    = 500
 )
 
-// A lookup requests from a server the values of an argument that begin with typed.
+// A lookup requests the values of an argument from a server. It returns those that begin with typed.
 type lookup func(ctx context.Context, d *adminclient.Client, typed string) ([]string, error)
 
 // CompleteArg completes each argument with the lookup at its position. It reports no errors to the shell.
@@ -58,7 +58,7 @@ func lookUp(cmd *cobra.Command, a *AdminFlags, by lookup, typed string) ([]strin
 	if err != nil && len(found) == 0 {
 		return nil, none
 	}
-	// Offer no names with control characters: a shell would need another encoding for them.
+	// Do not offer names with control characters: a shell would need another encoding for them.
 	found = slices.DeleteFunc(found, func(s string) bool {
 		return !strings.HasPrefix(s, typed) || text.Line(s) != s || s == ""
 	})

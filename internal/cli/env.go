@@ -74,7 +74,7 @@ func misspelled(cmd *cobra.Command, environ []string) (warnings []string) {
 			below.Flags().VisitAll(func(f *pflag.Flag) { all[variableOf(f)] = true })
 		}
 	}
-	var own []string // names without the prefix, so that the comparison ignores the prefix
+	var own []string // without the prefix: with it, all names would be similar
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variableOf(f), VariablePrefix)) })
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(entry, "=")

@@ -66,7 +66,7 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, ErrFindings) || errors.Is(err, ErrNo) {
 		return Failed
 	}
-	last := async.New(stderr, MaxQueuedLog, nil) // so that the program does not wait for a slow reader of the last lines
+	last := async.New(stderr, MaxQueuedLog, nil) // does not wait if the reader of the last lines is slow
 	defer last.Close(LastLinesTimeout)
 	fmt.Fprintln(last, "chancery: error:", err)
 	f, is := errors.AsType[Failure](err)

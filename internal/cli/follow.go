@@ -80,11 +80,11 @@ func (f *following) listen(ctx context.Context) error {
 	}
 	defer d.Close()
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
-	changed <- struct{}{} // for events before the subscription
+	changed <- struct{}{} // request an answer now: events before the subscription are not reported
 	go func() {
 		for _, err := range d.Events(ctx, adminclient.EventFilter{New: true}) {
 			if err != nil {
-				ended <- err // the last value
+				ended <- err // the goroutine sends nothing after it
 				return
 			}
 			select {
@@ -116,7 +116,7 @@ func (f *following) listen(ctx context.Context) error {
 	}
 }
 
-// notify prints a message below the drawn answer. The next answer is drawn below the message.
+// notify prints a message below the drawn answer. Later answers are drawn below the message.
 func (f *following) notify(text string) {
 	fmt.Fprintln(f.cmd.ErrOrStderr(), "chancery:", text)
 	if f.on != nil {
@@ -185,7 +185,7 @@ func (r *Repaint) paint(text string, columns, lines int) error {
 	var out strings.Builder
 	size := [2]int{columns, lines}
 	switch {
-	case r.lines > 0 && size != r.size: // after a change of its size, the terminal has wrapped the lines differently
+	case r.lines > 0 && size != r.size: // if the size has changed, the terminal has wrapped the lines differently
 		out.WriteString("\x1b[H\x1b[2J")
 	case r.lines > 0:
 		fmt.Fprintf(&out, "\x1b[%dA\x1b[J", r.lines)

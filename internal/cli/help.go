@@ -136,8 +136,8 @@ cgroup or GOMEMLIMIT.`,
 }
 
 // RejectUnknownTopics makes the commands of cobra, such as help, reject an unknown topic, as other
-// commands reject an unknown argument. Without it, cobra would print another help text and exit with code
-// 0.
+// commands reject an unknown argument. Otherwise cobra would print another help text and exit with
+// code 0.
 func RejectUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -16,7 +16,7 @@ func manualPage(cmd *cobra.Command) []byte {
 	b := new(bytes.Buffer)
 	page := pageOf(cmd)
 	fmt.Fprintf(b, ".TH %s 1 \"\" \"chancery %s\" \"Chancery\"\n", argument(strings.ToUpper(page)), Version())
-	fmt.Fprint(b, ".nh\n.ad l\n") // so that a flag is not broken over two lines
+	fmt.Fprint(b, ".nh\n.ad l\n") // does not break the name of a flag over two lines
 	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n", roff(page), roff(cmd.Short))
 	synopsis := cmd.CommandPath() + " [command]"
 	switch {
@@ -28,7 +28,7 @@ func manualPage(cmd *cobra.Command) []byte {
 	fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n", roff(synopsis))
 	fmt.Fprintf(b, ".SH DESCRIPTION\n")
 	for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
-		if strings.HasPrefix(paragraph, "  ") { // a list, or input to type
+		if strings.HasPrefix(paragraph, "  ") { // a list, or commands
 			fmt.Fprintf(b, ".PP\n.nf\n%s\n.fi\n", roff(paragraph))
 			continue
 		}

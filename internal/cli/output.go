@@ -111,14 +111,14 @@ func WriteYAML(w io.Writer, answer any) error {
 	if err := y.Close(); err != nil {
 		return err
 	}
-	_, err := w.Write(text.JSON(out.Bytes())) // escapes are valid, because strings with them are in double quotes
+	_, err := w.Write(text.JSON(out.Bytes())) // JSON escapes are valid in YAML: the strings with escapes are in double quotes
 	return err
 }
 
 // unquoted changes a node from the style of JSON to the usual style of YAML.
 func unquoted(n *yaml.Node) {
 	n.Style = 0
-	odd := len(text.JSON([]byte(n.Value))) != len(n.Value) // the escaped form is longer
+	odd := len(text.JSON([]byte(n.Value))) != len(n.Value) // the string needs escapes
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (odd || n.Value == "@type" || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(n.Value))) {
 		n.Style = yaml.DoubleQuotedStyle // escapes need double quotes; @type is usually quoted; some readers parse the other values as booleans
 	}

@@ -24,7 +24,7 @@ func TestParseTypeTakesShortNamesMessagesPluralsAndURLs(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
-	// Each name belongs to only one type.
+	// Each name stands for only one type.
 	by := map[string]*xds.Type{}
 	for _, typ := range xds.Types() {
 		for _, n := range typeNames(typ) {
@@ -85,7 +85,7 @@ func TestPrintDataEscapesControlCharacters(t *testing.T) {
 		case "yaml":
 			err = yaml.Unmarshal(out.Bytes(), &back)
 		default:
-			continue // for people, too
+			continue // the output for people is safe, too
 		}
 		if err != nil || len(back) != 1 || back[0][said] != said {
 			t.Errorf("%s: %q, %v, of\n%s", format, back, err, &out)

@@ -91,7 +91,7 @@ func fold(text string, first, others int) (parts []string) {
 		for i, r := range text {
 			at += cellsOf(r)
 			if at > width {
-				cut = max(i, utf8.RuneLen(r)) // at least one character
+				cut = max(i, utf8.RuneLen(r)) // take at least one character
 				if r == ' ' {
 					space = i
 				}
@@ -130,8 +130,9 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// gap is the space between two columns of a table. minCell is the smallest width of a column. If the last
-// column (text) has less than minText columns, it moves to lines of its own.
+// gap is the space between two columns of a table, and minCell is the minimum width of a column. The
+// last column contains text: if it has less than minText columns of the terminal, it moves to lines
+// of its own.
 const gap, minCell, minText = 2, 8, 24
 
 // fit writes a table that is not wider than the page. The text of a wide cell continues in the next line.

@@ -52,7 +52,7 @@ func versionOf(release string, info *debug.BuildInfo) string {
 	case info.Main.Version != "":
 		return info.Main.Version
 	}
-	return "(devel)" // the same text as Go's for an unknown version
+	return "(devel)" // as Go prints an unknown version
 }
 
 func revisionOf(commit string, info *debug.BuildInfo) string {

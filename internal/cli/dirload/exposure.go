@@ -14,8 +14,8 @@ import (
 // that (Mend). The zero value means that no secrets are exposed.
 type Exposure struct{ Way, Mend string }
 
-// RefuseAny returns an error if a resource from another source than files has a secret that would be
-// exposed.
+// RefuseAny returns an error if a resource contains a secret that would be exposed. The resource need
+// not come from a file.
 func (e Exposure) RefuseAny(secrets *internalsecret.Finder, r *xds.Resource, m proto.Message) error {
 	if found := secrets.Find(m); len(found.Values) > 0 {
 		return fmt.Errorf("the secret in %s of %s %q would be sent %s: give %s, listen on this machine only, or allow it with --insecure-secrets",

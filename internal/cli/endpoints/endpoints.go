@@ -56,7 +56,7 @@ func endpointsPut() *cobra.Command {
 		Use:   "put CLUSTER ADDRESS:PORT",
 		Short: "Register an endpoint or renew its lease, or register all endpoints of a cluster from a file",
 		Long: `Put registers an endpoint in place of the one with the same id. With --ttl the server removes
-it after that time, unless the same endpoint is put again before. With --file it registers all
+it after that time, unless the same endpoint is put again in time. With --file it registers all
 endpoints of the cluster, and removes the others: the file (- is stdin) has the body of PUT
 /api/v1/endpoints/CLUSTER.
 

@@ -67,7 +67,7 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 		writes(true, "first")
 
 		time.Sleep(2 * time.Minute)
-		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // the agent still subscribes to all clusters, though a route refers to one
+		up.Send(xds.Cluster, upstreamtest.Cluster(t, "second")) // the agent still subscribes to all clusters, even though a route refers to one cluster
 		writes(true, "second")
 
 		up.Send(xds.Listener, upstreamtest.Listener(t, "in", "other"))
@@ -96,7 +96,7 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 			"a file":             func() error { return os.Remove(filepath.Join(out, "current", "cds.yaml")) },
 			"the text of a file": func() error { return os.Truncate(filepath.Join(out, "current", "cds.yaml"), 3) },
 		} {
-			synctest.Wait() // until the agent waits for its next check
+			synctest.Wait() // wait until the agent waits for its next check
 			before := treetest.Tree(t, filepath.Join(out, "current"))
 			if err := harm(); err != nil {
 				t.Fatal(what, err)

@@ -150,7 +150,7 @@ func (o *only) Set(value string) error {
 
 // String implements [pflag.Value].
 func (o *only) String() string {
-	if o.to == nil { // pflag calls String of the zero value, to find out whether a default is zero
+	if o.to == nil { // pflag calls String of the zero value to find out whether a default is zero
 		return ""
 	}
 	return *o.to

@@ -153,7 +153,7 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 		opts.MaxProblems = -1 // find all errors, not only --max-findings: Envoy must not validate resources with errors
 	}
 	wrong := k.bootstraps(args)
-	if len(wrong) > 0 { // so the clusters and secrets of the bootstrap are unknown
+	if len(wrong) > 0 { // an invalid bootstrap: its clusters and secrets are unknown
 		ignore = append(ignore, findings.Dangling, findings.Unused, findings.SecretSource)
 	}
 	opts.Bootstraps = k.opts.Bootstraps

@@ -49,7 +49,7 @@ type exporter struct {
 	source  *dir.Source
 	to      *export.Exporter
 	secrets atomic.Bool     // at least one loaded resource contains a secret
-	printed map[string]bool // warnings
+	printed map[string]bool // warnings that were printed
 }
 
 // Export returns the command export.

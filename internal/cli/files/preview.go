@@ -51,7 +51,7 @@ type previewResource struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
 	Group   string   `json:"group"`
-	Hides   []string `json:"hides,omitempty"` // groups whose resource with the same name the node does not get
+	Hides   []string `json:"hides,omitempty"` // groups with a resource of the same name, which the node does not get
 	Version string   `json:"resource_version"`
 	Bytes   int      `json:"bytes"`
 	Place   string   `json:"place"`

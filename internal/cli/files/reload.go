@@ -103,10 +103,10 @@ server answers at --admin, or it denies access.`,
 	return cmd
 }
 
-// reloadDir sends a reload to the server of the same user that serves a directory, or that commits the
-// directory to a store.
+// reloadDir sends a reload to the server of this user that serves a directory. If none answers, it
+// asks the server of the admin API, which may commit the directory to a store.
 func reloadDir(cmd *cobra.Command, a *cli.AdminFlags, root, dir string, timeout time.Duration, approve bool) (reloadsocket.Reload, error) {
-	if root == "" { // without a state directory: the socket is elsewhere
+	if root == "" { // without a state directory, the socket is in the runtime directory
 		root = lastgood.RuntimeRoot()
 	}
 	folder, err := lastgood.Folder(root, dir)

@@ -46,7 +46,7 @@ func TestFailedExportIsRetried(t *testing.T) {
 			done, changed := make(chan struct{}), make(chan struct{}, 1)
 			go func() { defer close(done); e.follow(ctx, changed, nil, nil) }()
 			changed <- struct{}{}
-			time.Sleep(3 * retryInterval) // several retries
+			time.Sleep(3 * retryInterval) // enough time for several retries
 			synctest.Wait()
 			if err := os.Remove(obstacle); err != nil {
 				t.Fatal(err)

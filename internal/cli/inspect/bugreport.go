@@ -137,7 +137,7 @@ func fromMonitor(ctx context.Context, address, path string) ([]byte, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		if e, is := errors.AsType[*url.Error](err); is { // the error's URL does not name the server
+		if e, is := errors.AsType[*url.Error](err); is { // the URL in the error does not name the server
 			err = e.Err
 		}
 		return nil, fmt.Errorf("--metrics-listen %s: %w", at, err)

@@ -156,7 +156,7 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 			}
 		}
 	}
-	var client *xds.Node // of the side client:NODE
+	var client *xds.Node // node of the side client:NODE
 	of := d.ID
 	for i, kind := range kinds {
 		if kind == "client" {
@@ -186,7 +186,7 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	for i := range r.Items {
 		if !d.grouped {
-			r.Items[i].Group = "" // the only group
+			r.Items[i].Group = "" // there is only one group
 		}
 	}
 	return d.print(cmd, &r)

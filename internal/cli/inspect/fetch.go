@@ -84,9 +84,9 @@ only with --show-secrets.
 When is the answer complete? A name is answered when its resource arrives, or when the server
 reports that it does not exist, which SotW cannot express. For all names (*), a SotW server
 sends all listeners or clusters at once. After any other response another part may follow, so
-fetch waits until no new resource has arrived for --settle. A resource is missing if it has not
-arrived and no other has for --timeout. If resources keep arriving, fetch prints those of the
-first --timeout; in total it takes at most ten times --timeout. Some servers send routes,
+fetch waits until no new resource has arrived for --settle. A resource is missing if neither it
+nor any other resource has arrived for --timeout. If resources keep arriving, fetch prints those
+of the first --timeout; in total it takes at most ten times --timeout. Some servers send routes,
 endpoints and secrets only to clients that subscribe by name; --follow finds the names.
 
 With --nack fetch refuses each response with this message, and prints the requests and responses

@@ -29,7 +29,7 @@ type getFlags struct {
 	kinds       []string
 }
 
-// A listing is an answer, with all that is needed to print it in each format.
+// A listing is an answer, prepared for each output format.
 type listing struct {
 	answer  any
 	items   []item
@@ -73,7 +73,7 @@ func Get() *cobra.Command {
   TYPE/NAME    one resource
   all          the resources of all types
 
-With --node it lists the resources of one client: the versions that it was sent and has
+With --node it lists the resources of one client: the versions that were sent and that it has
 accepted, and the reason if it refuses a resource or waits for one. -o json prints the whole
 answer of the admin API; for a single resource the answer has its content, without secrets.
 
@@ -174,7 +174,7 @@ func (g *getFlags) noteOneServer(cmd *cobra.Command) {
 	}
 }
 
-// lister returns the function that requests the list that the argument names.
+// lister returns the function that requests the list for the argument what.
 func (g *getFlags) lister(what string) (func(context.Context, *adminclient.Client) (*listing, error), error) {
 	for kind, list := range kinds {
 		if what == kind || what+"s" == kind || what == "refusals" && kind == "nacks" {
@@ -435,7 +435,7 @@ func removed(before, now *listing) (names []string) {
 	for _, i := range before.items {
 		if !listed[i.name] {
 			names = append(names, i.name)
-			listed[i.name] = true // only once
+			listed[i.name] = true // list the name only once
 		}
 	}
 	return names

@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// A watched item is printed again when it has changed. A change of its age does not count.
+// A watched item is printed again when it has changed. A change of only its age does not count.
 func TestWatchPrintsOnlyChangedItems(t *testing.T) {
 	list := func(clients ...api.Client) *listing {
 		l := &listing{}

@@ -182,8 +182,8 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 	})
 }
 
-// rolloutTimeout is the timeout for the list of rollouts. The store may be unreachable, and status can do
-// without the list.
+// rolloutTimeout is the timeout for the list of rollouts. The store may be unreachable, and status
+// does not need the list.
 const rolloutTimeout = 2 * time.Second
 
 // activeRollouts requests the rollouts of the store, by ID. The result is nil if no served group has a

@@ -113,7 +113,7 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 		row := []string{s.Type, stateText(s), subscription(s), messageText(s.Sent), messageText(s.Acked)}
 		if o.Wide() {
 			if m := s.Sent; m != nil {
-				size := "" // unknown
+				size := "" // the size is unknown
 				if m.Bytes > 0 {
 					size = cli.BytesText(m.Bytes)
 				}

@@ -97,7 +97,7 @@ func (v *conversation) print(step fetch.Step) {
 	case (step.Request != nil || step.Response != nil) && v.nack == "" && !m.Malformed(step.Response, v.broken):
 		return
 	case m.Error != "" && m.Error == v.last && v.ForPeople():
-		return // repeated with each attempt, and for each resource
+		return // the client repeats the error with each attempt, and for each resource
 	case step.End != nil:
 		v.connected, v.last = false, m.Error
 	case step.Event != nil && step.Event.Kind == client.Stale:

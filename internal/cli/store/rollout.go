@@ -28,7 +28,7 @@ func Rollout() *cobra.Command {
 		Short: "Serve a revision of a store to some nodes first, then to more",
 		Long: `A rollout takes a frozen group of a store (chancery freeze) to another revision in steps: first
 some nodes get the revision, then more, and at last all. The next step begins when enough of
-the picked clients have accepted the revision, for a time. If a client refuses it that had
+the picked clients have accepted the revision, for a time. If a client refuses it, but had
 accepted its previous configuration, all clients get the frozen revision again
 (docs/rollouts.md).
 
@@ -124,9 +124,8 @@ already active.`,
 	return cmd
 }
 
-// awaitFirstStep returns the state of a new rollout when the clients of the first step have answered, or
-// after two seconds. A shorter wait could not show that the step selects no client, because a server may
-// not have reported its clients yet.
+// awaitFirstStep returns the state of a new rollout when the clients of the first step have answered,
+// or after two seconds. If no server has reported a client before then, the step selects no client.
 func awaitFirstStep(ctx context.Context, s api.Steering, began *api.RolloutList) *api.RolloutList {
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		is := began.Items[0]
@@ -142,7 +141,7 @@ func awaitFirstStep(ctx context.Context, s api.Steering, began *api.RolloutList)
 		}
 		now, err := s.Rollouts(ctx, is.ID)
 		if err != nil || len(now.Items) != 1 {
-			break // ignore the error: the rollout has begun, so the command has succeeded
+			break // the command has succeeded without this answer, because the rollout has begun
 		}
 		began = now
 	}
@@ -334,7 +333,7 @@ func (p *historyFlags) rollouts(cmd *cobra.Command, list *api.RolloutList) error
 			why = "waits: " + s.WaitsFor
 		}
 		clients, acked, refused := strconv.Itoa(s.Clients), strconv.Itoa(s.Acked), strconv.Itoa(s.Refused)
-		if rollout.Phase(s.Phase).Ended() { // servers no longer count clients after the end
+		if rollout.Phase(s.Phase).Ended() { // after the end of a rollout, servers do not count its clients
 			clients, acked, refused = "", "", ""
 		}
 		t.Row(s.ID, strings.Join(groupsIn(s), ","), s.Phase, fmt.Sprintf("%d/%d", s.Step, len(s.Steps)), s.Nodes, clients, acked, refused, why)

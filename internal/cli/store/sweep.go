@@ -28,8 +28,8 @@ func Sweep() *cobra.Command {
 		Use:   "sweep --store URL",
 		Short: "Remove old revisions from a store",
 		Long: `Sweep removes the revisions of a store before the last --keep, and data that no revision uses.
-The revision at which a group is frozen stays, with all later ones. Sweep also leaves data
-alone that is not Chancery's. Other programs may commit and serve meanwhile. A rollback to a
+The revision at which a group is frozen stays, with all later ones. Sweep does not touch
+data that is not Chancery's. Other programs may commit and serve meanwhile. A rollback to a
 removed revision is impossible.
 
 Exit codes: 0 done, also if there was nothing to remove; 1 the store cannot be read or written;

@@ -45,7 +45,7 @@ type Access struct {
 	At       Flags
 	Server   cli.AdminFlags
 	Flag     string // name of the flag with the server's URL; "": admin
-	OtherUse bool   // the command also uses the server for other requests; with both flags, it uses --store for the store
+	OtherUse bool   // the command also asks the server about other things, so --store may be given together with the server's flag
 }
 
 // Register adds the flags of the store and of the server.
@@ -70,7 +70,7 @@ func (s *Access) ThroughServer(cmd *cobra.Command) (bool, error) {
 
 func (s *Access) name() string { return cmp.Or(s.Flag, "admin") }
 
-// AskSteering sends a request about freezes or rollouts to a store, or to a server of the store.
+// AskSteering sends a request for a freeze or a rollout to a store, or to a server of the store.
 func AskSteering[T any](cmd *cobra.Command, s *Access, timeout time.Duration, ask func(context.Context, api.Steering) (T, error)) (T, error) {
 	return askEngine(cmd, s, timeout, func(ctx context.Context, e revisions.Engine, r *revisions.Repository) (T, error) {
 		return ask(ctx, rollout.Steering{Engine: e, Repo: r})
@@ -137,8 +137,8 @@ func (s *Access) serverError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// revision returns a revision of the store; 0 is the newest. hidden is the number of resources whose
-// secrets the server did not send.
+// revision returns a revision of the store; 0 is the newest. The result hidden counts the resources
+// that the server sent without their secrets.
 func (s *Access) revision(cmd *cobra.Command, n revisions.Number) (at *revisions.Snapshot, hidden int, err error) {
 	at, err = Ask(cmd, s, Timeout, func(ctx context.Context, r *revisions.Repository) (*revisions.Snapshot, error) {
 		return revisionapi.At(ctx, r, n)

@@ -35,7 +35,7 @@ type Flags struct {
 func (s *Flags) Register(f *pflag.FlagSet) {
 	f.StringVar(&s.URL, "store", "", "`URL` of the store: file:DIR, or etcd://HOST:PORT,HOST:PORT/PREFIX")
 	f.BoolVar(&s.secure, "store-tls", false, "use TLS to the etcd, with the system's CAs unless --store-ca names another")
-	f.StringVar(&s.files.CA, "store-ca", "", "`FILE` with the CA of the etcd's certificates; turns TLS on, as the two below")
+	f.StringVar(&s.files.CA, "store-ca", "", "`FILE` with the CA of the etcd's certificates; turns TLS on, as do the two flags below")
 	f.StringVar(&s.files.Cert, "store-cert", "", "`FILE` with a client certificate for the etcd")
 	f.StringVar(&s.files.Key, "store-key", "", "`FILE` with its private key")
 	f.StringVar(&s.user, "store-user", "", "`NAME` of the user in the etcd")

@@ -34,8 +34,8 @@ func ParseRevision(arg string) (revisions.Number, error) {
 	return n, err
 }
 
-// RevisionSource loads a revision like a directory. hidden is the number of resources whose secrets the
-// server did not send.
+// RevisionSource loads a revision like a directory. The result hidden counts the resources that the
+// server sent without their secrets.
 func RevisionSource(cmd *cobra.Command, from *Access, n revisions.Number, opts dir.Options) (src *dir.Source, st *store.Store, grouped bool, hidden int, err error) {
 	s, hidden, err := from.revision(cmd, n)
 	if err != nil {

@@ -45,10 +45,10 @@ func (s *Server) partialError(ends []fetch.End) error {
 	return cli.FailWith(cli.NotFound, fmt.Errorf("%s sends other types, but not %s", s.Text, someOf(all)), "")
 }
 
-// A symptom recognizes a wrong flag or address by the text of the resulting error. These errors have no
-// codes that distinguish the causes.
+// A symptom recognizes a wrong flag or address by the text of the resulting error. gRPC and net/http
+// have no error codes for these causes.
 type symptom struct {
-	texts      []string // at least one of these texts must be in the error's text
+	texts      []string // the error's text must contain one of these texts
 	noHTTP1    bool     // or the peer does not speak HTTP/1.1
 	tls        string   // "yes": only with TLS; "no": only without TLS; "": both
 	rest       bool     // only for polls over REST

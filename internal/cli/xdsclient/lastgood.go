@@ -11,9 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// BodyCheck returns a function that checks the body of a resource. The function returns an error if the
-// body is not a message of the resource's type, or if the name in the body is not the name of the
-// resource. If a client accepted a wrong name, it could get two resources with one name. Types that the
+// BodyCheck returns a function that checks the body of a resource. The function returns an error if
+// the body is not a message of the resource's type, or if the name in the body is not the name of the
+// resource. Without this check, a client could get two resources with one name. Types that the
 // package xds does not know are not checked.
 func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 	return func(r *xds.Resource) error {
@@ -37,8 +37,8 @@ func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 const StateDirHint = "--state-dir chooses another directory; an empty one stores nothing"
 
 // NewClientWithLastGood returns a client that stores the last good resources in a folder of root; the
-// folder belongs to the path `of`. If root is "", the client stores nothing. If root is the default and
-// unusable, NewClientWithLastGood calls warn, and the client stores nothing.
+// folder belongs to the path `of`. If root is "", the client stores nothing. If the user did not
+// choose root and it is unusable, NewClientWithLastGood calls warn, and the client stores nothing.
 func NewClientWithLastGood(cfg client.Config, root string, chosen bool, of string, warn func(error)) (*client.Client, error) {
 	if root == "" {
 		return client.New(cfg)

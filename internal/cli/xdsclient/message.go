@@ -115,7 +115,7 @@ func (m *Message) event(e *client.Event) {
 // Print prints the message: time, kind, resources.
 func (m *Message) Print(w io.Writer, jsonl bool) {
 	if jsonl {
-		_ = textutil.WriteJSON(w, m, "") // fails only if the reader of w has gone
+		_ = textutil.WriteJSON(w, m, "") // fails only if the reader of w has ended
 		return
 	}
 	words := []string{m.At.Local().Format("15:04:05.000"), fmt.Sprintf("%-11s", m.Kind)}

@@ -54,7 +54,7 @@ func (x *Flags) Register(f *pflag.FlagSet) {
 		f.BoolVar(&x.perType, "per-type", false, "a stream for each type")
 		f.BoolVar(&x.rest, "rest", false, "poll over REST-JSON instead of gRPC: the address is that of the server's REST, such as --rest-listen")
 		f.BoolVar(&x.secure, "tls", false, "use TLS, with the system's CAs unless --tls-ca names another; without TLS flags the connection is in plain text")
-		f.StringVar(&x.files.CA, "tls-ca", "", "`FILE` with the CA of the server's certificate; turns TLS on, as the flags below")
+		f.StringVar(&x.files.CA, "tls-ca", "", "`FILE` with the CA of the server's certificate; turns TLS on, as do the flags below")
 		f.StringVar(&x.files.Cert, "tls-cert", "", "`FILE` with the client's certificate (mutual TLS)")
 		f.StringVar(&x.files.Key, "tls-key", "", "`FILE` with its private key")
 		f.StringVar(&x.serverName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from the host")
@@ -111,7 +111,8 @@ func (x *Flags) Server(arg string) (*Server, error) {
 	return s, s.check()
 }
 
-// xdsAddress parses an address to dial. A wildcard address means this machine.
+// xdsAddress parses the address to connect to. An unspecified address, such as 0.0.0.0, means this
+// machine.
 func xdsAddress(s string) (listen.Address, error) {
 	if s == "" {
 		return listen.Address{}, errors.New("the host is missing")
@@ -147,7 +148,7 @@ func (s *Server) setQuery(query string) error {
 	asGiven := s.Flags
 	s.NodeFlags.Register(own)
 	s.Flags.Register(own)
-	s.Flags = asGiven // own.Register has overwritten the flags with defaults
+	s.Flags = asGiven // Register has replaced the given flags by defaults
 	if values.Has("node") || values.Has("cluster") || values.Has("node-json") {
 		s.NodeFlags = NodeFlags{}
 	}
@@ -201,7 +202,7 @@ func (s *Server) tls() (*tls.Config, error) {
 	}
 	c.ServerName = s.serverName
 	if s.rest {
-		c.NextProtos = nil // net/http sets its own
+		c.NextProtos = nil // net/http sets these protocols itself
 	}
 	return c, nil
 }
@@ -251,8 +252,9 @@ func AllTypes() []fetch.Asked {
 	return []fetch.Asked{{Type: xds.Cluster, Names: []string{xds.Wildcard}}, {Type: xds.Listener, Names: []string{xds.Wildcard}}}
 }
 
-// ParseQuestions parses the arguments that select resources: TYPE, TYPE/NAME, or a NAME of the last type
-// before it. If an argument has a slash and its first part is not a type, the argument is a name.
+// ParseQuestions parses the arguments that select resources: TYPE, TYPE/NAME, or a NAME of the
+// preceding type. If an argument has a slash and its first part is not a type, the argument is a
+// name.
 func ParseQuestions(args []string) (all []fetch.Asked, err error) {
 	for _, arg := range args {
 		t, name, err := question(arg, len(all) == 0)

@@ -43,7 +43,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 		case m.Name == xds.Wildcard && len(a.Resources) > 0: // some servers send no response for a type without resources
 			fmt.Fprintf(stderr, "chancery: warning: no answer for %s\n", text)
 		case !m.Asked:
-			fmt.Fprintf(stderr, "chancery: warning: %s is referred to, but the server does not have it\n", text)
+			fmt.Fprintf(stderr, "chancery: warning: %s is missing on the server, but another resource refers to it\n", text)
 		case m.Said:
 			said = append(said, text)
 		default:
@@ -70,9 +70,9 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 
 // noAnswer returns the error for a server that sent no response.
 func (s *Server) noAnswer(of string) error {
-	hint := "many servers give something only to a node that they know: --node"
+	hint := "many servers send resources only to a node that they know: --node"
 	if s.NodeFlags.Given() {
-		hint = "the server may have nothing of this for this node, or give it by name only"
+		hint = "the server may have no such resources for this node, or send them only by name"
 	}
 	return cli.FailWith(cli.TimedOut, fmt.Errorf("%s: no answer for %s within %v (--timeout)", s.Text, of, s.Timeout), hint)
 }

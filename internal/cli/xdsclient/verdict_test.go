@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The hint for a name without an answer depends on the variant of the protocol.
+// The hint about a name without an answer depends on the variant of the protocol.
 func TestHintForMissingAnswerDependsOnVariant(t *testing.T) {
 	a := &fetch.Answer{Resources: []fetch.Found{{Type: xds.Cluster, Name: "a"}}, Missing: []fetch.Missing{{Type: xds.Cluster, Name: "b", Asked: true}}}
 	for want, x := range map[string]Flags{

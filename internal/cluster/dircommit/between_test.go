@@ -16,7 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A writer that another one overtakes between its check and its commit overwrites nothing.
+// If another writer commits between the check and the commit of a writer, the late commit overwrites
+// nothing.
 func TestOvertakenWriterOverwritesNothing(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
@@ -67,7 +68,8 @@ func (d *doubtful) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.Engine.Get(ctx, key)
 }
 
-// A writer with an unknown result recognizes its own revision, and keeps later changes of others.
+// A writer whose commit had an unknown result recognizes its own revision, and keeps later changes of
+// others.
 func TestCommitWithUnknownResult(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")
@@ -100,7 +102,7 @@ func (e *ending) Lease(ctx context.Context, name string) (context.Context, func(
 	return held, func() { end(); release() }, nil
 }
 
-// A writer that lost the lease logs it, and writes again when it has it again.
+// A writer that lost the lease logs it, and writes again after it has acquired the lease again.
 func TestWriterContinuesAfterLostLease(t *testing.T) {
 	p, root := newPlace(t), t.TempDir()
 	write(t, root, "a")

@@ -16,7 +16,8 @@ import (
 )
 
 // Config returns the directory content that would be committed as this snapshot; it is the reverse of
-// [Items]. So a served revision is saved to disk, and explained, like a served directory.
+// [Items]. With it, a served revision is saved to disk and explained in the same way as a served
+// directory.
 func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
 	c := dir.LastGood{At: at, Mark: s.Mark()}
 	by := map[string]map[string]*lastgood.Type{groups.Default: {}}
@@ -57,7 +58,8 @@ func Config(s *revisions.Snapshot, at time.Time) dir.LastGood {
 	return c
 }
 
-// definitionPath is the path of a group's file, or the path that would make it a file of that group.
+// definitionPath is the path of a group's definition in the directory. If the item has no such path,
+// it is a path that would make the file a definition of this group.
 func definitionPath(it *revisions.Item) string {
 	if def, _ := groups.Parse(it.Place.File, it.Definition); it.Place.File != "" && cmp.Or(def.Name, groupOf(it.Place.File)) == it.Group {
 		return it.Place.File
@@ -68,7 +70,7 @@ func definitionPath(it *revisions.Item) string {
 	return path.Join(it.Group, dir.GroupFile)
 }
 
-// groupOf is the group of a file that does not name its group.
+// groupOf is the group to which a definition's path belongs.
 func groupOf(file string) string {
 	if d := path.Dir(file); d != "." {
 		return d

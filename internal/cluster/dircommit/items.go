@@ -14,10 +14,10 @@ import (
 	"github.com/chancery-xds/chancery/store"
 )
 
-// Read reads a directory as a server does, and returns all that it would serve. A server of these items
-// serves the same versions as a server of the directory. Errors in files are [dir.Errors], even if only
-// one group has them: a revision must not mix groups of different times. The options are those of the
-// source, without Keep.
+// Read reads a directory as a server does, and returns all items that the server would serve. A
+// server of these items serves the same versions as a server of the directory. An error in one group
+// is an error of the whole directory ([dir.Errors]): a revision must not mix groups of different
+// times. The options are those of the source, without Keep.
 func Read(root string, opts dir.Options) ([]*revisions.Item, dir.Report, error) {
 	var kept *dir.LastGood
 	opts.Keep = func(c dir.LastGood) { kept = &c }
@@ -51,9 +51,9 @@ func Items(root string, c dir.LastGood) (all []*revisions.Item, err error) {
 			for _, r := range t.Resources {
 				file := r.File
 				if rel, err := filepath.Rel(root, file); err == nil && filepath.IsLocal(rel) {
-					file = filepath.ToSlash(rel) // independent of the place of the directory
+					file = filepath.ToSlash(rel) // a path that does not depend on the location of the directory
 				}
-				// A file name may have any bytes, a protobuf string must be UTF-8.
+				// A file name may have any bytes, but a protobuf string must be UTF-8.
 				at := revisions.Place{File: strings.ToValidUTF8(file, "\uFFFD"), Line: r.Line, Col: r.Col, Path: r.Path}
 				all = append(all, &revisions.Item{Group: group, Resource: r.Resource, Secret: r.Secret, Place: at})
 			}

@@ -105,7 +105,7 @@ func TestServedAsTheDirectory(t *testing.T) {
 	if it := one.Get(revisions.Key{Group: "edge", Type: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Name: "c"}); it == nil || it.Place.File != "edge/c.yaml" || it.Place.Line != 1 {
 		t.Errorf("%+v", it)
 	}
-	// A new first line moves each resource, and changes none.
+	// A new first line moves each resource, but changes no resource.
 	writeFiles(t, root, map[string]string{"clusters.yaml": "# of the shop\n" + named("a") + "---\n" + named("b")})
 	if s := apply(); s.Revision.Number != 1 {
 		t.Error("a comment is a revision")

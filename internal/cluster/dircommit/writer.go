@@ -1,10 +1,12 @@
 // Package dircommit commits a directory to the revision store when its content changes. Any number of
-// servers may watch the same directory; the one that holds the lease writes.
+// servers may watch the same directory; the server that holds the lease writes.
 //
-// A commit by another author stays until the content of the directory changes again, so a rollback is not
-// undone. For that, the source of each revision made here names the content of the directory. A writer
-// that was suspended may not know that another server was elected. It finds a marked revision of the
-// other server, and stops writing. This does not depend on clocks.
+// A commit by another author stays until the content of the directory changes again. So a writer does
+// not undo a rollback. For this, each revision of a writer has a mark in its source: the hash of the
+// content.
+//
+// A writer that was suspended may not know that another server was elected. It finds a marked
+// revision of that server, and stops writing. So no clock is needed to detect it.
 package dircommit
 
 import (
@@ -29,21 +31,21 @@ import (
 
 // Options configure how a directory is read and committed.
 type Options struct {
-	Dir   dir.Options           // without Keep and Done; the initial content is that of the store
-	Note  func() revisions.Note // of the next revision; its Source may be a git commit
+	Dir   dir.Options           // without Keep and Done; the source starts with the content of the store
+	Note  func() revisions.Note // returns the note of the next revision; its Source may be a git commit
 	Log   *slog.Logger          // nil: slog.Default()
 	Retry time.Duration         // the approximate delay before another attempt; 0: 5 s
-	Noted func(State)           // called with each change of the state; nil: no call
+	Noted func(State)           // called after each change of the state; nil: no call
 }
 
 // A State is the state of a Writer.
 type State struct {
-	Writes bool      // it has the lease; otherwise another server has it, or the store does not answer
-	Since  time.Time // since when Writes has this value
-	Err    error     // why the directory is not committed; nil: it is, or another server writes
+	Writes bool      // this server has the lease; otherwise another server has it, or the store does not answer
+	Since  time.Time // the time since when Writes has this value
+	Err    error     // why the directory is not committed; nil: no error, or another server writes
 }
 
-// A Writer commits the directory while it holds the lease. It is made by [New].
+// A Writer commits the directory while it holds the lease. [New] makes one.
 type Writer struct {
 	engine revisions.Engine
 	repo   *revisions.Repository
@@ -68,7 +70,7 @@ func New(e revisions.Engine, r *revisions.Repository, root string, opts Options)
 // State returns the current state. Any goroutine may call it.
 func (f *Writer) State() State { return *f.state.Load() }
 
-// Source is the watched directory while this server writes; nil: another server does.
+// Source returns the watched directory while this server writes; nil while it does not.
 func (f *Writer) Source() *dir.Source { return f.src.Load() }
 
 func (f *Writer) note(writes bool, err error) {
@@ -83,7 +85,7 @@ func (f *Writer) note(writes bool, err error) {
 	}
 }
 
-// Run writes whenever it holds the lease, until ctx is done.
+// Run writes the directory to the store whenever it holds the lease, until ctx is done.
 func (f *Writer) Run(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
@@ -111,7 +113,7 @@ func (f *Writer) Run(ctx context.Context) {
 	}
 }
 
-// rest waits for about Retry, which differs from server to server, or for the bell.
+// rest waits for the bell, or for about Retry. The time differs from server to server.
 func (f *Writer) rest(ctx context.Context, bell <-chan struct{}) {
 	t := time.NewTimer(f.opts.Retry/2 + rand.N(f.opts.Retry))
 	defer t.Stop()
@@ -125,7 +127,7 @@ func (f *Writer) rest(ctx context.Context, bell <-chan struct{}) {
 // errOusted means that another server was elected.
 var errOusted = errors.New("another server has written meanwhile")
 
-// write commits the directory while the lease is held. An error is the reason to give up the lease.
+// write commits the directory while the lease is held. An error is the reason to release the lease.
 func (f *Writer) write(held context.Context) error {
 	head, err := f.repo.Head(held)
 	if err != nil {
@@ -189,15 +191,16 @@ func (f *Writer) write(held context.Context) error {
 	return nil
 }
 
-// A term is a writer during one lease. The writing goroutine owns its fields, except the atomic ones.
+// A term is the work of a writer during one lease. The writing goroutine owns its fields, except the
+// atomic ones.
 type term struct {
 	*Writer
-	kept   atomic.Pointer[dir.LastGood] // the last good content of the directory; nil: unchanged
+	kept   atomic.Pointer[dir.LastGood] // the last good content of the directory; nil: no load has changed it
 	failed atomic.Pointer[error]        // the error of the last load
-	last   string                       // the content of the last commit by any writer
-	seen   revisions.Number             // up to this revision no other elected writer has committed
+	last   string                       // the hash of the content that a writer committed last; "": unknown
+	seen   revisions.Number             // up to this revision, no other elected writer has committed in this term
 	tried  map[attempt]bool             // attempts with an unknown result
-	had    bool                         // the directory had content: if it is empty now, that was confirmed
+	had    bool                         // the directory had content in this term, so an empty one was confirmed
 }
 
 // An attempt is a revision that may have been committed.
@@ -223,7 +226,7 @@ func (w *term) commit(ctx context.Context) error {
 		return nil
 	}
 	items, err := Items(w.root, *c)
-	if err != nil || len(items) == 0 && !w.had { // a directory that is still empty does not count
+	if err != nil || len(items) == 0 && !w.had { // a directory that was always empty is not committed
 		return err
 	}
 	w.had = true
@@ -237,7 +240,7 @@ func (w *term) commit(ctx context.Context) error {
 			return err
 		}
 		w.seen = base.Revision.Number
-		if is == w.last { // an earlier attempt had succeeded
+		if is == w.last { // an earlier attempt has succeeded
 			break
 		}
 		note := w.opts.Note()
@@ -262,15 +265,15 @@ func (w *term) commit(ctx context.Context) error {
 	return nil
 }
 
-// alone returns an error if another writer has committed since. It also finds out which of its own
-// attempts succeeded.
+// alone returns an error if another elected writer has committed since w.seen. It also finds the
+// attempt of this writer that succeeded.
 func (w *term) alone(ctx context.Context) error {
 	var found error
 	err := w.repo.History(ctx, func(r revisions.Revision) bool {
 		switch mark := revisionapi.MarkIn(r.Source); {
 		case r.Number <= w.seen || mark == "":
 		case w.tried[attempt{r.Number, r.Note}]:
-			w.last = mark // at most one, since each attempt builds on the newest revision
+			w.last = mark // at most one attempt succeeds, because each builds on the newest revision
 		default:
 			found = fmt.Errorf("%w: %s, by %s", errOusted, r.Number, r.Author)
 		}
@@ -279,7 +282,7 @@ func (w *term) alone(ctx context.Context) error {
 	return errors.Join(found, err)
 }
 
-// last returns the content of the last commit by a writer; "": unknown.
+// last returns the hash of the content that a writer committed last; "": unknown.
 func (f *Writer) last(ctx context.Context) (is string, err error) {
 	left := 1000
 	err = f.repo.History(ctx, func(r revisions.Revision) bool {

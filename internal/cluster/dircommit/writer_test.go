@@ -166,8 +166,8 @@ func TestOneWrites(t *testing.T) {
 	p.head(4, "ben", 3)
 }
 
-// stopped is an engine whose first lease is invisible to others and never ends: that of a suspended
-// program that does not know that its lease has ended.
+// stopped is an engine whose first lease is invisible to others and never ends. It imitates a
+// suspended program that does not know that its lease has ended.
 type stopped struct {
 	revisions.Engine
 	was atomic.Bool
@@ -270,7 +270,7 @@ func TestEmptyDirectoryNeedsConfirmation(t *testing.T) {
 	if _, err := p.repo.Restore(t.Context(), p.head(4, "eve", 0), 1, revisions.Note{Author: "eve", Message: "all is good"}); err != nil {
 		t.Fatal(err)
 	}
-	write(t, root) // it changes, and is still empty
+	write(t, root) // the directory changes, but is still empty
 	time.Sleep(100 * time.Millisecond)
 	p.head(5, "eve", 3)
 	stop()

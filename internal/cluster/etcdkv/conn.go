@@ -18,19 +18,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A Conn is a connection to an etcd, with a prefix of its keys. It is made by [Open]. Several goroutines may use it at
-// once.
+// A Conn is a connection to an etcd, with a prefix of its keys. [Open] makes one. Several goroutines
+// may use it at once.
 type Conn struct {
 	config  clientv3.Config
 	prefix  string
 	timeout time.Duration
-	turn    chan struct{}                   // has one token: its holder makes the client
-	client  atomic.Pointer[clientv3.Client] // nil: the user has no token yet
-	why     atomic.Pointer[string]          // why the last connection failed; nil: it did not
+	turn    chan struct{}                   // has one token: the goroutine that holds it makes the client
+	client  atomic.Pointer[clientv3.Client] // nil: the etcd has not authenticated the user yet
+	why     atomic.Pointer[string]          // why the last connection failed; nil: it did not fail
 }
 
-// Open returns a connection. It sends no request: the first one reports an unreachable etcd, or an unknown user. Close
-// ends it.
+// Open returns a connection. It sends no request, so an unreachable etcd or an unknown user is only
+// reported by the first request. Close ends the connection.
 func Open(o Options) (*Conn, error) {
 	scheme := "http://"
 	if o.TLS != nil {
@@ -39,7 +39,7 @@ func Open(o Options) (*Conn, error) {
 	timeout := cmp.Or(o.Timeout, 5*time.Second)
 	config := clientv3.Config{
 		TLS: o.TLS, Username: o.Username, Password: o.Password,
-		// The request for a token must fail before the request that needs it times out.
+		// Authentication must fail before the request that needs it times out.
 		DialTimeout: timeout * 9 / 10,
 		// The client pings only during a request: an etcd ends the connection of an idle client that pings.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
@@ -52,13 +52,14 @@ func Open(o Options) (*Conn, error) {
 	c.config.DialOptions = append(slices.Clone(o.dial), grpc.WithChainUnaryInterceptor(c.note))
 	c.turn <- struct{}{}
 	if o.Username != "" {
-		return c, nil // the client needs a token, and the etcd may not answer yet
+		return c, nil // the client must authenticate, and the etcd may not answer yet
 	}
 	_, err := c.connect(context.Background())
 	return c, err
 }
 
-// connect returns the client. It makes the client once the etcd has given a token to the user.
+// connect returns the client. For a user, it makes the client only when the etcd has authenticated
+// that user.
 func (c *Conn) connect(ctx context.Context) (*clientv3.Client, error) {
 	if client := c.client.Load(); client != nil {
 		return client, nil
@@ -91,7 +92,7 @@ func (c *Conn) connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// note records why no answer came: the error of the client only reports the timeout.
+// note records why no answer came, because the client's own error only reports the timeout.
 func (c *Conn) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	switch s := status.Convert(err); s.Code() {
@@ -111,7 +112,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Key returns the full name of a key: below the prefix.
+// Key returns the full name of a key, which begins with the prefix.
 func (c *Conn) Key(key string) string { return c.prefix + key }
 
 // Name is the reverse of [Conn.Key].
@@ -135,9 +136,10 @@ func (c *Conn) Do(ctx context.Context, key string, f func(ctx context.Context, c
 // firstPause and lastPause bound the pause before a watch starts again.
 const firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
 
-// Watch calls once again and again until ctx is done, with growing pauses. A watch ends if its revision was compacted,
-// its member has no leader, or the user lacks the permission. Each restart must catch up. once reports whether it has
-// received anything: then the next pause is short again. failed is called before each pause.
+// Watch calls the function once again and again until ctx is done, with growing pauses. A watch ends
+// if its revision was compacted, its member has no leader, or the user lacks the permission. After a
+// restart, once must catch up. If it returns received, the next pause is short again. Watch calls
+// failed before each pause.
 func (c *Conn) Watch(ctx context.Context, key string, once func(ctx context.Context, client *clientv3.Client) (received bool, err error), failed func(err error, pause time.Duration)) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		received, err := c.watch(ctx, key, once)
@@ -158,7 +160,7 @@ func (c *Conn) Watch(ctx context.Context, key string, once func(ctx context.Cont
 }
 
 func (c *Conn) watch(ctx context.Context, key string, once func(context.Context, *clientv3.Client) (bool, error)) (received bool, err error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the watch of once
+	ctx, cancel := context.WithCancel(ctx) // ends the etcd watch of once
 	defer cancel()
 	client, err := c.connect(ctx)
 	if err == nil {

@@ -18,7 +18,8 @@ type keyError struct{ error }
 
 func (e *keyError) Unwrap() error { return e.error }
 
-// failed turns an error of the client into an error of a key. ctx is the context of the caller.
+// failed turns an error of the client into an error of a key. The argument ctx is the context of the
+// caller.
 func failed(ctx context.Context, key string, err error) error {
 	if err == nil {
 		return nil
@@ -56,7 +57,8 @@ func (e *silentError) Error() string {
 
 func (e *silentError) Unwrap() []error { return []error{revisions.ErrUnavailable, e.error} }
 
-// kind returns the error of package revisions that fits; nil: none does, or err already wraps one.
+// kind returns the error of package revisions for an etcd error. It returns nil if there is none, or
+// if err already wraps one.
 func kind(err error) error {
 	code, text := status.Code(err), err.Error()
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {

@@ -17,7 +17,7 @@ import (
 // Options are the place of an etcd, and the credentials.
 type Options struct {
 	Endpoints []string // host:port of its members
-	Prefix    string   // of all keys, without slashes at its ends
+	Prefix    string   // of all keys, without slashes at its start and end
 
 	TLS      *tls.Config // nil: none
 	Username string      // "": no authentication
@@ -26,7 +26,7 @@ type Options struct {
 	// Timeout is how long a request may take. 0: 5 s.
 	Timeout time.Duration
 
-	dial []grpc.DialOption // of tests
+	dial []grpc.DialOption // set by tests
 }
 
 // Parse parses etcd://HOST:PORT,HOST:PORT/PREFIX. The default port is 2379. It refuses a user or a password, because

@@ -17,17 +17,18 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// An About is the announcement of a server: JSON, under the key "replica/" and its ID.
+// An About is the announcement of a server. It is stored as JSON, under the key "replica/" and the
+// server's ID.
 type About struct {
-	Format   int       `json:"format"`             // 1
-	ID       string    `json:"id"`                 // of a process: new after each start
+	Format   int       `json:"format"`             // format number, 1
+	ID       string    `json:"id"`                 // ID of a process, which is new after each start
 	Admin    string    `json:"admin,omitempty"`    // http://HOST:PORT or https://HOST:PORT; "": not reachable from other machines
-	Host     string    `json:"host,omitempty"`     // name of its machine
-	Version  string    `json:"version,omitempty"`  // of the program
-	Revision string    `json:"revision,omitempty"` // the revision that it served a moment ago
-	Since    time.Time `json:"since"`              // when it started
-	Streams  int       `json:"streams"`            // open a moment ago; as read, -1: it announced an impossible number
-	Writes   time.Time `json:"writes,omitzero"`    // since when it writes a directory to the store; zero: it does not
+	Host     string    `json:"host,omitempty"`     // name of the server's machine
+	Version  string    `json:"version,omitempty"`  // version of the program
+	Revision string    `json:"revision,omitempty"` // revision that the server served a moment ago
+	Since    time.Time `json:"since"`              // start of the process
+	Streams  int       `json:"streams"`            // number of open streams a moment ago; after parse, -1 means an impossible number
+	Writes   time.Time `json:"writes,omitzero"`    // the time since when the server writes a directory to the store; zero: it does not
 }
 
 const (
@@ -42,7 +43,7 @@ const (
 	maxStreams = 10_000_000
 )
 
-// parse decodes an announcement. An invalid one is an error for people.
+// parse decodes an announcement. The error for an invalid one is a text for people.
 func parse(key string, value []byte) (About, error) {
 	id := text.Head(strings.TrimPrefix(key, prefix), maxText)
 	a := About{ID: id}
@@ -58,7 +59,7 @@ func parse(key string, value []byte) (About, error) {
 	return a, nil
 }
 
-// reachable returns an error if a server on the machine host may not, or cannot, ask this one.
+// reachable returns an error if a server on the machine host cannot ask this one, or must not.
 func (a About) reachable(host string) error {
 	if a.Admin == "" {
 		return errors.New("it has no admin API that other servers can ask: see --replica-address")

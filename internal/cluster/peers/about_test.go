@@ -32,8 +32,8 @@ type trip func(*http.Request)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { f(r); return nil, errors.New("no") }
 
-// The token is sent over TLS only, and only to a server with a certificate of a configured CA: others may
-// have one of any public CA.
+// The token is sent over TLS only, and only to a server with a certificate of a configured CA: any
+// program can have a certificate of a public CA.
 func TestToken(t *testing.T) {
 	for admin, want := range map[string]string{"https://10.0.0.1:1": "Bearer secret", "http://127.0.0.1:1": ""} {
 		for _, named := range []bool{true, false} {

@@ -21,7 +21,7 @@ import (
 // maxText limits a text from another server, in bytes.
 const maxText = 300
 
-// An Asking configures requests to other servers.
+// An Asking configures the requests to other servers.
 type Asking struct {
 	TLS   certs.ClientFiles      // read again for each connection
 	Token func() (string, error) // nil: no token
@@ -30,17 +30,18 @@ type Asking struct {
 // AskTime is the time that another server has for its answer.
 const AskTime = time.Second
 
-// atOnce limits concurrent requests: a hanging server delays few others.
+// atOnce limits concurrent requests. So a server that does not answer delays only a few others.
 const atOnce = 32
 
 type client struct {
 	http  *http.Client
 	token func() (string, error)
-	named bool // the CA of the other servers was configured: with the system's CAs any public certificate would be accepted
+	named bool // the user configured a CA of the other servers; the system's CAs would accept any public certificate
 }
 
-// errNamed is the reason not to send the token to a server. Any program that can announce itself in the
-// store can have a certificate of some public CA.
+// errNamed is the reason for not sending the token to a server. Without a configured CA, any program
+// that can write an announcement could receive the token, because it can have a certificate of a
+// public CA.
 var errNamed = errors.New("not asked: the token is sent only to servers with a certificate of a configured CA: give this server --replica-ca or --admin-client-ca")
 
 func newClient(a Asking) client {
@@ -65,7 +66,8 @@ func newClient(a Asking) client {
 
 func (c client) close() { c.http.CloseIdleConnections() }
 
-// get returns the answer of the server with an ID, of at most `most` bytes; nil for 404 Not Found.
+// get returns the answer of the server with an ID, which has at most `most` bytes. The answer to 404
+// Not Found is nil.
 func (c client) get(ctx context.Context, id, admin, path string, query url.Values, most int64) ([]byte, error) {
 	to := admin + path
 	if len(query) > 0 {
@@ -88,7 +90,7 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 	resp, err := c.http.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
-		switch resp.StatusCode { // before the ID is checked: authorization comes before any other answer
+		switch resp.StatusCode { // before the ID is checked, because a server checks the authorization before anything else
 		case http.StatusUnauthorized:
 			switch {
 			case strings.HasPrefix(admin, "http:"):
@@ -123,22 +125,22 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 		return nil, fmt.Errorf("no answer within %v", AskTime)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // the rest repeats the URL
+		err = e.Err // the outer error repeats the URL
 	}
 	return nil, err
 }
 
-// Ask sends a GET request to all other servers at once. It returns them within little more than
-// [AskTime], each with the reason if it has not answered. read is called with each answer, of size bytes
-// at most, one after the other; the body is nil for 404 Not Found. unsure is the reason why there may be
-// other servers.
+// Ask sends a GET request to all other servers at once, and returns within little more than
+// [AskTime]. The result has each server, with the reason if it has not answered. Ask calls read with
+// one answer at a time, of at most size bytes; the body is nil for 404 Not Found. The error unsure is
+// the reason why there may be other servers.
 func (r *Replicas) Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error) {
 	r.look(ctx)
 	members, unsure := r.others()
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
 	room := make(chan struct{}, atOnce)
-	var reading sync.Mutex // held while read is called
+	var reading sync.Mutex // held during a call of read
 	var asking sync.WaitGroup
 	all = make([]api.Replica, len(members))
 	for i, m := range members {
@@ -168,7 +170,7 @@ func (m member) ask(ctx context.Context, c client, path string, query url.Values
 	return c.get(ctx, m.ID, m.Admin, path, query, size)
 }
 
-// note records that a server has answered, or returns when it last did.
+// note records that a server has answered. If it has not, note sets the time of its last answer.
 func (r *Replicas) note(of *api.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

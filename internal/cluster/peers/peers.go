@@ -19,24 +19,24 @@ import (
 // Options configure a server's announcement and its requests to others.
 type Options struct {
 	Engine revisions.Announcer
-	Self   func() About // Format may be missing; only Revision, Streams and Writes may change
+	Self   func() About // returns this server's announcement; Format may be missing, and only Revision, Streams and Writes may change
 	Ask    Asking
 	Log    *slog.Logger
 }
 
-// Replicas are the servers of a store, as one of them knows them. [New] makes it; [Replicas.Run] must
-// run. Several goroutines may use it at once.
+// Replicas are the servers of a store, as far as this server knows them. [New] makes a value, and
+// [Replicas.Run] must run. Several goroutines may use it at once.
 type Replicas struct {
 	opts   Options
 	client client
-	bell   chan struct{} // one slot: the announcement of this server has changed
+	bell   chan struct{} // has one slot; a value: the announcement of this server has changed
 
-	mu     sync.Mutex // held for memory only
+	mu     sync.Mutex // never held during I/O
 	known  map[string][]byte
 	more   bool
-	at     time.Time            // when known was read
-	left   time.Time            // when a known server was last missing
-	seen   map[string]time.Time // when each known server last answered
+	at     time.Time            // time when known was read
+	left   time.Time            // last time when a known server had vanished
+	seen   map[string]time.Time // time of the last answer of each known server
 	failed error                // why the last read of the store failed
 }
 
@@ -56,7 +56,7 @@ func (r *Replicas) Changed() {
 	}
 }
 
-// Intervals.
+// Intervals of Run.
 const (
 	lookEvery     = 5 * time.Second  // between reads of the announcements
 	announceEvery = 10 * time.Second // between checks of this server's announcement
@@ -86,7 +86,8 @@ func pause(ctx context.Context, d time.Duration, bell <-chan struct{}) bool {
 	}
 }
 
-// announce keeps this server announced, again when the store has lost it.
+// announce keeps this server announced. It announces the server again if the store has lost the
+// announcement.
 func (r *Replicas) announce(ctx context.Context) {
 	key, said := prefix+r.opts.Self().ID, false
 	for ctx.Err() == nil {
@@ -125,17 +126,18 @@ func (r *Replicas) self() []byte {
 	a := r.opts.Self()
 	a.Format = format
 	b, err := json.Marshal(a)
-	if err != nil { // texts and numbers always can be encoded
+	if err != nil { // texts and numbers can always be encoded
 		panic(err)
 	}
 	return b
 }
 
-// errEmpty means that the store was replaced, or has lost all leases: no server has left.
+// errEmpty means that the store was replaced or has lost all leases. It does not mean that servers
+// have left.
 var errEmpty = errors.New("all announcements are missing, even that of this server")
 
-// look reads the announcements. While the store does not answer, or has lost all at once, the known
-// servers stay.
+// look reads the announcements. If the store does not answer, or has lost all announcements at once,
+// the known servers stay.
 func (r *Replicas) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
@@ -160,9 +162,10 @@ func (r *Replicas) look(ctx context.Context) {
 	maps.DeleteFunc(r.seen, func(id string, _ time.Time) bool { _, is := all[prefix+id]; return !is })
 }
 
-// Writer returns the other server that has announced that it writes a directory to the store, as known a
-// few seconds ago; with now it reads the store first. Its Admin is "" if it cannot be asked. Its ID is ""
-// if there is none. Of several it is the one that began last, since an older one may have stopped.
+// Writer returns the other server that has announced that it writes a directory to the store. The
+// answer may be a few seconds old; if now is true, Writer reads the store first. The ID is "" if
+// there is no such server, and Admin is "" if it cannot be asked. If several have announced it,
+// Writer returns the one that began last, because the others may have stopped.
 func (r *Replicas) Writer(ctx context.Context, now bool) (is About) {
 	if now {
 		r.look(ctx)
@@ -185,7 +188,7 @@ type member struct {
 	err error // why it cannot be asked; nil: it can
 }
 
-// others returns the other servers, by ID. unsure is the reason why there may be more.
+// others returns the other servers, by ID. The error unsure is the reason why there may be more.
 func (r *Replicas) others() (all []member, unsure error) {
 	me := r.opts.Self()
 	r.mu.Lock()

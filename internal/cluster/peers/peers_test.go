@@ -100,8 +100,8 @@ func ids(r *Replicas) string {
 	return strings.Join(text, ", ")
 }
 
-// Servers find each other, learn changes, and forget servers that ended. While the store is away they
-// keep the known ones; when it is back they are announced again.
+// Servers find each other, learn changes, and forget servers that have ended. While the store does
+// not answer, they keep the known servers. When it answers again, they announce themselves again.
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
@@ -327,7 +327,7 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// A server that rejects the token gives no other information: that is its error.
+// A server that rejects the token gives no other information: the rejection is its error.
 func TestRejectedToken(t *testing.T) {
 	p := &pipes{all: map[string]func(net.Conn){"10.0.0.1:1": says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")}}
 	tr := &http.Transport{DialTLSContext: p.dial}
@@ -342,8 +342,8 @@ func TestRejectedToken(t *testing.T) {
 	}
 }
 
-// Of many hanging servers few are asked at once, and the unasked ones are errors, too; a part is never
-// presented as all.
+// If many servers do not answer, only a few are asked at once. Those that were not asked have an
+// error, too, so a part of the answers never looks complete.
 func TestManyHangingServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{all: map[string]func(net.Conn){}}

@@ -5,22 +5,22 @@ import "time"
 // A Surplus computes how many streams a server ends, so that clients spread over all servers. The zero
 // value is ready to use.
 type Surplus struct {
-	ends bool // it had more than its share, and is still above the lower limit
+	ends bool // the server is ending streams, until its number is near the mean
 }
 
-// When streams are ended, and how many. "A replica above 1.3x mean closes a few oldest streams/s." A
-// server that began continues until it is near the mean, so that two servers do not send clients back and
+// The limits for ending streams. "A replica above 1.3x mean closes a few oldest streams/s." A server
+// that began continues until it is near the mean. Otherwise two servers could send clients back and
 // forth.
 const (
-	begins, stops = 1.3, 1.1 // of the mean
-	fewest        = 10       // above the mean: fewer are not worth it
-	perSecond     = 5        // at most, and at least 1
+	begins, stops = 1.3, 1.1 // shares of the mean
+	fewest        = 10       // minimum number of streams above the mean to begin
+	perSecond     = 5        // maximum number of streams to end in a second
 	calm          = 5 * time.Minute
 )
 
-// Next returns how many of its streams a server ends in this second, and the mean of all. mine is its
-// number of streams. sure is false if another server has vanished lately, so its clients are moving, or
-// if not all servers are known: then it ends none.
+// Next returns the number of streams to end in this second, and the mean of all servers. The argument
+// mine is the number of streams of this server. If sure is false, it ends none: some server is
+// unknown, or has vanished lately and its clients are still moving.
 func (s *Surplus) Next(mine int, others []int, sure bool) (n int, mean float64) {
 	all := float64(mine)
 	for _, n := range others {
@@ -39,9 +39,10 @@ func (s *Surplus) Next(mine int, others []int, sure bool) (n int, mean float64) 
 	return max(1, min(perSecond, mine/100, int(over))), mean
 }
 
-// Streams returns the announced number of streams of each other server that serves a revision; clients
-// cannot use the others. sure reports whether the numbers are reliable: the store was read just now, all
-// announcements are readable and credible, and no server has vanished for some minutes.
+// Streams returns the announced number of streams of each other server that serves a revision;
+// clients cannot use other servers. The result sure reports whether the numbers are reliable: the
+// store was read just now, all announcements are readable and credible, and no server has vanished
+// for some minutes.
 func (r *Replicas) Streams() (others []int, sure bool) {
 	all, unsure := r.others()
 	sure = unsure == nil

@@ -10,12 +10,12 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A Committer commits items to a repository. The zero value needs a Repo.
+// A Committer commits items to a repository. It needs a Repo.
 type Committer struct {
 	Repo *revisions.Repository
 
-	// Review is called with the configuration to commit. On an error nothing is committed; doubts are
-	// returned with the commit. Nil: no review.
+	// Review is called with the configuration to commit. If it returns an error, nothing is
+	// committed. The commit's answer contains the doubts. Nil: no review.
 	Review func(next *revisions.Snapshot) (doubts []string, err error)
 }
 
@@ -87,7 +87,7 @@ func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisi
 	return committed(base, next, doubts, err)
 }
 
-// made applies an edit to a snapshot, without concurrent commits.
+// made returns a snapshot with an edit, as a commit without concurrent commits would make it.
 func made(base *revisions.Snapshot, edit revisions.Edit) (*revisions.Snapshot, error) {
 	all := make(map[revisions.Key]*revisions.Item, base.Len())
 	for it := range base.All {
@@ -122,7 +122,7 @@ func committed(base, next *revisions.Snapshot, doubts []string, err error) (*api
 	return c, nil
 }
 
-// heldOf returns the changes that are not served, by hold.
+// heldOf returns the changes of held groups, which are not served, by group.
 func heldOf(keys []revisions.Key, holds map[string]revisions.Hold) (all []api.HeldChanges) {
 	changed := map[string]int{}
 	for _, k := range keys {
@@ -163,8 +163,8 @@ func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *ap
 	return c
 }
 
-// Claimed is the author of a commit that a program makes for somebody else: the authenticated program,
-// and the author that it names.
+// Claimed is the author of a commit that a program makes on behalf of another author. It contains the
+// authenticated program, and the author that the program names.
 func Claimed(known, says string) string {
 	if says == "" {
 		return known

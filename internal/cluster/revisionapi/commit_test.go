@@ -176,7 +176,8 @@ func TestHeldChanges(t *testing.T) {
 	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r2: 3 set, 1 removed; 3 of edge at r1")
 }
 
-// Only the directory writer may use a marked source: by it the writer recognizes its own commits.
+// Only the directory writer may use a marked source, because it recognizes its own commits by the
+// mark.
 func TestMark(t *testing.T) {
 	const is = "0123456789abcdef"
 	for source, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Line returns an item in the words of the API.
+// Line returns an item in the form of the API, one line of JSON.
 func Line(it *revisions.Item) api.RevisionItem {
 	k := it.Key()
 	l := api.RevisionItem{
@@ -27,8 +27,8 @@ func Line(it *revisions.Item) api.RevisionItem {
 	return l
 }
 
-// Shown returns a line without secrets. show returns the visible part of a message of a type, and whether
-// that is all.
+// Shown returns a line without secrets. The function show returns the visible part of a message, and
+// whether that is the whole message.
 func Shown(it *revisions.Item, show func(url string, body []byte) ([]byte, bool)) api.RevisionItem {
 	l := Line(it)
 	if it.Resource == nil {

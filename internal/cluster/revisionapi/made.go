@@ -5,8 +5,8 @@ import (
 	"regexp"
 )
 
-// A directory writer marks the source of its revisions. So it recognizes its own commits, and those of
-// another elected writer. Other authors must not use such a source: see [Forged].
+// A directory writer marks the source of its revisions. By the mark it recognizes its own commits,
+// and those of another elected writer. Other authors must not use such a source: see [Forged].
 
 // marked matches the source of a revision that an elected writer made from a directory.
 var marked = regexp.MustCompile(`(?:^|, )files ([0-9a-f]{16})$`)

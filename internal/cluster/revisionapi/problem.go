@@ -4,7 +4,7 @@ import "errors"
 
 // A Problem is the reason why a request is refused.
 type Problem struct {
-	Is    error  // its kind: [revisions.ErrNotFound], [revisions.ErrConflict], ErrWrong or ErrCannot
+	Is    error  // kind of the problem: [revisions.ErrNotFound], [revisions.ErrConflict], ErrWrong or ErrCannot
 	Field string // the wrong field of the request; "": none
 	Text  string // may contain text of the request
 	Hint  string // a possible remedy; "": none known

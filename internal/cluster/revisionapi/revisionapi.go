@@ -1,6 +1,6 @@
-// Package revisionapi answers requests about a revision repository, and commits to it, in the words of
-// the admin API. A command uses it with a store, and a server for its callers, so both give the same
-// answers. It opens no store, and reads no files.
+// Package revisionapi answers requests about a revision repository, and commits to it, with the types
+// of the admin API. A command uses it with a store, and a server uses it for its callers. So both
+// give the same answers. The package opens no store, and reads no files.
 package revisionapi
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// History returns the kept revisions, the newest first, at most limit (0: all). If a type URL is given,
-// it returns only those that changed the resource with that type and name.
+// History returns the kept revisions, the newest first, at most limit (0: all). With a type URL, it
+// returns only the revisions that changed the resource with that type and name.
 func History(ctx context.Context, r *revisions.Repository, typ, name string, limit int) (*api.History, error) {
 	of := func(context.Context, revisions.Revision) (bool, error) { return true, nil }
 	if typ != "" {
@@ -49,8 +49,8 @@ func History(ctx context.Context, r *revisions.Repository, typ, name string, lim
 	return h, errors.Join(err, wrong)
 }
 
-// changes returns a function that reports whether a revision changed a resource. It must be called for
-// revisions from the newest on.
+// changes returns a function that reports whether a revision changed a resource. Call it for the
+// revisions from the newest on: then it reads each revision only once.
 func changes(r *revisions.Repository, url, name string) func(context.Context, revisions.Revision) (bool, error) {
 	var is *revisions.Snapshot
 	return func(ctx context.Context, rev revisions.Revision) (changed bool, err error) {
@@ -83,7 +83,7 @@ func changes(r *revisions.Repository, url, name string) func(context.Context, re
 	}
 }
 
-// Revision returns a revision in the words of the API.
+// Revision returns a revision as a type of the API.
 func Revision(r revisions.Revision) api.Revision {
 	h := api.Revision{Revision: r.Number.String(), Time: r.Time.UTC(), Author: r.Author, Message: r.Message, Source: r.Source, Items: r.Items, Set: r.Set, Removed: r.Removed}
 	if r.Restores > 0 {
@@ -147,7 +147,7 @@ func Blame(ctx context.Context, r *revisions.Repository, typ, name string) (*api
 	return all, nil
 }
 
-// stood returns the place of an item in the author's files; "": unknown.
+// stood returns the place of an item in the author's files; "" if it is unknown.
 func stood(it *revisions.Item) string {
 	switch p := it.Place; {
 	case p.File == "":
@@ -160,7 +160,7 @@ func stood(it *revisions.Item) string {
 	return it.Place.File
 }
 
-// At returns a revision; 0: the newest.
+// At returns a revision by its number; 0 is the newest.
 func At(ctx context.Context, r *revisions.Repository, n revisions.Number) (*revisions.Snapshot, error) {
 	if n > 0 {
 		return r.At(ctx, n)

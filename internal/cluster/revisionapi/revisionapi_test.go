@@ -66,8 +66,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// Blame returns who set a resource last, for each group, and in which file; for a removed revision only
-// the number.
+// Blame returns the revision that set a resource last, for each group, and the file. Of a removed
+// revision it returns only the number.
 func TestBlame(t *testing.T) {
 	p := newPlace(t)
 	ctx := t.Context()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ErrBackwards means that the newest revision is older than one read before, or does not descend from it.
-// Somebody has replaced the repository by a backup, or by another repository. Until the right one is
-// back, or the repository is opened again, nothing is read or written. Commits to the wrong repository
-// would be lost, and clients would silently return to an old configuration.
+// ErrBackwards means that the newest revision is older than one read before, or does not descend from
+// it. Somebody has replaced the repository by a backup, or by another repository. Until the right
+// repository is back, or is opened again, nothing is read or written. Otherwise commits to the wrong
+// repository would be lost, and clients would silently return to an old configuration.
 var ErrBackwards = errors.New("the repository was replaced by an older or different one")
 
-// Observe makes the repository return nothing older than a snapshot that was read from it earlier, before
-// this process opened it ([FromSaved]).
+// Observe sets the oldest revision that the repository may return: that of a snapshot which an
+// earlier process has read from it ([FromSaved]).
 func (r *Repository) Observe(s *Snapshot) { r.saw(head{at: s.Revision.id, turns: s.head.turns}) }
 
 // saw records a head, unless a newer one was read meanwhile.
@@ -30,7 +30,7 @@ func (r *Repository) saw(h head) {
 	}
 }
 
-// follows returns [ErrBackwards] with the reason, unless the head is descends from the head was.
+// follows returns [ErrBackwards] with the reason, unless the head `is` descends from the head `was`.
 func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	switch {
 	case was == nil || was.at.number == 0:

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// While a repository is replaced by a backup or by another repository, nothing is read or written. That
-// holds for an older one, and for one with more revisions.
+// While a repository is replaced by a backup or by another repository, nothing is read or written.
+// This is true for an older repository, and for one with more revisions.
 func TestReplacedRepositoryIsRefused(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func TestReplacedRepositoryIsRefused(t *testing.T) {
 	}
 	put(backup)
 	backwards("a backup", "from r3 to another r1, of ")
-	strange := open() // it has read nothing before
+	strange := open() // this process has read nothing before
 	must(commit(strange, "x2"))
 	backwards("a commit to it", "from r3 to another r2")
 	must(commit(strange, "x3"))
@@ -197,7 +197,7 @@ func TestConcurrentCommitIsNotBackwards(t *testing.T) {
 	commit()
 	read(r, nil)
 	older := head()
-	e.then = func() { // another reader gets the newer head, and this one gets the older answer later
+	e.then = func() { // another reader gets the newer head first, and then this reader gets the older answer
 		commit()
 		read(r, nil)
 	}

@@ -12,8 +12,8 @@ import (
 
 // A ConflictError means that another commit changed the same items first.
 type ConflictError struct {
-	Base, Head Number // the revision that the change was made for, and the newest one
-	Keys       []Key  // the items that both changed; nil: the change was for exactly one revision
+	Base, Head Number // the revision on which the change was based, and the newest one
+	Keys       []Key  // the items that both commits changed; nil: the commit must not follow any other
 }
 
 func (e *ConflictError) Error() string {
@@ -37,17 +37,18 @@ func (e *ConflictError) Error() string {
 // Is makes a ConflictError an [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// Commit applies an edit to a snapshot, stores the result as a new revision, and returns it. By then it
-// is the newest revision, and survives a loss of power. If other commits came first and changed other
-// items, the edit is applied to their result. If they changed the same items, the error is a
-// [ConflictError]. An edit without effect makes no revision, and returns the newest.
+// Commit applies an edit to a snapshot, stores the result as a new revision, and returns it. When
+// Commit returns, the revision is the newest, and survives a loss of power. If other commits came
+// first and changed other items, Commit applies the edit to their result. If they changed the same
+// items, the error is a [ConflictError]. An edit without effect makes no revision: Commit returns the
+// newest.
 //
 // After any other error nothing has changed, unless the error wraps [ErrUnknown].
 func (r *Repository) Commit(ctx context.Context, base *Snapshot, edit Edit, note Note) (*Snapshot, error) {
 	return r.commit(ctx, base, edit, note, true)
 }
 
-// CommitIf is like Commit, but any other commit since the snapshot is a conflict.
+// CommitIf is like Commit, but any other commit after the snapshot is a conflict.
 func (r *Repository) CommitIf(ctx context.Context, base *Snapshot, edit Edit, note Note) (*Snapshot, error) {
 	return r.commit(ctx, base, edit, note, false)
 }
@@ -56,7 +57,7 @@ func (r *Repository) CommitIf(ctx context.Context, base *Snapshot, edit Edit, no
 var ErrUnknown = errors.New("unknown whether the commit succeeded")
 
 func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note Note, rebase bool) (*Snapshot, error) {
-	if base.head.raw == nil { // it was not the newest, or the repository was empty
+	if base.head.raw == nil { // base was not the newest revision, or the repository was empty
 		newest, err := r.Head(ctx)
 		if err != nil {
 			return nil, err
@@ -91,7 +92,8 @@ func (r *Repository) commit(ctx context.Context, base *Snapshot, edit Edit, note
 	}
 }
 
-// onto returns the newest snapshot if an edit of s may be applied to it.
+// onto returns the snapshot to apply an edit of s to: the newest, unless a commit after s conflicts
+// with the edit.
 func (s *Snapshot) onto(newest *Snapshot, edit Edit, rebase bool) (*Snapshot, error) {
 	if s.Revision.id == newest.Revision.id {
 		return newest, nil
@@ -141,8 +143,9 @@ func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []p
 	return next, p.done, nil
 }
 
-// prepare calls Options.Prepare for copies of the written resources, as reading them would. The draft
-// becomes the base of later snapshots and shares pages with them. The caller's resources stay unchanged.
+// prepare calls Options.Prepare for copies of the written resources, as a read would. Later snapshots
+// share pages with the draft, so its resources must be prepared. The caller's resources stay
+// unchanged.
 func (r *Repository) prepare(writes []write) {
 	if r.opts.Prepare == nil {
 		return
@@ -188,7 +191,7 @@ func (p *packer) writes(base *Snapshot, edit Edit, rev *Revision) ([]write, erro
 			bodies[i] = p.body(w.set.item)
 		}
 	}
-	p.settle() // their place must be final: the encoded items contain it
+	p.settle() // the places must be final, because the encoded items contain them
 	for i, w := range writes {
 		if w.set == nil {
 			rev.Removed++
@@ -223,8 +226,8 @@ func (p *packer) body(it *Item) (pieces []*place) {
 	return pieces
 }
 
-// publish stores the packs and the revision, and then swaps the head. Until the swap nothing refers to
-// them. If the writer dies before, a sweep removes them.
+// publish stores the packs and the revision, and then swaps the head. Before the swap nothing refers
+// to them. If the writer dies before the swap, a sweep removes them.
 func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data []packed) error {
 	rev, err := next.Revision.encode()
 	if err != nil {
@@ -261,7 +264,8 @@ func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data [
 	return r.checkSwapped(ctx, err, h, next, nextHead)
 }
 
-// writeCheckTimeout limits how long a writer checks or cleans up the result of its writes.
+// writeCheckTimeout limits the time in which a writer checks the result of its writes, or removes
+// them.
 const writeCheckTimeout = 5 * time.Second
 
 // checkSwapped finds out whether the head was swapped although the engine returned an error.
@@ -287,11 +291,11 @@ func (r *Repository) checkSwapped(ctx context.Context, why error, was head, next
 	case err == nil && refused(why):
 		return why
 	}
-	// Absence proves nothing: a request may still be on its way.
+	// An unchanged head proves nothing: the request may still be on its way.
 	return fmt.Errorf("%w: %w", ErrUnknown, why)
 }
 
-// refused reports whether the engine guarantees that it did nothing.
+// refused reports whether the error guarantees that the engine has changed nothing.
 func refused(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge)
 }
@@ -307,8 +311,9 @@ func (r *Repository) discard(ctx context.Context, id revisionID, data []packed) 
 	_ = r.engine.Delete(ctx, keys...)
 }
 
-// Restore commits the content of an earlier revision that is kept, and returns the new revision as Commit
-// does. It writes none of the content again. If base is not the newest, it is a conflict.
+// Restore commits the content of an earlier kept revision, and returns the new revision as Commit
+// does. It stores only the revision, because its content is already stored. If base is not the newest
+// revision, the error is a conflict.
 func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note Note) (*Snapshot, error) {
 	for {
 		newest, err := r.Head(ctx)
@@ -339,8 +344,8 @@ func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note
 			return newest, nil
 		}
 		next := &Snapshot{Revision: rev, root: old.root, below: old.below}
-		// The head names the oldest revision that may be referred to. If a sweep removed this one
-		// meanwhile, the head has changed and the swap fails.
+		// The head names the oldest revision to which a commit may refer. If a sweep has removed
+		// revision n since, the head has changed, and the swap fails.
 		err = r.publish(ctx, newest.head, next, nil)
 		if err == nil || !errors.Is(err, ErrConflict) {
 			return next, err

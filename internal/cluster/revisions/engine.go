@@ -10,24 +10,24 @@ import (
 // (package revisions/etcd), or one of your own. Package revisions/enginetest tests an implementation.
 // Several goroutines, and several programs on the same storage, may call its methods at once.
 //
-// Keys are words of a-z, 0-9, ".", "-", joined by "/". Values have at most [MaxValue] bytes. Neither the
-// caller nor the engine changes a value after it was passed. An error names its key, and wraps an error
-// of this package if one fits. No method waits much longer than for ctx, even if the storage does not
-// answer.
+// Keys are words of a-z, 0-9, ".", "-", joined by "/". Values have at most [MaxValue] bytes. Neither
+// the caller nor the engine changes a value after it was passed. An error names its key. It wraps one
+// of the errors below, if one describes the failure. A method returns soon after ctx is done, even if
+// the storage does not answer.
 type Engine interface {
 	// Get returns the last value stored under a key, by any program. A read that begins after a write has
 	// returned sees that write. If the key has no value, the error is [ErrNotFound].
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// PutIfAbsent stores a value under a key that is derived from the value. So two writers of one key
-	// write the same value. An existing value stays, and is not an error. When it returns nil, the value
-	// survives a loss of power.
+	// PutIfAbsent stores a value under a key that is derived from the value. So two writers of one
+	// key write the same value. If the key has a value, that value stays, and PutIfAbsent returns
+	// nil. After nil, the value survives a loss of power.
 	PutIfAbsent(ctx context.Context, key string, value []byte) error
 
-	// CompareAndSwap stores a value if the key has the value old; old == nil means that the key has no
-	// value. [ErrConflict] means that the key has another value. After ErrConflict, ErrDenied, ErrFull
-	// and ErrTooLarge nothing was stored. After any other error the value may be stored or not. When it
-	// returns nil, the value survives a loss of power.
+	// CompareAndSwap stores a value if the key has the value old; old == nil means that the key has
+	// no value. [ErrConflict] means that the key has another value. After ErrConflict, ErrDenied,
+	// ErrFull and ErrTooLarge nothing was stored. After any other error the value may be stored or
+	// not. After nil, the value survives a loss of power.
 	CompareAndSwap(ctx context.Context, key string, old, value []byte) error
 
 	// Delete removes keys. A missing key is not an error.
@@ -37,7 +37,7 @@ type Engine interface {
 	List(ctx context.Context, prefix string) iter.Seq2[string, error]
 
 	// Watch sends to the channel when the value of a key may have changed, until ctx is done. Then it
-	// closes the channel. A send is a hint, and hints may be lost: the reader must also poll.
+	// closes the channel. Some changes may cause no send, so the reader must also poll.
 	Watch(ctx context.Context, key string) <-chan struct{}
 
 	// Lease acquires a named lease, which one program at a time can hold. The context held is done when
@@ -63,7 +63,7 @@ var (
 	ErrFull = errors.New("no space left")
 	// ErrTooLarge means that a value exceeds the size limit of the engine.
 	ErrTooLarge = errors.New("too large")
-	// ErrUnavailable means that the engine does not answer, or cannot at the moment.
+	// ErrUnavailable means that the engine does not answer, or cannot answer at the moment.
 	ErrUnavailable = errors.New("unavailable")
 
 	// ErrDamaged means that a value differs from the one stored under its key, or that Chancery did not

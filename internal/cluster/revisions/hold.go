@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	holdsMost   = 500 // groups that may be held at once
-	messageMost = 500 // bytes of the message and of the author, since the head contains all holds
+	holdsMost   = 500 // maximum number of held groups
+	messageMost = 500 // maximum bytes of a message and of an author; the head contains those of all holds
 )
 
-// A Hold freezes a group: the group is served from a fixed revision. Later commits to the group are
-// possible, but are not served.
+// A Hold freezes a group: servers serve the group from a fixed revision. Later commits may change the
+// group, but are not served.
 type Hold struct {
-	Number  Number // the revision that the group is served from
-	Author  string // who froze it
-	Message string // why
+	Number  Number // the revision from which the group is served
+	Author  string // the author of the freeze
+	Message string // the reason
 	Time    time.Time
-	Next    *Next // nil: all nodes of the group get the same
+	Next    *Next // the revision for some nodes during a rollout; nil: all nodes get Number
 
 	id revisionID
 }
 
-// A Next is the revision that some nodes of a held group get instead, during a rollout.
+// A Next is another revision of a held group, which some nodes get during a rollout.
 type Next struct {
-	Number  Number // the revision that these nodes are served from
-	Rollout string // the ID of the rollout. It alone decides, with the node ID, which nodes are in a percentage, so all servers agree
-	Step    int    // of the rollout
+	Number  Number // the revision from which these nodes are served
+	Rollout string // the ID of the rollout; with the node ID, it decides which nodes are in a percentage, so all servers agree
+	Step    int    // the step of the rollout
 	Pick    Pick
 
 	id revisionID
 }
 
-// A Pick selects nodes: a node matches if one of the fields matches. The zero Pick matches none.
+// A Pick selects nodes: a node matches if one of the fields matches. The zero Pick matches no node.
 type Pick struct {
 	Percent float64           `json:"percent,omitempty"` // this share of the nodes, by the hash of their ID; 100: all
 	Labels  map[string]string `json:"labels,omitempty"`  // the node's metadata has all of these labels
 	Groups  []string          `json:"groups,omitempty"`  // the node gets one of these groups
 }
 
-// holdFormat is the format number of a head with holds. A release that does not know holds would serve
-// frozen groups from the newest revision. The other format number makes it refuse such a head.
+// holdFormat is the format number of a head with holds. A release that does not know holds would
+// serve frozen groups from the newest revision. Because of this number, it refuses such a head.
 const holdFormat = 2
 
 // A holdText is a stored Hold.
@@ -101,7 +101,7 @@ func (h *head) decodeHolds(all map[string]holdText) error {
 	return nil
 }
 
-// keeps reports whether a revision that a hold refers to is kept, and sets its ID.
+// keeps reports whether the revision of a hold is kept, and sets the revision's ID.
 func (h *head) keeps(n Number, sum string, id *revisionID) (ok bool) {
 	id.hash, ok = parseHash(sum)
 	return ok && n >= h.from && n <= h.at.number
@@ -140,17 +140,18 @@ func (r *Repository) HoldsWithState(ctx context.Context) (State, map[string]Hold
 	return State{h.at.number, h.turns}, maps.Clone(h.holds), err
 }
 
-// Holds returns the groups that were held when the snapshot was the newest, by name. The caller must not
-// change it.
+// Holds returns the groups that were held when the snapshot was the newest, by name. The caller must
+// not change the map.
 func (s *Snapshot) Holds() map[string]Hold { return s.head.holds }
 
-// SetHolds changes the holds in one atomic step. It calls edit with the number of the newest revision and
-// the current holds. If another writer changes the head meanwhile, it calls edit again with the new
-// values.
+// SetHolds changes the holds in one atomic step. It calls edit with the number of the newest revision
+// and the current holds. If another writer changes the head in the meantime, it calls edit again with
+// the new values.
 //
-// Of the holds that edit sets, the revision numbers count. The error is [ErrNotFound] if one is not kept.
-// A group that edit deletes, or sets to number 0, is released; [Repository.Released] returns the author
-// and message of that. An error of edit changes nothing. Any other error is like an error of Commit.
+// The edit sets the numbers of revisions; SetHolds finds these revisions. The error is [ErrNotFound]
+// if one is not kept. A group that edit deletes, or sets to number 0, is released: then
+// [Repository.Released] returns the author and the message. If edit returns an error, nothing
+// changes. Any other error is like an error of Commit.
 func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, holds map[string]Hold) error) error {
 	for {
 		was, err := r.head(ctx)
@@ -180,7 +181,7 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrConflict), refused(err):
-		default: // the answer may be lost
+		default: // the swap may have succeeded without an answer
 			now, e := r.head(context.WithoutCancel(ctx))
 			switch {
 			case e == nil && bytes.Equal(now.raw, is.raw):
@@ -196,7 +197,7 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 	}
 }
 
-// identify finds the IDs of the revisions whose number edit changed.
+// identify finds the IDs of the revisions whose numbers edit has set.
 func (r *Repository) identify(ctx context.Context, h head, holds map[string]Hold) (err error) {
 	if len(holds) > holdsMost {
 		return fmt.Errorf("%d groups to hold: at most %d are allowed", len(holds), holdsMost)
@@ -251,10 +252,11 @@ func (h head) hold(holds map[string]Hold, freed map[string]freedText) (head, err
 	return h.next(h.at, h.from, h.swept)
 }
 
-// Serving is like Head, with the revisions that [Snapshot.Held] returns. Watch yields such snapshots.
+// Serving is like Head, but also reads the revisions that [Snapshot.Held] returns. Watch yields such
+// snapshots.
 func (r *Repository) Serving(ctx context.Context) (*Snapshot, error) { return r.newest(ctx, true) }
 
-// Held returns the revision n, if a group is held at it; else nil.
+// Held returns revision n if a group is held at it; otherwise nil.
 func (s *Snapshot) Held(n Number) *Snapshot { return s.held[n] }
 
 // hold reads the revisions at which the groups of a snapshot are held.
@@ -287,8 +289,9 @@ func (r *Repository) hold(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// With returns a copy of s in which the group `as` has exactly the items of `group` in the snapshot `of`,
-// and those of more. It is for serving. A commit that is based on it goes to the newest revision.
+// With returns a copy of s with another content of the group `as`: the items of `group` in the
+// snapshot `of`, and the items of more. The copy is for serving. A commit based on it is applied to
+// the newest revision.
 func (s *Snapshot) With(as string, of *Snapshot, group string, more ...*Item) *Snapshot {
 	all := map[Key]write{}
 	set := func(e *entry) {
@@ -326,13 +329,13 @@ func (s *Snapshot) With(as string, of *Snapshot, group string, more ...*Item) *S
 	}
 	writes := slices.SortedFunc(maps.Values(all), write.compare)
 	with := *s
-	with.head.raw = nil // a commit has to look for the newest
+	with.head.raw = nil // a commit must first read the newest revision
 	with.root, with.below = s.tree().apply(0, writes), nil
 	return &with
 }
 
-// WithHoldsOf returns a copy of s with the holds of another snapshot. It is served if the newest revision
-// cannot be served, and the holds have changed.
+// WithHoldsOf returns a copy of s with the holds of another snapshot. A server serves the copy if the
+// holds have changed, but the newest revision cannot be served.
 func (s *Snapshot) WithHoldsOf(of *Snapshot) *Snapshot {
 	is := *s
 	is.head, is.held = head{holds: of.head.holds, turns: of.head.turns}, of.held

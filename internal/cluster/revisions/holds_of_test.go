@@ -29,7 +29,7 @@ func (d *deaf) CompareAndSwap(ctx context.Context, key string, old, value []byte
 	return revisions.ErrUnavailable
 }
 
-// SetHolds is atomic with concurrent changes and lost answers. It refuses what exceeds a limit.
+// SetHolds is atomic with concurrent changes and lost answers. It rejects holds that exceed a limit.
 func TestSetHoldsIsAtomic(t *testing.T) {
 	ctx := t.Context()
 	e := &deaf{Engine: engine(t)}

@@ -37,7 +37,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Group, o.Group), cmp.Compare(k.Type, o.Type), cmp.Compare(k.Name, o.Name))
 }
 
-// position is the place of a key in the tree: the first 64 bits of its hash.
+// position is the place of a key in the tree: the first 64 bits of the key's hash.
 func (k Key) position() uint64 {
 	h := sha256.New()
 	for _, s := range []string{k.Group, k.Type, k.Name} {
@@ -58,17 +58,17 @@ type Item struct {
 	// stored: see [Options.Prepare].
 	Resource *xds.Resource
 
-	// Type is the URL of a type whose version, as its source gives it, is Version. A resource has its own
-	// version. An item without Resource and Type is the definition of the group: Definition is the
-	// content of its file.
+	// Type is the URL of a type, and Version is the version that the source gives to this type. A
+	// resource has its own version instead. An item without Resource and Type is the definition of
+	// the group: Definition is the content of its file.
 	Type       string
 	Version    string
 	Definition []byte
 
 	Secret bool  // it contains a secret
-	Place  Place // its place in the source files when it was set
+	Place  Place // place in the source files when the item was set
 
-	// Since is the number of the revision that set it. Commit sets it.
+	// Since is the number of the revision that set the item. Commit sets it.
 	Since Number
 }
 
@@ -76,7 +76,7 @@ type Item struct {
 type Place struct {
 	File      string
 	Line, Col int    // from 1; 0: unknown
-	Path      string // of the field; "": the whole
+	Path      string // path of the field; "": the whole resource
 }
 
 // Key returns the key of the item.
@@ -125,7 +125,7 @@ const (
 	itemPiece, itemFile, itemLine, itemCol, itemPath, itemSecret, itemSince                = 9, 10, 11, 12, 13, 14, 15
 )
 
-// inline is the largest body that is stored inside its item, in bytes.
+// inline is the maximum size of a body that is stored inside its item, in bytes.
 const inline = 4 << 10
 
 // encode encodes an item. If pieces are given, they replace the body.
@@ -169,8 +169,8 @@ func (it *Item) encode(pieces []place) []byte {
 	return appendNumber(b, itemSince, uint64(it.Since))
 }
 
-// decodeItem decodes an item. The result refers to b. If the body is stored in pieces, the caller must
-// pass it to finish. The result is not checked.
+// decodeItem decodes an item. The result refers to b. If the body is stored in pieces, the caller
+// must pass it to finish. decodeItem does not check the item.
 func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), err error) {
 	it = &Item{}
 	var k Key

@@ -13,14 +13,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// A loader reads trees, and shares the nodes that it already knows.
+// A loader reads trees. The trees share the nodes that the loader already knows.
 type loader struct {
 	repo   *Repository
 	bodies bool // also read bodies that are in other packs
 	pages  map[place]*node
 	below  map[place]*node
-	packs  map[hash][]byte // the packs with the manifests of this tree
-	fresh  map[*node]bool  // the pages that it has read
+	packs  map[hash][]byte // the packs that contain manifests of this tree
+	fresh  map[*node]bool  // the pages that this loader has read
 }
 
 // loader returns a loader that knows the nodes of the given snapshots.
@@ -153,7 +153,7 @@ func (l *loader) join(c child, lists map[place][]child) (*node, error) {
 	if !ok {
 		return nil, fmt.Errorf("manifests nested too deeply: %w", ErrDamaged)
 	}
-	delete(lists, c.at) // a manifest does not contain itself
+	delete(lists, c.at) // a manifest must not contain itself
 	nodes := make([]*node, len(list))
 	for i, c := range list {
 		n, err := l.join(c, lists)
@@ -199,7 +199,7 @@ func (l *loader) read(ctx context.Context, pages []child) error {
 			if err != nil {
 				return err
 			}
-			n, wait, err := decodePage(bytes.Clone(b)) // a clone, so that one item does not keep the whole pack in memory
+			n, wait, err := decodePage(bytes.Clone(b)) // a clone, because one item would otherwise keep the whole pack in memory
 			if err != nil {
 				return fmt.Errorf("%s: a page: %w", packKey(h), err)
 			}
@@ -232,7 +232,7 @@ func (l *loader) read(ctx context.Context, pages []child) error {
 	})
 }
 
-// each calls f for 0 to n-1, several at once, until one call returns an error or ctx is done.
+// each calls f with 0 to n-1, several calls at once, until one call returns an error or ctx is done.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	const most = 8
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -326,7 +326,7 @@ func (l *loader) fill(ctx context.Context, bodies map[hash][]*waiting) error {
 	for _, h := range packs {
 		for _, w := range bodies[h] {
 			if w.i > 0 {
-				continue // each body only once
+				continue // set each body only once
 			}
 			all := w.got[0]
 			if len(w.got) > 1 {
@@ -341,7 +341,8 @@ func (l *loader) fill(ctx context.Context, bodies map[hash][]*waiting) error {
 	return nil
 }
 
-// check verifies the positions of the items in fresh pages: lookups would never find a misplaced item.
+// check checks the positions of the items in fresh pages, because a lookup would never find a
+// misplaced item.
 func (n *node) check(depth int, prefix uint64, fresh map[*node]bool) error {
 	if !n.isPage() {
 		if err := n.kids[0].check(depth+1, prefix, fresh); err != nil {

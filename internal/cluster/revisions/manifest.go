@@ -9,15 +9,15 @@ import (
 	"github.com/chancery-xds/chancery/internal/protoscan"
 )
 
-// The fields of a page and of a manifest. A manifest lists the pages of a node, or the manifests of the
-// nodes below it, in the order of the positions. Each entry has its depth in the tree. The depths alone
-// determine the shape of a binary tree, so they identify each node.
+// The fields of a page and of a manifest. A manifest lists the pages of a node, or the manifests of
+// the nodes below it, in the order of the positions. Each entry has its depth in the tree. The order
+// and the depths determine the shape of a binary tree, so they identify each node.
 const (
 	pageItem = 1
 
-	manifestPack  = 1 // hashes of packs that entries refer to; number 0 is the pack of the manifest itself
+	manifestPack  = 1 // hashes of the packs to which entries refer; number 0 is the pack of the manifest itself
 	manifestPage  = 2 // depth, pack, offset, length, each a varint
-	manifestBelow = 3 // the same, for a manifest
+	manifestBelow = 3 // the same fields, for a manifest
 )
 
 // manifestMost is the maximum number of pages in a manifest.
@@ -34,12 +34,12 @@ func encodePage(page []*entry) []byte {
 // A child is an entry of a manifest.
 type child struct {
 	depth int
-	below bool // it is a manifest, not a page
+	below bool // the entry is a manifest, not a page
 	at    place
 }
 
-// cut calls f with the nodes that a manifest of n lists, in order. For a node with few pages these are
-// the pages. Otherwise they are the largest nodes below it with few pages.
+// cut calls f with the nodes that a manifest of n lists, in order. If n has few pages, these are the
+// pages. Otherwise they are the largest nodes below n that have few pages.
 func (n *node) cut(depth int, f func(depth int, n *node)) {
 	few := 1
 	if n.pages > manifestMost {
@@ -114,7 +114,7 @@ func decodeManifest(b []byte, self hash) (children []child, err error) {
 
 // assemble builds a node of the given depth from the nodes that a manifest lists.
 func assemble(depth int, children []child, nodes []*node) (*node, error) {
-	var grow func(depth int) *node // nil: the depths do not form a tree
+	var grow func(depth int) *node // returns nil if the depths do not form a tree
 	grow = func(depth int) *node {
 		if len(children) == 0 || children[0].depth < depth {
 			return nil
@@ -141,8 +141,9 @@ func assemble(depth int, children []child, nodes []*node) (*node, error) {
 	return n, nil
 }
 
-// tree stores the missing parts of a tree. It returns the places of its manifest, and of the manifests of
-// the nodes below. known are the manifests that are already stored. The places are valid after settle.
+// tree stores the missing parts of a tree. It returns the places of its manifest, and of the
+// manifests of the nodes below. The map known has the manifests that are already stored. The places
+// are valid after settle.
 func (p *packer) tree(root *node, known map[*node]*place) (top *place, below map[*node]*place) {
 	p.pages(root)
 	top, below = &place{}, map[*node]*place{}

@@ -23,7 +23,7 @@ func parseHash(s string) (h hash, ok bool) {
 	return hash(b), true
 }
 
-// A place is a byte range in a pack. The zero value is none.
+// A place is a byte range in a pack. The zero value means no place.
 type place struct {
 	pack      hash
 	offset, n uint32
@@ -53,10 +53,10 @@ func (p place) in(pack []byte) ([]byte, error) {
 }
 
 const (
-	// packMagic is the beginning of a pack. Another number means another format.
+	// packMagic is the beginning of a pack. A pack of another format has another number.
 	packMagic = "chancery pack 1\n"
-	// packHead is its length with the random bytes after it. The random bytes make each pack unique. So
-	// no writer is about to refer to a pack that a sweep deletes (sweep.go).
+	// packHead is the length of packMagic and of the random bytes after it. These bytes make each
+	// pack unique. So a writer never refers to a pack that a sweep deletes (sweep.go).
 	packHead = len(packMagic) + 16
 	// packMost is the maximum size of a pack.
 	packMost = 512 << 10
@@ -70,7 +70,7 @@ func packKey(h hash) string { return packPrefix + h.String() }
 type packer struct {
 	done    []packed
 	open    []byte   // the pack that is being filled; nil: none
-	waiting []*place // places in the open pack, which get its hash
+	waiting []*place // places in the open pack; settle sets their hash
 }
 
 type packed struct {
@@ -78,9 +78,9 @@ type packed struct {
 	data []byte
 }
 
-// put adds the result of encode, and sets its place. Places in the open pack have no hash until the pack
-// is full, or settle is called. The result of encode may contain such places. So if put closes the pack,
-// it calls encode again.
+// put adds the result of encode to the open pack, and sets its place. The place has no hash until the
+// pack is full, or settle is called. The result of encode may contain such places. So if put closes
+// the pack, it calls encode again, with the hashes.
 func (p *packer) put(at *place, encode func() []byte) {
 	b := encode()
 	if p.open != nil && len(p.open)+len(b) > packMost {

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// freedMost limits how many released groups are remembered, since they are stored in the head.
+// freedMost limits the number of released groups that the head remembers.
 const freedMost = 20
 
-// freedKey is their key in the head. A release of Chancery that does not know the key keeps it.
+// freedKey is the key of the released groups in the head. A release of Chancery that does not know
+// this key keeps it.
 const freedKey = "freed"
 
-// A freedText records who released a group, as it is stored.
+// A freedText is the stored record of a released group.
 type freedText struct {
-	Number  Number    `json:"number"` // the revision at which it was held
+	Number  Number    `json:"number"` // the revision at which the group was held
 	Author  string    `json:"author,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Time    time.Time `json:"time"`
 }
 
-// Released returns who released groups from a hold, and why, for the last groups that are no longer held.
-// SetHolds records it. Number is the revision at which the group was held.
+// Released returns the author and the message of each release, for the last groups that are no longer
+// held. SetHolds records them. Number is the revision at which the group was held.
 func (r *Repository) Released(ctx context.Context) (map[string]Hold, error) {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -36,7 +37,7 @@ func (r *Repository) Released(ctx context.Context) (map[string]Hold, error) {
 	return all, nil
 }
 
-// freed returns the released groups of a head. An unreadable record is dropped.
+// freed returns the released groups of a head. It ignores an unreadable record.
 func (h *head) freed() map[string]freedText {
 	all := map[string]freedText{}
 	if json.Unmarshal(h.all[freedKey], &all) != nil || all == nil {
@@ -45,7 +46,7 @@ func (h *head) freed() map[string]freedText {
 	return all
 }
 
-// release removes the released groups from holds, and returns who released them.
+// release removes the released groups from holds, and returns their records.
 func (h *head) release(holds map[string]Hold) map[string]freedText {
 	all := h.freed()
 	for group, hold := range holds {

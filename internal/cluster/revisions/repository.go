@@ -12,17 +12,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Repository is a configuration with its history in an engine. Several goroutines may call its methods
-// at once, and several programs may use the same engine. It verifies all that it reads: it returns a
-// whole revision, or an error. A revision that it returns is never older than one that it returned before
+// A Repository is a configuration with its history in an engine. Several goroutines may call its
+// methods at once, and several programs may use the same engine. It verifies everything that it
+// reads: it returns a whole revision, or an error. It never returns an older revision than before
 // ([ErrBackwards]).
 type Repository struct {
 	engine Engine
 	opts   Options
-	last   atomic.Pointer[Snapshot]             // the last one read: later ones share its pages
+	last   atomic.Pointer[Snapshot]             // the last snapshot that was read: later ones share its pages
 	held   atomic.Pointer[map[Number]*Snapshot] // the revisions at which groups are held, as Serving last read them; nil: none
 	seen   atomic.Pointer[head]                 // the newest head whose revision was read; nil: none
-	look   chan struct{}                        // one slot: Watch is to look at once
+	look   chan struct{}                        // has one slot; a value: Watch must look at once
 }
 
 // Options configure a repository. The zero value works.
@@ -31,11 +31,12 @@ type Options struct {
 	// set Refs, and nothing else. Several goroutines may call it at once.
 	Prepare func(*xds.Resource)
 
-	// Poll is the interval at which Watch looks for a newer revision without a hint of the engine. 0: 10
-	// s.
+	// Poll is the interval at which Watch looks for a newer revision without a hint of the engine. 0:
+	// 10 s.
 	Poll time.Duration
 
-	// Retry is the first delay of Watch after an error. It doubles up to 16 times that. 0: 250 ms.
+	// Retry is the first delay of Watch after an error. It doubles up to 16 times the first. 0: 250
+	// ms.
 	Retry time.Duration
 
 	// Now is the clock. nil: time.Now.
@@ -52,14 +53,15 @@ func Open(e Engine, opts Options) *Repository {
 	return &Repository{engine: e, opts: opts, look: make(chan struct{}, 1)}
 }
 
-// tries limits how often a revision is read again after a concurrent sweep removed it.
+// tries is the maximum number of repeated reads of a revision that a concurrent sweep has removed.
 const tries = 5
 
-// Head returns the newest revision. It was the newest at some time after the call of Head. In a
-// repository without revisions it is empty, with the number 0.
+// Head returns the revision that was the newest at some time after the call began. In a repository
+// without revisions, the snapshot is empty and its number is 0.
 func (r *Repository) Head(ctx context.Context) (*Snapshot, error) { return r.newest(ctx, false) }
 
-// newest returns the newest revision; with held, also the revisions at which groups are held.
+// newest returns the newest revision. If held is true, it also reads the revisions at which groups
+// are held.
 func (r *Repository) newest(ctx context.Context, held bool) (*Snapshot, error) {
 	for i := 1; ; i++ {
 		h, err := r.head(ctx)
@@ -74,24 +76,24 @@ func (r *Repository) newest(ctx context.Context, held bool) (*Snapshot, error) {
 			r.saw(h)
 			return s, nil
 		}
-		// The head may have moved since, and a sweep may have removed this revision.
+		// The head may have changed since, and a sweep may have removed this revision.
 		if now, e := r.head(ctx); !errors.Is(err, ErrNotFound) || e != nil || now.at == h.at && now.turns == h.turns || i == tries {
 			return nil, fmt.Errorf("%s is %s: %w", headKey, h.at.number, missing(err))
 		}
 	}
 }
 
-// A State identifies a state of a repository, for comparison: both of its numbers only grow.
+// A State identifies a state of a repository, for comparison. Both of its numbers only grow.
 type State struct {
-	Number Number // of the newest revision; 0: there are no revisions
+	Number Number // of the newest revision; 0: there is none
 	Turns  int    // how many times [Repository.SetHolds] has changed the holds
 }
 
 // AtLeast reports whether s is the same state as o, or a later one.
 func (s State) AtLeast(o State) bool { return s.Number >= o.Number && s.Turns >= o.Turns }
 
-// State returns the state in which the snapshot was the newest. A snapshot of [FromSaved] has the zero
-// State, because a part of it may be missing.
+// State returns the state in which the snapshot was the newest revision. A snapshot of [FromSaved]
+// has the zero State, because a part of it may be missing.
 func (s *Snapshot) State() State {
 	if s.saved {
 		return State{}
@@ -99,7 +101,8 @@ func (s *Snapshot) State() State {
 	return State{s.Revision.Number, s.head.turns}
 }
 
-// Newest returns the state of the head. It was current at some time after the call. It reads no content.
+// Newest returns the state of the head, without the content. It was current at some time after the
+// call began.
 func (r *Repository) Newest(ctx context.Context) (State, error) {
 	h, err := r.head(ctx)
 	return State{h.at.number, h.turns}, err
@@ -113,7 +116,7 @@ func (r *Repository) Refresh() {
 	}
 }
 
-// missing turns a "not found" about a value that must exist into ErrDamaged.
+// missing turns ErrNotFound about a value that must exist into ErrDamaged.
 func missing(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint //nolint:errorlint // the caller must not take it for ErrNotFound of its own request
@@ -121,9 +124,9 @@ func missing(err error) error {
 	return err
 }
 
-// head reads the head. In a repository without revisions it has the number 0.
+// head reads the head. In a repository without revisions, the head has the number 0.
 func (r *Repository) head(ctx context.Context) (h head, err error) {
-	seen := r.seen.Load() // before the request: of two concurrent requests one may get an older answer
+	seen := r.seen.Load() // before the request, because of two concurrent requests one may get an older answer
 	b, err := r.engine.Get(ctx, headKey)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -189,8 +192,8 @@ func (r *Repository) revision(ctx context.Context, id revisionID) (*Revision, er
 	return rev, nil
 }
 
-// At returns a revision by its number. The error is [ErrNotFound] if the revision is no longer kept, or
-// does not exist yet.
+// At returns a revision by its number. The error is [ErrNotFound] if the revision is no longer kept,
+// or does not exist yet.
 func (r *Repository) At(ctx context.Context, n Number) (*Snapshot, error) {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -203,7 +206,7 @@ func (r *Repository) At(ctx context.Context, n Number) (*Snapshot, error) {
 	return r.read(ctx, id, r.loader(r.last.Load()))
 }
 
-// Revision is like At, without reading the content.
+// Revision is like At, but does not read the content.
 func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -229,8 +232,8 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 	if n == h.at.number {
 		return h.at, nil
 	}
-	// Several writers may have stored a revision with this number, and only one of them was committed.
-	// The parents of a later revision tell which one.
+	// Several writers may have stored a revision with this number, but only one of these revisions
+	// was committed. The parents of a later revision identify it.
 	for at := n; ; at++ {
 		found := []revisionID{h.at}
 		if at < h.at.number {
@@ -262,7 +265,7 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 	}
 }
 
-// History calls yield with the revisions that are kept, the newest first, until yield returns false.
+// History calls yield with the kept revisions, the newest first, until yield returns false.
 func (r *Repository) History(ctx context.Context, yield func(Revision) bool) error {
 	h, err := r.head(ctx)
 	if err != nil {
@@ -272,7 +275,7 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 		rev, err := r.revision(ctx, id)
 		if err != nil {
 			if now, e := r.head(ctx); errors.Is(err, ErrNotFound) && e == nil && now.from > id.number {
-				return nil // a sweep removed it meanwhile
+				return nil // a sweep has just removed it
 			}
 			return missing(err)
 		}
@@ -286,11 +289,11 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 
 // A Snapshot is the whole content of one revision. It is immutable. The zero value is empty.
 type Snapshot struct {
-	Revision Revision // its number is 0 before the first revision
+	Revision Revision // the number is 0 before the first revision
 
 	root  *node
 	below map[*node]*place // the places of the manifests of the tree
-	head  head             // the head when the snapshot was the newest; zero: it was not
+	head  head             // the head when the snapshot was the newest; zero: the snapshot was not
 	held  map[Number]*Snapshot
 	saved bool // made by [FromSaved]
 }
@@ -314,14 +317,14 @@ func (s *Snapshot) Get(k Key) *Item {
 	return nil
 }
 
-// All yields all items. Their order depends on the keys alone, but is not the order of the keys.
+// All yields all items. Their order depends only on the keys, but it is not the order of Compare.
 func (s *Snapshot) All(yield func(*Item) bool) {
 	s.tree().walk(func(e *entry) bool { return yield(e.item) })
 }
 
-// Since calls f with each item that differs from another snapshot, until f returns false. was is nil for
-// a new item, is is nil for a removed one. Its cost grows with the differences. An item that only moved
-// to another place does not differ.
+// Since calls f with each item that differs from another snapshot, until f returns false. A new item
+// has a nil `was`, and a removed item has a nil `is`. The cost grows with the number of differences.
+// An item that only moved to another place in the files does not differ.
 func (s *Snapshot) Since(old *Snapshot, f func(was, is *Item) bool) {
 	differ(old.tree(), s.tree(), func(was, is *entry) bool {
 		var a, b *Item
@@ -341,8 +344,8 @@ type Edit struct {
 	Remove []Key
 }
 
-// To returns the edit after which the snapshot has exactly these items. The edit does not contain
-// unchanged items.
+// To returns the edit after which the snapshot has exactly these items. The edit leaves out unchanged
+// items.
 func (s *Snapshot) To(items []*Item) Edit {
 	var e Edit
 	have := make(map[Key]bool, len(items))

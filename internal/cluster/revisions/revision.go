@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A Number is the number of a revision. The first is 1. 0 means the empty configuration before it.
+// A Number is the number of a revision. The first revision is 1; 0 is the empty configuration before
+// it.
 type Number uint64
 
 // String returns the number as people write it, such as r412.
@@ -29,8 +30,8 @@ func ParseNumber(s string) (Number, error) {
 
 // A Note describes a revision for people.
 type Note struct {
-	Author  string // who made it
-	Message string // why
+	Author  string // the author
+	Message string // the reason
 	Source  string // where the content comes from, such as a git commit
 }
 
@@ -38,18 +39,18 @@ type Note struct {
 type Revision struct {
 	Note
 	Number   Number
-	Time     time.Time // by the clock of the writer
+	Time     time.Time // time by the clock of the writer
 	Items    int       // the number of items
-	Set      int       // items that are new or differ from the revision before
-	Removed  int       // items of the revision before that are missing
-	Restores Number    // the revision with the same content that was restored; 0: a new content
+	Set      int       // number of new and changed items
+	Removed  int       // number of removed items
+	Restores Number    // the earlier revision whose content was restored; 0: a new content
 
 	id     revisionID
-	parent hash // zero: none
+	parent hash // hash of the revision before; zero: there is none
 	root   place
 }
 
-// A revisionID identifies one revision, also among several with the same number.
+// A revisionID identifies one revision, even among several with the same number.
 type revisionID struct {
 	number Number
 	hash   hash
@@ -57,7 +58,8 @@ type revisionID struct {
 
 const revisionPrefix = "revision/"
 
-// numberPrefix is the prefix of the keys of all revisions with a number. Only one of them was committed.
+// numberPrefix is the prefix of the keys of all revisions with a number. Only one of them was
+// committed.
 func numberPrefix(n Number) string { return fmt.Sprintf("%s%016d-", revisionPrefix, uint64(n)) }
 
 func (id revisionID) key() string { return numberPrefix(id.number) + id.hash.String() }
@@ -71,7 +73,7 @@ func parseRevisionKey(key string) (id revisionID, ok bool) {
 	return id, ok && err == nil && id.key() == key
 }
 
-// format is the format number of heads and revisions. This version cannot read higher ones.
+// format is the format number of heads and revisions. This version cannot read a higher one.
 const format = 1
 
 // A revisionText is a stored revision. It is JSON, so that people can read it with the tools of the
@@ -89,7 +91,7 @@ type revisionText struct {
 	Restores Number    `json:"restores,omitempty"`
 	Parent   string    `json:"parent,omitempty"`
 	Root     string    `json:"root"`
-	Random   string    `json:"random"` // makes the revision unique, as in a pack
+	Random   string    `json:"random"` // makes the revision unique, as the random bytes of a pack do
 }
 
 // encode encodes a revision, and sets its ID.
@@ -143,7 +145,7 @@ func decodeRoot(b []byte, ok bool) (place, bool) {
 	return p, ok && is
 }
 
-// decodeText decodes JSON into v, if its format is at most newest.
+// decodeText decodes JSON into v, unless its format is higher than newest.
 func decodeText(b []byte, form *int, newest int, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("not written by Chancery: %w: %w", ErrDamaged, err)
@@ -162,17 +164,17 @@ const headKey = "head"
 
 // A head names the newest revision. It is stored as JSON.
 type head struct {
-	raw   []byte                     // as it is stored; nil: there is no head
-	all   map[string]json.RawMessage // keeps the fields of later versions
-	at    revisionID                 // the newest
-	from  Number                     // the oldest revision kept: a commit must not refer to an older one
+	raw   []byte                     // the stored text; nil: there is no head
+	all   map[string]json.RawMessage // all fields, including unknown ones of later versions
+	at    revisionID                 // the newest revision
+	from  Number                     // the oldest kept revision: a commit must not refer to an older one
 	swept int                        // the number of sweeps
 	holds map[string]Hold            // by group; must not be changed
-	turns int                        // how many times the holds have changed
+	turns int                        // number of changes of the holds
 }
 
 type headText struct {
-	Holds    map[string]holdText `json:"holds,omitempty"` // groups that are served from another revision
+	Holds    map[string]holdText `json:"holds,omitempty"` // the groups that are served from another revision
 	Format   int                 `json:"format"`
 	Number   Number              `json:"number"`
 	Revision string              `json:"revision"`

@@ -7,7 +7,7 @@ import (
 )
 
 // Mark returns a text that identifies a snapshot in its repository. A program that saves the items to
-// disk saves the mark with them, for [FromSaved]. It is "" if the snapshot is not in a repository.
+// disk also saves the mark, for [FromSaved]. The mark is "" if the snapshot is not in a repository.
 func (s *Snapshot) Mark() string {
 	if s.Revision.id == (revisionID{}) {
 		return ""
@@ -16,8 +16,8 @@ func (s *Snapshot) Mark() string {
 }
 
 // FromSaved is like [Of], for items that were saved together with the mark of their snapshot. Its
-// revision has the number of the mark, and no other data. The newest revision of the repository must not
-// be older ([Repository.Observe]).
+// revision has the number in the mark, and no other data. Pass the snapshot to [Repository.Observe],
+// so that the repository returns no older revision.
 func FromSaved(items []*Item, mark string) (*Snapshot, error) {
 	s, err := Of(items)
 	if err != nil || mark == "" {

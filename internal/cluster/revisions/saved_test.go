@@ -10,7 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A saved snapshot knows its revision: no older revision is newer than it.
+// A saved snapshot has the number and the mark of its revision. Watch yields only newer revisions after it.
 func TestFromSavedKnowsItsRevision(t *testing.T) {
 	engine, err := file.Open(filepath.Join(t.TempDir(), "store"), nil)
 	if err != nil {

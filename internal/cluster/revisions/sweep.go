@@ -11,25 +11,26 @@ import (
 // Swept is the result of a sweep.
 type Swept struct {
 	Oldest    Number // the oldest revision kept
-	Revisions int    // the number removed
-	Packs     int    // the number removed
+	Revisions int    // number of removed revisions
+	Packs     int    // number of removed packs
 	Bytes     int64  // the size of the removed revisions and packs
-	Held      Number // the oldest revision at which a group is held, if it keeps more than asked for; 0: none
+	Held      Number // the revision at which a group is held, if the sweep keeps more revisions for it; 0: none
 	Foreign   []string
 }
 
 // sweepLease is the lease of the running sweep.
 const sweepLease = "sweep"
 
-// Sweep removes all revisions before the last `keep`, at least 1, and all packs that no revision refers
-// to. Only one program can sweep at a time; for others the error is [ErrBusy]. Commits and reads may go
-// on meanwhile. Sweep leaves unknown keys alone and returns them in [Swept.Foreign]. If it cannot read
-// all kept revisions, it removes nothing.
+// Sweep removes all revisions before the last `keep`, at least 1, and all packs that no revision
+// refers to. Only one program can sweep at a time; the others get [ErrBusy]. Other programs may
+// commit and read during a sweep. Sweep leaves unknown keys alone and returns them in
+// [Swept.Foreign]. If it cannot read all kept revisions, it removes nothing.
 //
-// Sweep needs neither a clock nor a grace period. Each attempt to commit writes new packs after it has
-// read the head. Besides those it refers only to packs of revisions that the head keeps. Sweep lists the
-// packs, swaps the head, and then removes the listed packs that are not reachable. No later commit can
-// refer to these: a writer with an older head fails to swap it, and tries again.
+// Sweep needs neither a clock nor a grace period. Each attempt to commit first reads the head, and
+// then writes new packs. It refers only to these packs, and to packs of revisions that the head
+// keeps. Sweep lists the packs, swaps the head, and then removes the listed packs that are not
+// reachable. No later commit can refer to the removed packs: a writer with an older head fails to
+// swap the head, and tries again.
 func (r *Repository) Sweep(ctx context.Context, keep int) (Swept, error) {
 	held, release, err := r.engine.Lease(ctx, sweepLease)
 	if err != nil {
@@ -58,8 +59,8 @@ func (r *Repository) Due(ctx context.Context, keep int) (int, error) {
 	return int(from - h.from), nil
 }
 
-// keep returns the oldest revision to keep if keep revisions are wanted. held is the revision at which a
-// group is held, if that is older.
+// keep returns the oldest revision that a sweep must keep, if the last `keep` are wanted. If a group
+// is held at an older revision, that one is the oldest to keep, and also the result held.
 func (h *head) keep(keep int) (from, held Number) {
 	from = h.at.number - min(Number(max(keep, 1)), h.at.number) + 1
 	if old := h.oldest(); old > 0 && old < from {
@@ -71,7 +72,7 @@ func (h *head) keep(keep int) (from, held Number) {
 func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, err error) {
 	was, err := r.head(ctx)
 	if err != nil || was.raw == nil {
-		return s, err // an empty repository: packs may belong to a first commit in progress
+		return s, err // the repository is empty: the packs may belong to a first commit in progress
 	}
 	var there []string
 	for _, prefix := range []string{revisionPrefix, packPrefix} {
@@ -152,7 +153,7 @@ func (r *Repository) mark(ctx context.Context, h head) (map[string]bool, error) 
 	kept := map[string]bool{}
 	l := r.loader()
 	l.bodies = false
-	if last := r.last.Load(); last != nil { // bodies in it do no harm: mark does not return the tree
+	if last := r.last.Load(); last != nil { // the snapshot may lack bodies, because mark does not return the tree
 		l.knows(last.tree(), last.below)
 	}
 	seen := map[*node]bool{}

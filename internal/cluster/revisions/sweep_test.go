@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A sweep removes what its plan counts. The head alone tells the number of revisions; a plan writes
-// nothing.
+// A sweep removes exactly the revisions and packs that its plan counts. Due needs only the head; a
+// plan writes nothing.
 func TestSweepRemovesWhatItsPlanCounts(t *testing.T) {
 	ctx := t.Context()
 	e := engine(t)

@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// An entry is an item as it is stored.
+// An entry is an item in its stored form.
 type entry struct {
-	at     uint64 // its position
-	raw    []byte // the bytes as they were first written: an unchanged item is never encoded again
+	at     uint64 // position of the item
+	raw    []byte // bytes of the first encoding: an unchanged item is never encoded again
 	item   *Item
-	pieces []place // of the body, if raw does not contain it
+	pieces []place // pieces of the body, if raw does not contain it
 }
 
 func (e *entry) compare(o *entry) int {
 	return cmp.Or(cmp.Compare(e.at, o.at), e.item.Key().Compare(o.item.Key()))
 }
 
-// size is the space that the entry takes of a page.
+// size is the space that the entry takes in a page.
 func (e *entry) size() int { return len(e.raw) + 4 }
 
-// A node holds all items whose positions begin with some bits. A small node is a page; a larger one has a
-// kid for each value of the next bit. So the shape depends on the items alone: equal items make equal
-// trees, and a change of one item changes one page. A node is immutable, except for the place of its
-// page: the writer sets it before it shares the node.
+// A node holds all items whose positions begin with some bits. A small node is a page; a larger one
+// has a kid for each value of the next bit. So the shape depends only on the items: equal items make
+// equal trees, and a change of one item changes one page. A node is immutable, except for the place
+// of its page, which the writer sets before it shares the node.
 type node struct {
-	size  int      // of all entries
-	items int      // their number
-	pages int      // their number
-	kids  [2]*node // nil: it is a page
-	page  []*entry // sorted
+	size  int      // total size of the entries
+	items int      // number of items
+	pages int      // number of pages
+	kids  [2]*node // nil: the node is a page
+	page  []*entry // sorted entries
 	at    place    // where the page is stored; zero: not stored yet
 }
 
-// pageMost is the maximum size of a page with more than one entry. So a change of one item writes less
-// than 64 KB, including the manifests above.
+// pageMost is the maximum size of a page with more than one entry. With it, a change of one item
+// writes less than 64 KB, including the manifests above the page.
 const pageMost = 24 << 10
 
 // build returns a node of sorted entries whose positions share the first depth bits.
@@ -51,7 +51,7 @@ func build(depth int, entries []*entry) *node {
 	return join(build(depth+1, entries[:i]), build(depth+1, entries[i:]))
 }
 
-// half returns how many of n sorted positions have a zero bit at a depth.
+// half returns the number of positions, of n sorted ones, whose bit at a depth is zero.
 func half(depth, n int, at func(int) uint64) int {
 	i := 0
 	for i < n && !bit(at(i), depth) {
@@ -80,7 +80,7 @@ func (n *node) entries(all []*entry) []*entry {
 type write struct {
 	at  uint64
 	key Key
-	set *entry // nil: the key is removed
+	set *entry // new value; nil: the key is removed
 }
 
 func (w write) compare(o write) int { return cmp.Or(cmp.Compare(w.at, o.at), w.key.Compare(o.key)) }
@@ -150,8 +150,9 @@ func (n *node) walk(f func(*entry) bool) bool {
 	return true
 }
 
-// differ calls f with each key whose entries differ, until f returns false. was is nil for a new entry,
-// is is nil for a removed one. Parts that both nodes share, in memory or by their place, cost nothing.
+// differ calls f with each key whose entries differ, until f returns false. A new entry has a nil
+// `was`, and a removed entry has a nil `is`. Parts that both nodes share, in memory or by their
+// place, cost nothing.
 func differ(was, is *node, f func(was, is *entry) bool) bool {
 	switch {
 	case was == is, was.at != place{} && was.at == is.at:

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Watch yields each revision newer than a snapshot (nil: any), and the newest again when the holds
-// change, until ctx is done. Of several changes in quick succession it yields the last. The snapshots are
-// those of [Repository.Serving].
+// Watch yields each revision that is newer than a snapshot (nil: any), until ctx is done. When the
+// holds change, it yields the newest revision again. Of several changes in quick succession it may
+// yield only the last. The snapshots are those of [Repository.Serving].
 //
-// If the newest revision cannot be read, Watch yields the error without a snapshot, and retries: the last
-// snapshot remains the last good one. It yields an error again only if the text differs. After errors it
-// yields the newest snapshot, even if that is the last good one.
+// If the newest revision cannot be read, Watch yields the error without a snapshot, and retries: the
+// last snapshot remains the last good one. It yields an error again only if the text has changed.
+// After errors it yields the newest snapshot, even if it has yielded that before.
 func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snapshot, error] {
 	if since == nil {
 		since = &Snapshot{}
@@ -62,7 +62,7 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 	}
 }
 
-// rest waits for a hint of the engine or for Refresh, for at most d. It reports whether ctx is not done.
+// rest waits for a hint of the engine or for Refresh, for at most d. It returns false if ctx is done.
 func (r *Repository) rest(ctx context.Context, bell <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

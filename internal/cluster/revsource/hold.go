@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// held returns the configuration to serve. Held groups are as in the revisions at which they are held. A
-// group with a rollout has a second group beside it, its lane. All later parts (store, rules, disk,
-// explain) see one configuration, in which a lane is an ordinary group.
+// held returns the configuration to serve. A held group has the content of the revision at which it
+// is held. During a rollout the group also has a lane: a second group for the picked nodes. All other
+// parts (store, rules, disk, explain) treat the lane as an ordinary group.
 func held(next *revisions.Snapshot) *revisions.Snapshot {
 	holds := next.Holds()
 	is := next
@@ -35,7 +35,7 @@ func (s *Source) State() revisions.State {
 }
 
 // Holds returns the groups that are served from another revision than [Source.Served], by name. The
-// caller must not change it. Any goroutine may call it.
+// caller must not change the map. Any goroutine may call it.
 func (s *Source) Holds() map[string]revisions.Hold {
 	if at := s.served.Load(); at != nil {
 		return at.Holds()
@@ -43,7 +43,7 @@ func (s *Source) Holds() map[string]revisions.Hold {
 	return nil
 }
 
-// Attributes describe the served configuration for a log line.
+// Attributes returns the attributes of the served configuration for a log line.
 func (s *Source) Attributes() []any {
 	r := s.Served()
 	all := []any{"revision", r.Number.String(), "author", r.Author, "message", r.Message, "items", r.Items, "set", r.Set, "removed", r.Removed}

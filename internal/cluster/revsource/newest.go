@@ -10,12 +10,13 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// lookTime limits how long it may take to learn the newest revision, and to serve it.
+// lookTime limits the time for reading the number of the newest revision, and for serving that
+// revision.
 const lookTime = 2 * time.Second
 
-// A BehindError means that the server cannot tell whether it serves the newest revision.
+// A BehindError means that the server does not know whether it serves the newest revision.
 type BehindError struct {
-	Since time.Time // since when it is unknown
+	Since time.Time // the time since when this is unknown
 	Err   error     // the reason
 }
 
@@ -26,13 +27,13 @@ func (e *BehindError) Error() string {
 // Unwrap returns the reason.
 func (e *BehindError) Unwrap() error { return e.Err }
 
-// Newest waits until the served configuration is at least as new as any that another server served before
-// the call. It reads the head, and waits until that revision and the held revisions are served. Then a
-// client that comes from another server gets nothing older than what it has. Any number of callers share
-// a read.
+// Newest waits until the served configuration is at least as new as any that another server served
+// before the call. It reads the head, and waits until that revision and the held revisions are
+// served. After it, a client that comes from another server gets nothing older than what the client
+// has. All waiting callers share one read.
 //
-// The error is a [BehindError] if that takes longer than 2 s. A caller that is not in a hurry returns at
-// once while the last attempt has failed, and waits at most for ctx.
+// The error is a [BehindError] after 2 s. If hurry is false and the last attempt has failed, Newest
+// returns that error at once. Newest returns earlier if ctx is done.
 func (s *Source) Newest(ctx context.Context, hurry bool) error {
 	r, away := s.asks.join(s.ask)
 	if away != nil && !hurry {
@@ -48,23 +49,23 @@ func (s *Source) Newest(ctx context.Context, hurry bool) error {
 
 // asks are the shared reads of the repository. The zero value is ready to use.
 type asks struct {
-	mu   sync.Mutex    // held for memory only
+	mu   sync.Mutex    // never held during I/O
 	now  *round        // the running round; nil: none
-	next *round        // the round of the callers since it began; nil: none
-	news chan struct{} // closed when the served state or its error changes; nil: no caller waits
+	next *round        // the round for callers that came after now began; nil: none
+	news chan struct{} // closed when the served state or its error changes; nil: no round waits
 	last error         // why the newest state was not served
-	away *BehindError  // the last round has failed; nil: it has not
+	away *BehindError  // the failure of the last round; nil: it succeeded
 
-	read <-chan struct{} // closed when the last read has ended; nil: there was none. Owned by the goroutine that answers
+	read <-chan struct{} // closed when the last read has ended; nil: there was none. Owned by the goroutine of answer
 }
 
-// A round is a read of the head, and the wait until it is served.
+// A round is a read of the head, and the wait until that state is served.
 type round struct {
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// join returns a round that begins after the call of join, and the failure of the last one.
+// join returns a round that begins after the call of join, and the failure of the last round.
 func (a *asks) join(ask func() error) (*round, *BehindError) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,7 +80,7 @@ func (a *asks) join(ask func() error) (*round, *BehindError) {
 	return a.next, a.away
 }
 
-// answer runs a round, and the rounds that callers join meanwhile.
+// answer runs a round, and then the rounds that callers have joined in the meantime.
 func (a *asks) answer(r *round, ask func() error) {
 	for r != nil {
 		began := time.Now()
@@ -102,7 +103,7 @@ func (a *asks) answer(r *round, ask func() error) {
 	}
 }
 
-// turn records that another state is served, or why it is not.
+// turn records that another state is served, or the reason why it is not.
 func (a *asks) turn(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,7 +127,7 @@ func (a *asks) turned() (<-chan struct{}, error) {
 	return a.news, a.last
 }
 
-// ask returns when the newest revision is served.
+// ask waits until the newest revision is served.
 func (s *Source) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
@@ -135,7 +136,7 @@ func (s *Source) ask() error {
 	case err != nil:
 		return err
 	case n.Number == 0:
-		return ErrEmpty // restored items may be served, and other servers may have served newer ones
+		return ErrEmpty // the source may serve restored items, and other servers may have served newer ones
 	}
 	for {
 		news, last := s.asks.turned()
@@ -157,8 +158,8 @@ func (s *Source) ask() error {
 	}
 }
 
-// readHead reads the head. A call of the engine that outlives ctx is abandoned, and no other is made
-// until it ends.
+// readHead reads the head. If a call of the engine takes longer than ctx, readHead abandons the call.
+// It makes no other call until the abandoned one ends.
 func (s *Source) readHead(ctx context.Context) (n revisions.State, err error) {
 	if s.asks.read != nil {
 		select {
@@ -188,6 +189,6 @@ func (s *Source) readHead(ctx context.Context) (n revisions.State, err error) {
 
 var errNoAnswer = fmt.Errorf("%w: it does not answer", revisions.ErrUnavailable)
 
-// Repository is the repository that the source reads. Revisions read through it share memory with the
-// served one.
+// Repository returns the repository that the source reads. Revisions that it reads share memory with
+// the served one.
 func (s *Source) Repository() *revisions.Repository { return s.repo }

@@ -18,38 +18,38 @@ import (
 
 const (
 	refusalsKey  = "refused"
-	refusalsMost = 2000           // remembered together: the newest
-	refusalsTime = 24 * time.Hour // how long they are remembered
-	refusalsWait = time.Second    // between two writes of a server
+	refusalsMost = 2000           // maximum number of remembered refusals; the newest stay
+	refusalsTime = 24 * time.Hour // time for which a refusal is remembered
+	refusalsWait = time.Second    // minimum time between two writes of a server
 	refusalsPoll = 10 * time.Second
 )
 
-// Refusals remember the nodes that have refused a resource and accepted nothing of the same type since,
-// on all servers of a repository. After a refusal, a reconnecting client states its earlier version, but
-// may have applied a part. So equal versions prove nothing, on any server.
+// Refusals remember which nodes have refused a resource and accepted nothing of its type since then,
+// on all servers of a repository. A client that reconnects states its last accepted version, but may
+// already use a part of the refused response. So an equal version proves nothing, on any server.
 //
-// All refusals are one small value, written at most once a second. [NewRefusals] makes it; [Refusals.Run]
-// must run. Several goroutines may use it at once.
+// All refusals are one small value, written at most once a second. [NewRefusals] makes a value, and
+// [Refusals.Run] must run. Several goroutines may use it at once.
 type Refusals struct {
 	engine revisions.Engine
 	log    *slog.Logger
 
-	mu    sync.Mutex           // held for memory only
-	all   map[string]time.Time // by digest; the stored ones, with the changes
-	moved map[string]bool      // changes that are not stored yet: refused, or no longer
-	bell  chan struct{}        // one slot: there are changes to store
+	mu    sync.Mutex           // never held during I/O
+	all   map[string]time.Time // by digest: the stored refusals with the changes
+	moved map[string]bool      // changes that are not stored yet; true: refused, false: accepted again
+	bell  chan struct{}        // has one slot; a value: there are changes to store
 
-	read []byte // the stored value that all is based on; only sync uses it
+	read []byte // the stored value on which all is based; only sync uses it
 }
 
-// refusalsText is their stored form.
+// A refusalsText is the stored form of the refusals.
 type refusalsText struct {
 	Format  int                  `json:"format"`
 	Refused map[string]time.Time `json:"refused"` // by digest of node and type
 }
 
-// NewRefusals returns the refusals of a repository in an engine. A failure to store them is logged once;
-// a nil log is slog.Default().
+// NewRefusals returns the refusals of a repository in an engine. It logs a failure to store them only
+// once; a nil log is slog.Default().
 func NewRefusals(e revisions.Engine, log *slog.Logger) *Refusals {
 	if log == nil {
 		log = slog.Default()
@@ -85,7 +85,7 @@ func (r *Refusals) move(node, url string, refused bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !refused && len(r.all) == 0 { // the usual case
+	if !refused && len(r.all) == 0 { // no node refuses anything, as usual
 		return
 	}
 	k := refusalOf(node, url)
@@ -98,7 +98,7 @@ func (r *Refusals) move(node, url string, refused bool) {
 		delete(r.all, k)
 	}
 	r.moved[k] = refused
-	if len(r.moved) > refusalsMost { // they cannot be stored; limit the memory
+	if len(r.moved) > refusalsMost { // the changes cannot be stored: limit their memory
 		clear(r.moved)
 	}
 	select {
@@ -107,7 +107,7 @@ func (r *Refusals) move(node, url string, refused bool) {
 	}
 }
 
-// Run reads the refusals of other servers, and stores those of this one, until ctx is done.
+// Run reads the refusals of other servers and stores those of this server, until ctx is done.
 func (r *Refusals) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	rings := r.engine.Watch(ctx, refusalsKey)
@@ -132,7 +132,7 @@ func (r *Refusals) Run(ctx context.Context) {
 	}
 }
 
-// wait waits for one of two hints, for at most d, and reports whether ctx is not done.
+// wait waits until a or b sends, at most for d. It returns false if ctx is done.
 func wait(ctx context.Context, d time.Duration, a, b <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -157,7 +157,7 @@ func (r *Refusals) sync(ctx context.Context) error {
 	is := refusalsText{Format: 1}
 	if err == nil {
 		if err := json.Unmarshal(old, &is); err != nil || is.Format != 1 {
-			is = refusalsText{Format: 1} // of a newer version, or invalid: start anew
+			is = refusalsText{Format: 1} // the value has a newer format or is invalid: begin with an empty one
 		}
 	}
 	if is.Refused == nil {
@@ -191,7 +191,7 @@ func (r *Refusals) sync(ctx context.Context) error {
 			delete(r.moved, k)
 		}
 	}
-	for k, refused := range r.moved { // changes since the copy
+	for k, refused := range r.moved { // changes since moved was copied
 		if refused {
 			is.Refused[k] = r.all[k]
 		} else {
@@ -201,13 +201,12 @@ func (r *Refusals) sync(ctx context.Context) error {
 	r.all = is.Refused
 	r.read = old
 	if len(moved) > 0 {
-		r.read = nil // the stored value is another now
+		r.read = nil // the stored value has changed
 	}
 	return nil
 }
 
-// same reports whether neither the stored refusals nor those of this server have changed, which is the
-// usual case.
+// same reports whether the stored refusals and those of this server are unchanged, as usual.
 func (r *Refusals) same(stored []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,7 +218,7 @@ func (r *Refusals) same(stored []byte) bool {
 	return true
 }
 
-// bound forgets old refusals, and the oldest beyond the limit.
+// bound removes old refusals, and the oldest ones beyond the limit.
 func (t *refusalsText) bound(now time.Time) {
 	maps.DeleteFunc(t.Refused, func(_ string, at time.Time) bool { return now.Sub(at) > refusalsTime })
 	if len(t.Refused) <= refusalsMost {

@@ -67,7 +67,8 @@ func (v *value) Watch(ctx context.Context, _ string) <-chan struct{} {
 	return b
 }
 
-// All servers learn within seconds that a client of one refuses, or accepts again.
+// All servers learn within seconds that a client of one server refuses a resource, or accepts it
+// again.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &value{}

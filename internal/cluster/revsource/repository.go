@@ -1,6 +1,5 @@
-// Package revsource fills a store with the newest revision of a repository
-// (package revisions), and again with each newer one. Any number of
-// servers may use one repository: they serve equal versions.
+// Package revsource fills a store with the newest revision of a repository (package revisions), and
+// then with each newer one. Any number of servers may use one repository: they serve equal versions.
 //
 //	src := revsource.New(engine, st, revsource.Options{})
 //	if _, err := src.Load(ctx); err != nil {
@@ -8,8 +7,8 @@
 //	}
 //	src.Run(ctx)
 //
-// A revision is served as a whole, with the rules that select the groups of a node, or not at
-// all: after an error the earlier one stays. Until the first is loaded, clients get no answer.
+// A revision is served as a whole, including the rules that select the groups of a node. After an
+// error, the earlier revision stays. Until the first revision is loaded, clients get no answer.
 package revsource
 
 import (
@@ -36,12 +35,13 @@ import (
 
 // Options of a source. The zero value is ready to use.
 type Options struct {
-	// Types are the message types in which references are found; Envoy's API if nil.
+	// Types are the message types in which references are found; nil: those of Envoy's API.
 	Types *Types
 	// CEL compiles expressions in the rules of groups, as groups/cel.Compile does. Without it, a revision
 	// with an expression is not served.
 	CEL func(expression string) (groups.Predicate, error)
-	// Log gets each served revision, and why one is not served; slog.Default() if nil.
+	// Log gets a line for each served revision, and for each that is not served, with the reason;
+	// nil: slog.Default().
 	Log *slog.Logger
 	// Done, if set, is called with each served revision, and with each error that is logged. The number
 	// is that of the served revision; 0: none yet.
@@ -49,31 +49,32 @@ type Options struct {
 	// Review, if set, is called with the next configuration before the store gets it. On an error the
 	// earlier configuration stays.
 	Review func(next *revisions.Snapshot) error
-	// Resource, if set, returns the resource of an item that was reviewed or is restored, with its
-	// references; nil if it does not know the item. So a message that the review has decoded is not
-	// decoded again. Types are for the others.
+	// Resource, if set, returns the resource of an item with its references, if a review or a restore
+	// has already decoded it; otherwise nil. So the message is not decoded again. Types are used for
+	// the other items.
 	Resource func(*revisions.Item) *xds.Resource
-	// Poll is how often it looks for a newer revision without a hint of the engine; 10 s if zero.
+	// Poll is the interval at which the source looks for a newer revision without a hint of the
+	// engine; 0: 10 s.
 	Poll time.Duration
 }
 
 // Types are message types that are known by their descriptors, as in source/dir.
 type Types = envoy.Types
 
-// A Source fills a store from a repository. It is made by [New]. Load and Run must not be called at the
+// A Source fills a store from a repository. [New] makes one. Load and Run must not be called at the
 // same time.
 type Source struct {
 	opts   Options
 	repo   *revisions.Repository
 	store  *store.Store
 	served atomic.Pointer[revisions.Snapshot]
-	groups []string            // of the served snapshot, sorted
-	newest *revisions.Snapshot // the snapshot from which it was made; nil: none, or it was restored
+	groups []string            // the sorted groups of the served snapshot
+	newest *revisions.Snapshot // the newest revision from which the served snapshot was made; nil: none, or the snapshot was restored
 	asks   asks
 }
 
-// New returns a source that puts the configuration in an engine into the store. No other code may fill
-// its groups, or select groups.
+// New returns a source that puts the configuration in an engine into the store. No other code may
+// fill the groups of this source, or set the store's selector.
 func New(e revisions.Engine, st *store.Store, opts Options) *Source {
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	opts.Types = cmp.Or(opts.Types, envoy.Envoy())
@@ -94,12 +95,13 @@ func (s *Source) resource(it *revisions.Item) *xds.Resource {
 	if r := s.opts.Resource(it); r != nil {
 		return r
 	}
-	r := it.Resource.Copy() // other goroutines may read the item
+	r := it.Resource.Copy() // a copy, because other goroutines may read the item
 	s.refer(r)
 	return r
 }
 
-// refer sets the references of a resource. A resource that cannot be decoded may refer to anything.
+// refer sets the references of a resource. If the resource cannot be decoded, its references are
+// unknown.
 func (s *Source) refer(r *xds.Resource) {
 	typ, err := s.opts.Types.FindMessageByURL(r.Type.URL)
 	if err != nil {
@@ -128,8 +130,8 @@ func (e *RejectedError) Error() string {
 // Unwrap returns the reason.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Served returns the revision from which all groups are served, except those of [Source.Holds]. Its
-// number is 0 if there is none. Any goroutine may call it.
+// Served returns the revision from which all groups are served, except those of [Source.Holds]. The
+// number is 0 if none is served. Any goroutine may call it.
 func (s *Source) Served() revisions.Revision {
 	if at := s.served.Load(); at != nil {
 		return at.Revision
@@ -150,10 +152,10 @@ func (s *Source) Load(ctx context.Context) (revisions.Revision, error) {
 	return s.Served(), err
 }
 
-// Restore serves items before anything else: those of an earlier process, until the repository can be
-// read. They are not reviewed. mark is the mark of their snapshot ([revisions.Snapshot.Mark]). No older
-// revision is served afterwards, and [Source.Served] has its number. If it is "", they belong to no
-// revision.
+// Restore serves the items of an earlier process until the repository can be read. It is called
+// before Load and Run. The items are not reviewed. The argument mark is the mark of their snapshot
+// ([revisions.Snapshot.Mark]). The source then serves no older revision, and [Source.Served] has the
+// number in the mark. If mark is "", the items belong to no revision.
 func (s *Source) Restore(items []*revisions.Item, mark string) error {
 	old, err := revisions.FromSaved(items, mark)
 	if err != nil {
@@ -174,7 +176,7 @@ func (s *Source) Restore(items []*revisions.Item, mark string) error {
 func (s *Source) Run(ctx context.Context) {
 	since := s.served.Load()
 	if since != nil && since.Revision.Number == 0 {
-		since = nil // restored, and its revision is unknown
+		since = nil // the items were restored, and their revision is unknown
 	}
 	for next, err := range s.repo.Watch(ctx, since) {
 		if err == nil && next.Revision.Number == 0 {
@@ -196,7 +198,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// A part is the change of a type in a group.
+// A part holds the changes of one type in one group.
 type part struct {
 	set    []*xds.Resource
 	delete []string
@@ -215,7 +217,8 @@ func (s *Source) serve(ctx context.Context, next *revisions.Snapshot) error {
 		s.newest = next
 		return nil
 	}
-	// A rejected commit must not prevent a freeze, or the end of a rollout.
+	// Serve the new holds, because a rejected commit must not prevent a freeze, or the end of a
+	// rollout.
 	if was := s.newest; was != nil && was.State().Turns != next.State().Turns {
 		was = was.WithHoldsOf(next)
 		if s.try(held(was)) == nil {
@@ -234,7 +237,7 @@ func (s *Source) try(next *revisions.Snapshot) error {
 	return s.put(next)
 }
 
-// put puts the differences to the served configuration into the store, in one commit.
+// put puts the differences from the served configuration into the store, in one commit.
 func (s *Source) put(next *revisions.Snapshot) error {
 	was := s.served.Load()
 	if was == nil {

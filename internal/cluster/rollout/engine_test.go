@@ -115,7 +115,7 @@ func (m *memory) take(name string) (free func()) {
 		delete(m.leases, name)
 	}
 	m.mu.Unlock()
-	_, free, _ = m.Lease(context.Background(), name) // no other server is as quick
+	_, free, _ = m.Lease(context.Background(), name) // no other server acquires the lease first
 	return free
 }
 

@@ -16,24 +16,24 @@ const (
 	maxCause       = 500 // bytes
 )
 
-// Evidence is the report of a server about its connected clients in a rollout. It exists as long as the
-// server runs.
+// Evidence is the report of a server about its connected clients in a rollout. The report exists as
+// long as the server runs.
 type Evidence struct {
 	Server   string   `json:"server"`
-	Turns    int      `json:"turns"` // of the holds that it serves
-	Seen     int      `json:"seen"`  // clients that were connected when they were picked: a missing one may have crashed
+	Turns    int      `json:"turns"` // number of changes of the holds that this server serves
+	Seen     int      `json:"seen"`  // number of clients that were connected when the step picked them; if one is missing, it may have crashed
 	Picked   int      `json:"picked"`
-	Acked    int      `json:"acked"` // of the picked: they have accepted all responses
+	Acked    int      `json:"acked"` // picked clients that have accepted all responses
 	Refused  int      `json:"refused"`
 	Waiting  int      `json:"waiting"`
-	Refusal  *Refusal `json:"refusal,omitempty"`  // the first of a client that had accepted everything before
-	Rejected string   `json:"rejected,omitempty"` // why it cannot serve the revision
+	Refusal  *Refusal `json:"refusal,omitempty"`  // the first refusal of a client that had accepted everything before
+	Rejected string   `json:"rejected,omitempty"` // why the server cannot serve the held revisions
 }
 
-// A Sum is the total evidence of all servers.
+// A Sum is the sum of the evidence of all servers.
 type Sum struct {
 	Servers                         int
-	Turns                           int // of the oldest holds served
+	Turns                           int // the lowest Turns of all servers
 	Seen                            int
 	Picked, Acked, Refused, Waiting int
 	Refusal                         *Refusal
@@ -72,8 +72,9 @@ func Gather(ctx context.Context, e revisions.Engine, id string) (s Sum, err erro
 	return s, err
 }
 
-// decide changes the state if the evidence requires it. turns is the number of changes of the head's
-// holds. good is how long the step has been in force on all servers without a problem.
+// decide changes the state if the evidence requires it. The argument turns is the number of changes
+// of the head's holds, and good is the time for which all servers have served the step without a
+// problem.
 func (s *State) decide(now time.Time, sum Sum, turns int, good time.Duration) (changed bool) {
 	switch {
 	case s.Phase.Ended():
@@ -92,8 +93,8 @@ func (s *State) decide(now time.Time, sum Sum, turns int, good time.Duration) (c
 	return true
 }
 
-// open reports whether the evidence of the step allows the next one. Clients that have left have not
-// accepted: they may have crashed. If no client was ever picked, the time alone decides.
+// open reports whether the evidence allows the next step. A client that has left counts as one that
+// has not accepted, because it may have crashed. If no client was ever picked, only the time decides.
 func (s *State) open(sum Sum, turns int) bool {
 	return sum.Servers > 0 && sum.Turns >= turns && s.enough(sum)
 }
@@ -102,15 +103,16 @@ func (s *State) enough(sum Sum) bool {
 	return float64(sum.Acked)*100 >= s.MinAcked*float64(max(sum.Picked, sum.Seen))
 }
 
-// Reasons why a rollout waits that usually pass soon, or that its author may not have intended.
+// Reasons for a wait that usually end soon, or that the author of the rollout may not have expected.
 const (
 	NoServer = "no server has reported yet"
 	NotYet   = "not all servers serve the step yet"
 	Nobody   = "no connected client is picked: the time alone decides"
 )
 
-// Waits returns in a few words what a rollout waits for; "" if only for time, with healthy clients. turns
-// is the number of changes of the head's holds.
+// Waits returns a short text about the condition for which a rollout waits. It is "" if all clients
+// are healthy and only time must pass. The argument turns is the number of changes of the head's
+// holds.
 func (s *State) Waits(sum Sum, turns int) string {
 	switch {
 	case s.Phase.Ended():

@@ -7,9 +7,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// RolledBack returns the rollouts that were rolled back by themselves and still need attention. A group of
-// theirs is frozen as it was then, nothing was committed to it, and no other rollout of it has begun. The
-// newest comes first. They match the served state approximately. Any goroutine may call it.
+// RolledBack returns the rollouts that were rolled back automatically and still need attention. One
+// of their groups is still frozen at its old revision, has had no commit since, and is not in a later
+// rollout. The newest rollout comes first. The result may be slightly older than the served state.
+// Any goroutine may call it.
 func (r *Runner) RolledBack() []*State {
 	if all := r.back.Load(); all != nil {
 		return *all
@@ -17,14 +18,15 @@ func (r *Runner) RolledBack() []*State {
 	return nil
 }
 
-// A rolledBack is the input of the last call of findRolledBack. The goroutine of Run owns it.
+// A rolledBack is the state that the last call of findRolledBack has examined. The goroutine of Run
+// owns it.
 type rolledBack struct {
-	seen revisions.State     // the state at that time
+	seen revisions.State     // the served state at that time
 	head *revisions.Snapshot // the newest revision at that time; nil: there are no such rollouts
 }
 
-// findRolledBack finds these rollouts when another state is served. While the store does not answer, which the
-// source reports, it tries again.
+// findRolledBack finds the rollouts for RolledBack when another state is served. If the store does
+// not answer, the next call tries again; the source logs the error.
 func (d *driver) findRolledBack(ctx context.Context) {
 	d.mu.Lock()
 	is := d.state
@@ -43,7 +45,7 @@ func (d *driver) findRolledBack(ctx context.Context) {
 	}
 	var back []*State
 	var head *revisions.Snapshot
-	later := map[string]bool{} // groups with a later known rollout
+	later := map[string]bool{} // groups in a later rollout of the list
 	for _, s := range known {
 		mine := slices.DeleteFunc(s.Groups(), func(g string) bool { return later[g] })
 		for _, g := range mine {
@@ -67,7 +69,7 @@ func (d *driver) findRolledBack(ctx context.Context) {
 			continue
 		}
 		was := d.found.head
-		if anew || was == nil { // all revisions after the one at which a group is frozen are kept
+		if anew || was == nil { // these revisions are kept, because a group is frozen at an earlier one
 			was, err = d.repo.At(ctx, max(s.Newest, s.Number))
 			if err != nil {
 				return

@@ -180,7 +180,8 @@ func TestSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.is(2*time.Second, id, Running, 2) // it was good all the time
-		// A refusal by a client that refuses everything is not evidence; it holds up the step.
+		// A refusal by a client that refuses everything does not end the rollout, but it delays the
+		// step.
 		a.set(Look{Picked: 1, Refused: 1})
 		w.is(15*time.Second, id, Running, 2)
 		if _, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Go(time.Now(), "ana wants it"); return nil }); err != nil {

@@ -19,15 +19,16 @@ import (
 
 const (
 	lease = "rollout"
-	pause = 250 * time.Millisecond // between two looks during a rollout
-	idle  = 10 * time.Second       // otherwise
-	again = time.Second            // between two attempts to get the lease
+	pause = 250 * time.Millisecond // time between two looks during a rollout
+	idle  = 10 * time.Second       // time between two looks without a rollout
+	again = time.Second            // time between two attempts to acquire the lease
 )
 
 // A Look is the state of this server's clients in some lanes.
 type Look struct {
 	Picked, Acked, Refused, Waiting int
-	// Refusals are those of healthy clients that began at a time or later; the clients may have left.
+	// Refusals are refusals that began after a given time, by clients that were healthy before. These
+	// clients may have left.
 	Refusals []Refusal
 }
 
@@ -40,14 +41,14 @@ type Runner struct {
 	log    *slog.Logger
 	look   func(lanes []string, since time.Time) Look // safe for concurrent use
 
-	bell chan struct{} // one slot
+	bell chan struct{} // has one slot
 	back atomic.Pointer[[]*State]
 
-	mu       sync.Mutex        // held for memory only
-	state    revisions.State   // the served one
-	lanes    map[string]*lanes // the served ones, by rollout ID
-	rejected string            // why the newest state is not served
-	failing  revisions.State   // the state that is not served
+	mu       sync.Mutex        // never held during I/O
+	state    revisions.State   // the served state
+	lanes    map[string]*lanes // the served lanes, by rollout ID
+	rejected string            // why the state failing is not served; "": there is no such state
+	failing  revisions.State   // the newest state, if it is not served
 }
 
 // lanes are the served lanes of a rollout.
@@ -56,17 +57,19 @@ type lanes struct {
 	step  int
 	since time.Time // a time before the first step was served
 	seen  int       // the number of clients that were connected when they were picked
-	first *Refusal  // the refusal that counts; it stays
+	first *Refusal  // the first refusal; a later one does not replace it
 }
 
-// New returns the runner of a server, whose name is unique and valid in a key. look returns the state of
-// the clients that get one of some groups. Several goroutines may call it at once.
+// New returns the runner of a server. The name of the server is unique, and valid in a key. The
+// function look returns the state of the clients that get one of the given lanes. Several goroutines
+// may call it at once.
 func New(e revisions.Engine, repo *revisions.Repository, server string, log *slog.Logger, look func(lanes []string, since time.Time) Look) *Runner {
 	return &Runner{engine: e, repo: repo, server: server, log: log, look: look, bell: make(chan struct{}, 1), lanes: map[string]*lanes{}}
 }
 
-// Served records the served holds, and a time before any client got them. It must be called at once,
-// because it counts the connected clients. It does not block. One goroutine may call it at a time.
+// Served records the served holds, and a time before any client got them. Call it as soon as they are
+// served, because it counts the connected clients. It does not block. Only one goroutine may call it
+// at a time.
 func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, since time.Time) {
 	is := map[string]*lanes{}
 	for _, group := range slices.Sorted(maps.Keys(holds)) {
@@ -99,7 +102,7 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, l := range is {
-		if was := r.lanes[id]; was != nil { // a refusal may have come meanwhile
+		if was := r.lanes[id]; was != nil { // a refusal may have come since the first lock
 			l.first = was.first
 		}
 	}
@@ -107,7 +110,7 @@ func (r *Runner) Served(state revisions.State, holds map[string]revisions.Hold, 
 	r.ring()
 }
 
-// Rejected records that a state is not served, and why.
+// Rejected records that a state is not served, and the reason.
 func (r *Runner) Rejected(state revisions.State, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +125,7 @@ func (r *Runner) ring() {
 	}
 }
 
-// Run runs until ctx is done.
+// Run reports and decides until ctx is done.
 func (r *Runner) Run(ctx context.Context) {
 	if _, ok := r.engine.(revisions.Announcer); !ok {
 		return
@@ -174,9 +177,9 @@ func (r *Runner) Run(ctx context.Context) {
 // A report announces the evidence of a rollout.
 type report struct {
 	stop   func()
-	values chan []byte // one slot
+	values chan []byte // has one slot
 	last   []byte
-	lost   atomic.Bool // it must be announced again
+	lost   atomic.Bool // the evidence must be announced again
 }
 
 func (r *Runner) report(ctx context.Context, running *sync.WaitGroup, id string) *report {
@@ -245,21 +248,21 @@ func (r *Runner) evidence(id string) Evidence {
 	return e
 }
 
-// A driver decides while it has the lease. The goroutine of Run owns it.
+// A driver decides about rollouts while it has the lease. The goroutine of Run owns it.
 type driver struct {
 	*Runner
-	held   context.Context // nil: it has no lease
+	held   context.Context // nil: the driver has no lease
 	free   func()
 	steps  map[string]step
 	found  rolledBack
 	tried  time.Time // the last attempt to get the lease
-	logged string    // the last error, which is logged once
+	logged string    // the last logged error, which is not logged again
 }
 
-// A step is the time since when a step is good.
+// A step is a step of a rollout, with the time since when it is good.
 type step struct {
 	number int
-	since  time.Time // by this server's clock, so a new leader starts again; zero: it is not good
+	since  time.Time // by this server's clock, so a new leader begins again; zero: the step is not good
 }
 
 func (d *driver) release() {
@@ -270,8 +273,8 @@ func (d *driver) release() {
 	}
 }
 
-// holds returns the rollouts in progress. The leader takes them from the head, and also returns the
-// state.
+// holds returns the rollouts in progress. The leader reads them from the head, and also returns the
+// head's state.
 func (d *driver) holds(ctx context.Context) (map[string]*revisions.Next, revisions.State) {
 	all := map[string]*revisions.Next{}
 	d.mu.Lock()
@@ -280,7 +283,7 @@ func (d *driver) holds(ctx context.Context) (map[string]*revisions.Next, revisio
 	}
 	look := d.held != nil || d.rejected != ""
 	d.mu.Unlock()
-	if !look { // the source watches the head, and rings
+	if !look { // the source watches the head, and rings the bell
 		return all, revisions.State{}
 	}
 	head, holds, err := d.repo.HoldsWithState(ctx)
@@ -324,7 +327,7 @@ func (d *driver) drive(ctx context.Context, all map[string]*revisions.Next, head
 		}
 		d.held, d.free = held, free
 		d.log.Info("this server drives rollouts", "rollouts", slices.Sorted(maps.Keys(all)))
-		return // the next look reads the head
+		return // read the head again before the first decision
 	}
 	if head.Number == 0 {
 		return
@@ -341,7 +344,7 @@ func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, he
 	if err != nil {
 		return err
 	}
-	if s.Phase.Ended() || s.Step != next.Step { // an earlier decision is not in force yet
+	if s.Phase.Ended() || s.Step != next.Step { // the head does not have the latest decision yet
 		return s.Settle(ctx, d.repo)
 	}
 	sum, err := Gather(ctx, d.engine, id)
@@ -371,7 +374,7 @@ func (d *driver) decide(ctx context.Context, id string, next *revisions.Next, he
 	}
 	if err := s.write(ctx, d.engine); err != nil {
 		if errors.Is(err, revisions.ErrConflict) {
-			return nil // a concurrent change: the next look shows it
+			return nil // the state was changed concurrently: the next look shows it
 		}
 		return err
 	}

@@ -1,7 +1,8 @@
-// Package rollout moves frozen groups of a store from one revision to another in steps: some nodes get the new
-// revision first, then more. As soon as one of them refuses it, all get the old one again. The decisions are in the
-// store, so any server can continue after another has stopped ([Runner]). Which node gets which revision is decided
-// by the rules of groups, as always: they read the holds of the head (docs/rollouts.md).
+// Package rollout moves frozen groups of a store from one revision to another in steps: some nodes
+// get the new revision first, then more. If a client refuses it, all nodes get the old revision
+// again. The decisions are in the store. So if the server that decides stops, any other can continue
+// ([Runner]). The rules of groups decide which revision a node gets: they read the holds of the head
+// (docs/rollouts.md).
 package rollout
 
 import (
@@ -27,11 +28,11 @@ const (
 	format    = 1
 	maxSteps  = 20
 	maxLabels = 10
-	maxWord   = 256 // bytes of a label, or of a group
-	maxEnded  = 20  // ended rollouts that are remembered
+	maxWord   = 256 // maximum bytes of a label, or of a group's name
+	maxEnded  = 20  // maximum number of ended rollouts in the store
 
-	maxPick  = 4 << 10   // bytes of a stored step: each later step contains it, and the head contains it once per group
-	maxHolds = 512 << 10 // bytes of all holds: an etcd accepts a request of 1.5 MiB, which contains the old and the new head
+	maxPick  = 4 << 10   // maximum bytes of a stored step; each later step contains it, and the head contains it once for each group
+	maxHolds = 512 << 10 // maximum bytes of all holds; an etcd accepts a request of 1.5 MiB, which contains the old and the new head
 )
 
 // A Phase is the progress of a rollout.
@@ -40,47 +41,47 @@ type Phase string
 // The phases. The last three are final.
 const (
 	Running    Phase = "running"
-	Paused     Phase = "paused"      // the step stays in force; a refusal still ends the rollout
+	Paused     Phase = "paused"      // the step stays in force; a refusal still rolls the rollout back
 	Done       Phase = "done"        // all nodes get the new revision
-	RolledBack Phase = "rolled back" // all nodes get the old revision again, after a failure
+	RolledBack Phase = "rolled back" // all nodes get the old revision again, because of a refusal or a rejection
 	Aborted    Phase = "aborted"     // all nodes get the old revision again, by an operator's command
 )
 
 // Ended reports whether the phase is final.
 func (p Phase) Ended() bool { return p != Running && p != Paused }
 
-// A State is a rollout as it is stored, at rollout/ID. Writers compare and swap it. It takes effect with
-// the holds of the head ([Settle]).
+// A State is the stored form of a rollout, under the key rollout/ID. Writers compare and swap it. It
+// takes effect with the holds of the head ([Settle]).
 type State struct {
 	Format   int                         `json:"format"`
 	ID       string                      `json:"id"`
 	Number   revisions.Number            `json:"number"`   // the new revision
 	From     map[string]revisions.Number `json:"from"`     // the revision at which each group is frozen
-	Steps    []revisions.Pick            `json:"steps"`    // each includes the nodes of the steps before
-	Bake     time.Duration               `json:"bake"`     // how long a step must be good before the next, in nanoseconds
-	MinAcked float64                     `json:"minAcked"` // the share of the picked clients that must have accepted, in %
+	Steps    []revisions.Pick            `json:"steps"`    // each step includes the nodes of the steps before
+	Bake     time.Duration               `json:"bake"`     // time for which a step must be good before the next begins, in nanoseconds
+	MinAcked float64                     `json:"minAcked"` // minimum share of the picked clients that must have accepted, in %
 	Author   string                      `json:"author"`
 	Message  string                      `json:"message"`
 	Began    time.Time                   `json:"began"`
 
 	Phase   Phase     `json:"phase"`
-	Step    int       `json:"step"`  // in force, from 0
-	Since   time.Time `json:"since"` // start of phase and step, by the clock of the server that decided
+	Step    int       `json:"step"`  // the step in force, from 0
+	Since   time.Time `json:"since"` // start of the phase and step, by the clock of the server that decided
 	Why     string    `json:"why,omitempty"`
-	By      string    `json:"by,omitempty"`      // the author of phase and step; "": the rollout itself, or an older server
-	Refusal *Refusal  `json:"refusal,omitempty"` // the refusal that ended it
+	By      string    `json:"by,omitempty"`      // author of the phase and step; "": the rollout itself decided, or an older server
+	Refusal *Refusal  `json:"refusal,omitempty"` // the refusal that ended the rollout
 
-	Newest revisions.Number `json:"newest,omitempty"` // the newest revision when it was rolled back; 0: unknown
+	Newest revisions.Number `json:"newest,omitempty"` // the newest revision when the rollout was rolled back; 0: unknown
 
-	raw []byte // as it is stored; nil: not stored
+	raw []byte // the stored text; nil: not stored
 }
 
 // A Refusal is the refusal of a client that had accepted everything before.
 type Refusal struct {
 	Node  string `json:"node"`
-	Type  string `json:"type"`           // its short name
-	Name  string `json:"name,omitempty"` // of the resource, if the client names it
-	Cause string `json:"cause"`          // without secrets
+	Type  string `json:"type"`           // short name of the type
+	Name  string `json:"name,omitempty"` // name of the resource, if the client names it
+	Cause string `json:"cause"`          // reason of the client, without secrets
 }
 
 func (r *Refusal) String() string {
@@ -94,7 +95,7 @@ func (r *Refusal) String() string {
 // Groups returns the groups of the rollout, sorted.
 func (s *State) Groups() []string { return slices.Sorted(maps.Keys(s.From)) }
 
-// Say describes the picked nodes.
+// Say returns a text that describes the picked nodes.
 func Say(p revisions.Pick) string {
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
@@ -209,7 +210,8 @@ func Read(ctx context.Context, e revisions.Engine, id string) (*State, error) {
 	return s, nil
 }
 
-// All returns all remembered rollouts, the newest first. The error contains those that cannot be read.
+// All returns all rollouts in the store, the newest first. The error describes those that cannot be
+// read.
 func All(ctx context.Context, e revisions.Engine) (all []*State, err error) {
 	for key, e2 := range e.List(ctx, prefix) {
 		if e2 != nil {
@@ -242,7 +244,8 @@ func (s *State) write(ctx context.Context, e revisions.Engine) error {
 	return nil
 }
 
-// Change applies f to a rollout, again after each concurrent change, and puts the result into force.
+// Change applies f to a rollout, and puts the result into force. After a concurrent change it applies
+// f again.
 func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository, id string, f func(*State) error) (*State, error) {
 	for {
 		s, err := Read(ctx, e, id)
@@ -265,12 +268,12 @@ func Change(ctx context.Context, e revisions.Engine, repo *revisions.Repository,
 	}
 }
 
-// Turn sets phase and step, and the reason.
+// Turn sets the phase, the step and the reason.
 func (s *State) Turn(now time.Time, p Phase, step int, why string) {
 	s.Phase, s.Step, s.Since, s.Why, s.By = p, step, now, why, ""
 }
 
-// Go takes the rollout to its next step, or its end.
+// Go moves the rollout to its next step, or ends it after the last step.
 func (s *State) Go(now time.Time, why string) {
 	if s.Step+1 < len(s.Steps) {
 		s.Turn(now, Running, s.Step+1, why)
@@ -279,8 +282,8 @@ func (s *State) Go(now time.Time, why string) {
 	}
 }
 
-// Abandon ends a rollout whose state cannot be read: all nodes get the revision at which their groups are
-// frozen. It reports whether there was such a rollout.
+// Abandon ends a rollout whose state cannot be read: all nodes get the revision at which their groups
+// are frozen. It reports whether the rollout was in progress.
 func Abandon(ctx context.Context, repo *revisions.Repository, id string) (was bool, err error) {
 	err = repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
 		was = false
@@ -298,14 +301,15 @@ func Abandon(ctx context.Context, repo *revisions.Repository, id string) (was bo
 // ErrGone means that the holds of a rollout's groups have changed since it began.
 var ErrGone = errors.New("the freezes of its groups have changed since it began")
 
-// Settle puts the state of the rollout into the head, unless the head already has a newer one: a server
-// that lost the lease may be slow.
+// Settle puts the state of the rollout into the head. If the head already has a newer state, it does
+// nothing: a server that lost the lease may be late.
 func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
 	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error { return s.settle(holds) })
 }
 
-// fits returns an error if the new state does not fit into the head. It is called before the state is
-// written, since the two must not differ. A change that makes the head smaller always fits.
+// fits returns an error if the holds for the new state are too large for the head. It is called
+// before the state is stored, because the state and the head must agree. A change that makes the head
+// smaller always fits.
 func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
 	_, holds, err := repo.HoldsWithState(ctx)
 	if err != nil {
@@ -327,7 +331,7 @@ func fit(was int, holds map[string]revisions.Hold) error {
 
 // size is the approximate size of holds in the head, in bytes.
 func size(holds map[string]revisions.Hold) int {
-	const hashes = 160          // of two revisions
+	const hashes = 160          // bytes of the hashes of two revisions
 	b, _ := json.Marshal(holds) // encoding cannot fail
 	return len(b) + hashes*len(holds)
 }
@@ -340,7 +344,7 @@ func (s *State) settle(holds map[string]revisions.Hold) error {
 		case !s.Phase.Ended() && (!ours || h.Number != s.From[group]):
 			return fmt.Errorf("rollout %s: group %s: %w", s.ID, group, ErrGone)
 		case !ours || !s.Phase.Ended() && h.Next.Step >= s.Step:
-			continue // the state is older than the head
+			continue // the head has a newer state
 		case !s.Phase.Ended():
 			next := *h.Next
 			next.Step, next.Pick = s.Step, s.Steps[s.Step]
@@ -365,8 +369,8 @@ func (e *BusyError) Error() string {
 // Is makes a BusyError a [revisions.ErrConflict].
 func (e *BusyError) Is(target error) bool { return target == revisions.ErrConflict }
 
-// Start begins a rollout to a revision, of the given groups. Without any, it takes all frozen groups that
-// differ from the served revision.
+// Start begins a rollout of the given groups to a revision. Without groups, it takes all frozen
+// groups that differ from the served revision.
 func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, s *State, groups []string) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -424,7 +428,7 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 		return err
 	}
 	if err := s.enter(ctx, repo); err != nil {
-		if !errors.Is(err, revisions.ErrUnknown) { // if unknown, the rollout may have begun
+		if !errors.Is(err, revisions.ErrUnknown) { // if the result is unknown, the rollout may have begun
 			_ = e.Delete(ctx, prefix+s.ID)
 		}
 		return err
@@ -432,8 +436,8 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 	return nil
 }
 
-// missing returns an error if a group of the rollout, or of a step, does not exist. A misspelled group
-// would pick no client, and the time alone would decide.
+// missing returns an error if a group of the rollout, or of a step, does not exist. Otherwise a
+// misspelled group would pick no client, and only the time would decide.
 func (s *State) missing(groups, there []string) error {
 	for _, g := range slices.Concat(groups, s.Steps[len(s.Steps)-1].Groups) {
 		if !slices.Contains(there, g) {
@@ -467,7 +471,7 @@ func (s *State) enter(ctx context.Context, repo *revisions.Repository) error {
 	})
 }
 
-// difference reports whether a group differs in two revisions, and whether its rules do.
+// difference reports whether a group differs in two revisions, and whether its rules differ.
 func difference(a, b *revisions.Snapshot, group string) (differs, rule bool) {
 	b.Since(a, func(was, is *revisions.Item) bool {
 		if is == nil {

@@ -17,16 +17,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// A Steering freezes groups and controls rollouts, in the words of the admin API. A command uses it with
-// a store, and a server for its callers, so both give the same results. The author is in the requests. A
-// refused request is a [revisionapi.Problem]; other errors are those of the store.
+// A Steering freezes groups and controls rollouts, with the types of the admin API. A command uses it
+// with a store, and a server uses it for its callers. So both give the same results. The author is in
+// the requests. A refused request is a [revisionapi.Problem]; other errors are those of the store.
 type Steering struct {
 	Engine revisions.Engine
 	Repo   *revisions.Repository
 }
 
-// Freeze makes a group served from a fixed revision. For a group that is already frozen the revision must
-// be named. Otherwise a caller that does not know of the freeze would release held-back changes.
+// Freeze makes the servers serve a group from a fixed revision. If the group is already frozen, the
+// request must name the revision. Otherwise a caller that does not know of the freeze would serve the
+// changes that are held back.
 func (s Steering) Freeze(ctx context.Context, group string, req api.FreezeRequest) (*api.Freeze, error) {
 	named := req.Revision
 	if named == "head" {
@@ -78,7 +79,7 @@ func noteHold(done *api.Freeze, group string, h revisions.Hold, is bool) {
 	}
 }
 
-// Unfreeze makes a group served from the newest revision again.
+// Unfreeze makes the servers serve a group from the newest revision again.
 func (s Steering) Unfreeze(ctx context.Context, group string, note api.NoteRequest) (*api.Freeze, error) {
 	if err := checkNote(note.Author, note.Message); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note api.NoteReque
 	})
 }
 
-// Rollouts returns the remembered rollouts, the newest first, or the one with an ID.
+// Rollouts returns all rollouts in the store, the newest first, or the one with an ID.
 func (s Steering) Rollouts(ctx context.Context, id string) (*api.RolloutList, error) {
 	if id == "" {
 		all, err := All(ctx, s.Engine)
@@ -147,7 +148,7 @@ func (s Steering) StartRollout(ctx context.Context, req api.RolloutRequest) (*ap
 	return s.list(ctx, st)
 }
 
-// changes are the changes of a running rollout.
+// changes are the possible changes of a running rollout, by name.
 var changes = map[string]func(s *State, now time.Time, why string){
 	"promote": (*State).Go,
 	"pause":   func(s *State, now time.Time, why string) { s.Turn(now, Paused, s.Step, why) },
@@ -188,7 +189,7 @@ func (s Steering) ChangeRollout(ctx context.Context, id, change string, note api
 	return s.list(ctx, st)
 }
 
-// idForm is the form of an ID. Others are not valid in a key, or too long.
+// idForm is the form of an ID. A text of another form is too long, or not valid in a key.
 var idForm = regexp.MustCompile(`^r[0-9]{1,20}-[0-9a-f]{1,64}$`)
 
 func (s Steering) change(ctx context.Context, id string, f func(*State) error) (*State, error) {
@@ -219,7 +220,7 @@ func (s Steering) unknown(ctx context.Context, id string, err error) error {
 	}
 	hint := "there are no rollouts"
 	var ids []string
-	all, _ := All(ctx, s.Engine) // the readable ones
+	all, _ := All(ctx, s.Engine) // only the readable rollouts
 	for _, st := range all {
 		ids = append(ids, fmt.Sprintf("%s (%s)", st.ID, st.Phase))
 	}
@@ -249,10 +250,10 @@ func underWay(group string, h revisions.Hold) error {
 	return known(&BusyError{group, h.Next.Rollout})
 }
 
-// list returns rollouts in the words of the API, with the evidence of running ones.
+// list returns rollouts as types of the API, with the evidence of running ones.
 func (s Steering) list(ctx context.Context, all ...*State) (*api.RolloutList, error) {
 	items := []api.Rollout{}
-	var head *revisions.State // read once, if a rollout is running
+	var head *revisions.State // read at most once, and only if a rollout is running
 	for _, st := range all {
 		it := api.Rollout{
 			ID: st.ID, Revision: st.Number.String(), From: map[string]string{}, Bake: strconv.FormatFloat(st.Bake.Seconds(), 'f', -1, 64) + "s", MinAcked: st.MinAcked,
@@ -297,7 +298,7 @@ func groupsOf(s *revisions.Snapshot) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// some joins the first elements of a list for people.
+// some returns a text with the first elements of a list.
 func some(all []string) string {
 	const most = 30
 	if len(all) > most {
@@ -306,7 +307,7 @@ func some(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// number parses a revision number; 0: none is given.
+// number parses a revision number; "" is 0.
 func number(text string) (n revisions.Number, err error) {
 	if text != "" {
 		n, err = revisions.ParseNumber(text)
@@ -324,7 +325,7 @@ func wrong(field string, err error) error {
 	return &revisionapi.Problem{Is: revisionapi.ErrWrong, Field: field, Text: err.Error()}
 }
 
-// maxNote limits each text of a note, in bytes, because the head contains it.
+// maxNote limits each text of a note, in bytes, because the head contains the note.
 const maxNote = 500
 
 func checkNote(author, message string) error {

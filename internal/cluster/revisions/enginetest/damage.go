@@ -21,8 +21,8 @@ func keysOf(t *testing.T, e revisions.Engine, prefix string) (keys []string) {
 	return keys
 }
 
-// tamper replaces the value of a key, as a person with the tools of the engine could; nil: it removes the
-// key.
+// tamper replaces the value of a key, as a person could do with the tools of the engine. A nil value
+// removes the key.
 func tamper(ctx context.Context, t *testing.T, e revisions.Engine, key string, value []byte) {
 	t.Helper()
 	if is, err := e.Get(ctx, key); err == nil && value != nil {
@@ -35,7 +35,7 @@ func tamper(ctx context.Context, t *testing.T, e revisions.Engine, key string, v
 	}
 }
 
-// A watched is what a watch yields.
+// A watched is a result of a watch.
 type watched struct {
 	*revisions.Snapshot
 	error
@@ -100,7 +100,8 @@ func damages(pack, rev string) []damaged {
 	}
 }
 
-// check corrupts a key of an engine whose newest revision is r2, and repairs it. results are of a watch on the engine.
+// check corrupts a key of an engine whose newest revision is r2, and repairs it. The channel results
+// is that of a watch on the engine.
 func (c damaged) check(ctx context.Context, t *testing.T, e revisions.Engine, results <-chan watched) {
 	t.Helper()
 	was, err := e.Get(ctx, c.key)
@@ -122,7 +123,7 @@ func (c damaged) check(ctx context.Context, t *testing.T, e revisions.Engine, re
 		}
 	}
 	tamper(ctx, t, e, c.key, was)
-	if c.key == "head" { // and the recovery
+	if c.key == "head" { // the watch reports the repair, too
 		mustYield(t, results, 2)
 	}
 	if s, err := fresh.Head(ctx); err != nil || count(s, "a") != 2 {
@@ -158,7 +159,7 @@ func damage(t *testing.T, open func(*testing.T) revisions.Engine) {
 	for _, c := range damages(newer("pack/", packs), rev) {
 		c.check(ctx, t, e, results)
 	}
-	// Somebody restores a backup.
+	// An operator restores a backup of the head.
 	tamper(ctx, t, e, "head", []byte(strings.NewReplacer(`"number":2`, `"number":1`, rev[len(rev)-64:], revs[0][len(revs[0])-64:]).Replace(string(head))))
 	for w := range results {
 		if w.error == nil {
@@ -194,7 +195,7 @@ func foreign(ctx context.Context, t *testing.T, e revisions.Engine, repo *revisi
 	}
 }
 
-// bodies: bodies may have any size, and Prepare gets each resource before it is returned.
+// bodies: a body may have any size. Prepare gets each resource before the caller does.
 func bodies(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	repo := revisions.Open(open(t), revisions.Options{})

@@ -18,9 +18,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// Test tests the behaviour that a repository requires of an engine. newPlace makes an empty storage, and
-// returns a function that opens an engine on it, as another program would. Each engine ends with its
-// test. Run it with the race detector, too.
+// Test tests that an engine behaves as a repository requires. The function newPlace makes an empty
+// storage, and returns a function that opens an engine on it, as another program would. Each engine
+// ends with its test. Run the test with the race detector, too.
 func Test(t *testing.T, newPlace func(t *testing.T) (open func(t *testing.T) revisions.Engine)) {
 	for name, test := range map[string]func(*testing.T, func(*testing.T) revisions.Engine){
 		"Values": values, "Swaps": swaps, "Lists": lists, "Watches": watches, "Leases": leases, "Announcements": announcements, "Cancelled": cancelled,
@@ -44,7 +44,7 @@ func mustBe(t *testing.T, err, want error, say string) {
 	}
 }
 
-// values: all programs read a value as it was put first, until it is deleted.
+// values: all programs read the first value that was put under a key, until the key is deleted.
 func values(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	a, b := open(t), open(t)
@@ -54,7 +54,7 @@ func values(t *testing.T, open func(*testing.T) revisions.Engine) {
 		key, value := fmt.Sprintf("pack/%d", i), bytes.Repeat([]byte{0, 255, byte(i)}, size/3+1)[:size]
 		must(t, a.PutIfAbsent(ctx, key, value))
 		must(t, b.PutIfAbsent(ctx, key, value))
-		must(t, a.PutIfAbsent(ctx, key, []byte("another"))) // a caller must not do this; if it does, the first value stays
+		must(t, a.PutIfAbsent(ctx, key, []byte("another"))) // a caller must not put another value; if it does, the first value stays
 		if got, err := b.Get(ctx, key); err != nil || !bytes.Equal(got, value) {
 			t.Fatalf("%s: %d bytes, %v, want %d", key, len(got), err, len(value))
 		}
@@ -185,7 +185,7 @@ func watches(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 }
 
-// leases: one program holds a lease until it releases it.
+// leases: only one program holds a lease, until it releases the lease.
 func leases(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
 	a, b := open(t), open(t)
@@ -213,7 +213,7 @@ func leases(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 }
 
-// announcements: running programs are listed, and no longer after they have ended.
+// announcements: running programs are listed, and ended programs are not.
 func announcements(t *testing.T, open func(*testing.T) revisions.Engine) {
 	a, ok := open(t).(revisions.Announcer)
 	if !ok {

@@ -43,8 +43,8 @@ func resources(n, size int) []*revisions.Item {
 	return items
 }
 
-// Floors commits n resources of 1 KB, changes a few of them one after the other, and reads all as a
-// starting program does. It logs the times, and fails if a change of one resource writes 64 KB or more.
+// Floors commits n resources of 1 KB, changes a few of them one by one, and reads all as a starting
+// program does. It logs the times, and fails if a change of one resource writes 64 KB or more.
 func Floors(t *testing.T, n int, open func(t *testing.T) revisions.Engine) {
 	ctx := t.Context()
 	e := &counting{Engine: open(t)}

@@ -46,7 +46,7 @@ func increment(ctx context.Context, repo *revisions.Repository, writer string, c
 	}
 }
 
-// writers: with many concurrent commits none is lost, none is made twice, and each builds on the one
+// writers: many commits run concurrently. No commit is lost or made twice, and each builds on the one
 // before.
 func writers(t *testing.T, open func(*testing.T) revisions.Engine) {
 	ctx := t.Context()
@@ -62,7 +62,7 @@ func writers(t *testing.T, open func(*testing.T) revisions.Engine) {
 				name := fmt.Sprint("writer-", w)
 				at, err := increment(ctx, repo, name, &conflicts)
 				if err == nil {
-					// An item that no other writer changes never conflicts.
+					// This item is changed by no other writer, so its changes never conflict.
 					var s *revisions.Snapshot
 					s, err = repo.Head(ctx)
 					if err == nil {
@@ -117,7 +117,7 @@ func conflicts(t *testing.T, open func(*testing.T) revisions.Engine) {
 	must(t, err)
 	one, err := a.Commit(ctx, zero, set("x", 1), revisions.Note{})
 	must(t, err)
-	two, err := b.Commit(ctx, zero, set("y", 1), revisions.Note{}) // of the empty one, which has no y, either
+	two, err := b.Commit(ctx, zero, set("y", 1), revisions.Note{}) // based on the empty snapshot, which has no y, either
 	must(t, err)
 	if two.Revision.Number != 2 || count(two, "x") != 1 {
 		t.Errorf("%s: x is %d", two.Revision.Number, count(two, "x"))

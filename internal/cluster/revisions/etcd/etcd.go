@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// An Engine keeps values in an etcd. It is made by [New]. Several goroutines may use it at once.
+// An Engine keeps values in an etcd. [New] makes one. Several goroutines may use it at once.
 type Engine struct{ conn *etcdkv.Conn }
 
 // New returns the engine below the prefix of a connection. The caller closes the connection.
@@ -61,7 +61,7 @@ func (e *Engine) absent(key string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(e.conn.Key(key)), "=", 0)
 }
 
-// put stores a value if a condition holds; otherwise it returns the error no.
+// put stores a value if a condition holds; otherwise it returns the error `no`.
 func (e *Engine) put(ctx context.Context, key string, condition clientv3.Cmp, value []byte, no error) error {
 	if len(value) > revisions.MaxValue {
 		return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
@@ -119,7 +119,8 @@ func (e *Engine) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 	}
 }
 
-// Watch implements [revisions.Engine]. Each start of the watch sends to the channel, for changes missed before it.
+// Watch implements [revisions.Engine]. It sends to the channel at each start of the etcd watch,
+// because changes may have been missed before.
 func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 	bell := make(chan struct{}, 1)
 	go func() {

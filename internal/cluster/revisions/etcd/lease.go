@@ -25,7 +25,8 @@ func (e *Engine) session(limited, held context.Context, c *clientv3.Client) (*co
 	return concurrency.NewSession(c, concurrency.WithLease(granted.ID), concurrency.WithContext(held))
 }
 
-// revoke ends the lease of a session, and the session. If the etcd does not answer within a second, the lease expires.
+// revoke ends the session, and revokes its lease. If the etcd does not answer within a second, the
+// lease expires later.
 func revoke(ctx context.Context, s *concurrency.Session, end func()) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -57,7 +58,7 @@ func (e *Engine) Lease(ctx context.Context, name string) (held context.Context, 
 			cancel()
 			return
 		}
-		revoke(ctx, session, cancel) // others may have the lease before held is done: the holder has stopped
+		revoke(ctx, session, cancel) // the holder has stopped: another program may acquire the lease before held is done
 	}
 	if err != nil {
 		end()

@@ -8,8 +8,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
 
-// announces is the name of the lock that an announcing program holds. If another program can take it, the
-// program has died.
+// announces is the name of the lock that an announcing program holds. If another program can acquire
+// the lock, the announcing program has died.
 func announces(key string) string { return "there-" + strings.ReplaceAll(key, "/", "_") }
 
 // Announce implements [revisions.Announcer]: the program holds a lock as long as the file exists.
@@ -39,7 +39,7 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 	}
 }
 
-// forget removes a key and its lock, which the caller holds. No other program ever uses the key.
+// forget removes a key and its lock, which the caller holds. No other program uses this key.
 func (e *Engine) forget(ctx context.Context, key, path string) {
 	_, _ = within(ctx, e, key, readTime, func(context.Context) (struct{}, error) {
 		_ = e.disk.Remove(path) // if it fails, the next call of Announced tries again
@@ -68,7 +68,7 @@ func (e *Engine) Announced(ctx context.Context, prefix string, most int) (all ma
 		if len(all) == most {
 			return all, true, nil
 		}
-		if b, err := e.Get(ctx, key); err == nil { // on an error its program has just removed it
+		if b, err := e.Get(ctx, key); err == nil { // after an error: the program has just removed its file
 			all[key] = b
 		}
 	}

@@ -22,8 +22,8 @@ import (
 // there, missing, or incomplete.
 type memory struct {
 	mu    sync.Mutex
-	live  map[string]*inode // by path
-	safe  map[string]*inode // the same, as synced
+	live  map[string]*inode // content by path
+	safe  map[string]*inode // synced content by path
 	left  int               // steps; negative: no loss of power
 	steps int
 	rng   *rand.Rand
@@ -239,7 +239,7 @@ func has(t *testing.T, s *revisions.Snapshot, want ...*revisions.Item) bool {
 }
 
 // Whenever the power fails, the next reader gets the revision before, or the one being committed,
-// complete. It is the latter if the commit had returned. A sweep removes the rest.
+// complete. If the commit had returned, it is the committed one. A sweep removes the rest.
 func TestPowerLossKeepsWholeRevisions(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)

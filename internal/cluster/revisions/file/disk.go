@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// A disk is the part of the system that the engine uses. Tests replace it by one that loses unsynced
-// data.
+// A disk is the part of the system that the engine uses. Tests replace it by a disk that loses
+// unsynced data.
 type disk interface {
 	Read(path string) ([]byte, error)
 	List(dir string) ([]os.DirEntry, error)
@@ -20,10 +20,11 @@ type disk interface {
 	Write(path string, data []byte) error
 	Rename(from, to string) error
 	Remove(path string) error
-	// SyncDir returns when the names in a directory survive a loss of power.
+	// SyncDir returns when the names in a directory will survive a loss of power.
 	SyncDir(dir string) error
-	// Lock locks a file, and creates it if necessary. The file stays: if its holder removed it, a program
-	// that waits for the old file and one that creates a new file would both hold the lock.
+	// Lock locks a file, and creates it if necessary. Unlocking does not remove the file. Otherwise a
+	// program that waits for the removed file and a program that creates a new file could both hold
+	// the lock.
 	Lock(path string) (unlock func(), err error)
 	// Hear makes a watcher watch a file.
 	Hear(w *watch.Watcher, path string)
@@ -31,11 +32,11 @@ type disk interface {
 
 type system struct{}
 
-// maxFile is the largest file of the store that is read, in bytes. This version writes at most
-// [revisions.MaxValue]; earlier ones wrote larger heads.
+// maxFile is the maximum size of a file that the engine reads, in bytes. This version writes at most
+// [revisions.MaxValue]; earlier versions wrote larger heads.
 const maxFile = 64 << 20
 
-// Read refuses pipes and devices, since reading them may never end.
+// Read refuses pipes and devices, because a read of them may never end.
 func (system) Read(path string) ([]byte, error) {
 	b, _, err := watch.Read(path, maxFile)
 	return b, err
@@ -57,7 +58,7 @@ func (system) Lock(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !held.Holds(path) { // another program has removed it meanwhile, and others may hold a new one
+	if !held.Holds(path) { // another program has removed this file since, and a third may hold a new one
 		held.Unlock()
 		return nil, internaldisk.ErrBusy
 	}

@@ -31,45 +31,46 @@ import (
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
-// An Engine keeps values in a directory. [Open] makes it; it needs no Close. Several goroutines may use
-// it at once.
+// An Engine keeps values in a directory. [Open] makes one; it needs no Close. Several goroutines may
+// use it at once.
 type Engine struct {
 	dir   string
 	locks string // the directory of the locks
 	disk  disk
 	log   *slog.Logger
 	poll  time.Duration
-	swap  chan struct{} // one slot, taken during a swap: it excludes other swaps of this process, also on systems without file locks
-	calls chan struct{} // one slot for each running call of the disk
+	swap  chan struct{} // one slot, taken during a swap; it excludes other swaps of this process, even on systems without file locks
+	calls chan struct{} // one slot for each call of the disk that is running
 }
 
-// Open returns the engine in a directory. It creates the directory, readable for this user alone; the
-// parent must exist. It logs once if the system cannot report file changes; a nil log is slog.Default().
+// Open returns the engine in a directory. It creates the directory, which only this user can read;
+// the parent must exist. It logs once if the system cannot report file changes; a nil log is
+// slog.Default().
 func Open(dir string, log *slog.Logger) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	dir = filepath.Clean(dir) // like the paths below it
+	dir = filepath.Clean(dir) // clean, as the paths below it are
 	e := &Engine{dir: dir, locks: filepath.Join(dir, tmp), disk: system{}, log: log, poll: 2 * time.Second}
 	return e, e.prepare()
 }
 
-// Found reports whether a directory contains a store. If not, free reports whether a store can be created
-// there: the directory is empty or missing.
+// Found reports whether a directory contains a store. If not, free reports whether a store can be
+// created there, because the directory is empty or missing.
 func Found(dir string) (is, free bool, err error) {
 	all, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, true, nil
 	}
 	for _, f := range all {
-		if f.Name() == tmp || f.Name() == "head" { // .tmp exists before the first revision, but not in every copy
+		if f.Name() == tmp || f.Name() == "head" { // tmp exists before the first revision, but a copy of the store may lack it
 			return true, false, nil
 		}
 	}
 	return false, len(all) == 0 || len(all) == 1 && all[0].Name() == "lost+found", err // an empty volume
 }
 
-// tmp contains the files being written, and the lock files.
+// tmp contains the lock files, and files that are being written.
 const tmp = ".tmp"
 
 func (e *Engine) prepare() error {
@@ -82,7 +83,7 @@ func (e *Engine) prepare() error {
 	return e.clean()
 }
 
-// mkdir creates a directory, unless it exists, so that it survives a loss of power.
+// mkdir creates a directory, unless it exists. The directory survives a loss of power.
 func (e *Engine) mkdir(dir string) error {
 	if err := e.disk.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -138,7 +139,7 @@ func (e *Engine) failed(key string, err error) error {
 // gone reports whether the directory that was opened is missing, for example because it was moved or its
 // volume is not mounted. Then a missing file does not prove that the key has no value.
 func (e *Engine) gone() bool {
-	_, err := e.disk.List(filepath.Join(e.dir, tmp)) // a mount point without its volume is a directory, too
+	_, err := e.disk.List(filepath.Join(e.dir, tmp)) // the mount point of a missing volume is a directory, too
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -168,7 +169,7 @@ func (e *Engine) PutIfAbsent(ctx context.Context, key string, value []byte) erro
 
 func (e *Engine) put(key, path string, value []byte) error {
 	if _, err := e.disk.Read(path); err == nil {
-		// Its writer may not have synced the directory yet.
+		// The writer of the file may not have synced the directory yet.
 		return e.failed(key, e.disk.SyncDir(filepath.Dir(path)))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return e.failed(key, err)
@@ -233,7 +234,7 @@ func (e *Engine) change(ctx context.Context, key, path string, old, value []byte
 	if (is == nil) != (old == nil) || !bytes.Equal(is, old) {
 		return fmt.Errorf("%s: %w", key, revisions.ErrConflict)
 	}
-	if len(value) > max(revisions.MaxValue, len(is)) { // an oversized value of an earlier version may shrink
+	if len(value) > max(revisions.MaxValue, len(is)) { // a head that an earlier version made too large may become smaller
 		return tooLarge(key, value)
 	}
 	return e.failed(key, e.replace(path, value))
@@ -243,7 +244,7 @@ func tooLarge(key string, value []byte) error {
 	return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
 }
 
-// lock waits for the lock that serializes swaps.
+// lock waits for the lock that allows only one swap at a time.
 func (e *Engine) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case e.swap <- struct{}{}:
@@ -340,7 +341,7 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 			return
 		}
 		w := watch.NewWatcher(e.log, e.poll)
-		using := make(chan struct{}, 1) // one slot, taken while a call uses w; the call may be abandoned
+		using := make(chan struct{}, 1) // one slot, taken while a call uses w; Watch may abandon this call
 		hear := func(ctx context.Context) (struct{}, error) {
 			select {
 			case using <- struct{}{}:
@@ -352,7 +353,7 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 		}
 		defer func() {
 			closed := make(chan struct{})
-			go func() { // an abandoned call may hold w until the disk recovers
+			go func() { // an abandoned call may use w until the disk recovers
 				using <- struct{}{}
 				w.Close()
 				close(closed)

@@ -11,17 +11,17 @@ import (
 	internaldisk "github.com/chancery-xds/chancery/internal/disk"
 )
 
-// A network disk may stop answering, and the system offers no way to cancel a call. So a caller waits at
-// most for these times, or until its context is done. Then it abandons the call, which ends when the disk
+// A network disk may stop answering, and the system cannot cancel a call. So a caller waits at most
+// for these times, or until its context is done. Then it abandons the call, which ends when the disk
 // recovers.
 const (
 	readTime  = 4 * time.Second
 	writeTime = 30 * time.Second // a busy disk may take long to sync
-	maxCalls  = 64               // calls of the disk at once, including abandoned ones: each occupies a thread of the system
+	maxCalls  = 64               // maximum number of concurrent calls of the disk, including abandoned ones: each occupies a thread of the system
 )
 
-// within returns the result of f, or an error when ctx is done or the time `most` has passed. Then the
-// context of f is done, too, so that f does not begin further calls.
+// within returns the result of f, or an error when ctx is done or the time `most` has passed. It then
+// ends the context of f, so that f does not begin further calls.
 func within[T any](ctx context.Context, e *Engine, key string, most time.Duration, f func(context.Context) (T, error)) (v T, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errSilent)
 	defer cancel()
@@ -64,10 +64,10 @@ func (e *Engine) write(ctx context.Context, key string, f func(context.Context) 
 	return err
 }
 
-// hold locks a file within a time. If the lock arrives too late, hold releases it.
+// hold locks a file within a time. If the system grants the lock too late, hold releases it.
 func (e *Engine) hold(ctx context.Context, key, name string, most time.Duration) (unlock func(), err error) {
-	var got func()       // set before over
-	var over atomic.Bool // the lock is held, or the caller has stopped waiting: the second of the two events releases the lock
+	var got func()       // set before over is
+	var over atomic.Bool // the lock is held, or the caller has stopped waiting; the second of these events releases the lock
 	unlock, err = within(ctx, e, key, most, func(context.Context) (func(), error) {
 		unlock, err := e.disk.Lock(e.lockPath(name))
 		if errors.Is(err, internaldisk.ErrBusy) {

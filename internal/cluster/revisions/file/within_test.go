@@ -140,9 +140,9 @@ func (s *slow) Lock(path string) (func(), error) {
 	return unlock, err
 }
 
-// A lock that arrives just when its caller gives up is either used or released. A server whose lock
-// cannot be checked is unknown, not missing. The announcement of a server that ends is removed, even
-// after its time limit.
+// A lock that arrives just when its caller stops waiting is either used or released. A server whose
+// lock cannot be checked is unknown, not missing. The announcement of a server that ends is removed,
+// even after its time limit.
 func TestLateLockIsReleased(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

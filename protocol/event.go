@@ -63,4 +63,36 @@ type Event struct {
 	Refuses  bool          // Acked, Nacked, Subscribed: the client wants a resource that it has refused, and has not accepted a newer state of this resource
 	InUse    string        // Nacked: the version that the client states as still in use
 	Wildcard bool          // Subscribed
+	Accepted Acceptance    // Acked; valid until the next input
+}
+
+// An Acceptance has the states that a client has accepted.
+type Acceptance struct {
+	// All has everything that the wildcard of the subscription matches, if the client has accepted all of
+	// it. Nil: there is no wildcard, or the client has not accepted everything yet.
+	All *xds.Versions
+
+	items []item
+	in    *part
+}
+
+// Len is at least the number of states that Each yields.
+func (a Acceptance) Len() int { return len(a.items) }
+
+// Ends returns the first and the last state by name, which may be nil.
+func (a Acceptance) Ends() (first, last *xds.Stamp) {
+	if len(a.items) == 0 {
+		return nil, nil
+	}
+	return a.items[0].is, a.items[len(a.items)-1].is
+}
+
+// Each yields the states of the names in the message, by name. It omits those that the client gets by a
+// wildcard.
+func (a Acceptance) Each(yield func(*xds.Stamp) bool) {
+	for i := range a.items {
+		if is := a.items[i].is; stands(is) && a.in.within(a.items[i].name, is) && !yield(is) {
+			return
+		}
+	}
 }

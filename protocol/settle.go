@@ -115,6 +115,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 			s.passBefore(u, d)
 		}
 		s.accept(u, d, p)
+		e.Accepted = u.acceptedIn(d, p)
 	}
 	e.Refuses = len(u.refusals) > 0
 	s.event(e)
@@ -124,6 +125,17 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	}
 	u.unacked = u.unacked && !newest
 	u.finish(s.variant, d)
+}
+
+// acceptedIn returns the states that the client has accepted with message p of delivery d.
+func (u *subscription) acceptedIn(d *delivery, p *part) Acceptance {
+	if d.beats != nil {
+		return Acceptance{}
+	}
+	if u.wildcard && d.to == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals)+u.waiting.len() == 0 {
+		return Acceptance{All: d.to, items: d.items, in: p}
+	}
+	return Acceptance{items: d.items, in: p}
 }
 
 // finish forgets an answered delivery, unless an answer may still come. In delta each message has

@@ -32,7 +32,7 @@ var layers = []layer{
 	{"server and client", "move messages: the store, the streams, the client library",
 		"store server lazy rest metrics client client/*"},
 	{"selection", "decides which client gets which resources",
-		"groups groups/cel internal/auth/access internal/auth/identity internal/quarantine"},
+		"groups groups/cel internal/auth/access internal/auth/identity internal/quarantine internal/quarantine/evidence"},
 	{"sources", "fill a store: a directory, a revision store, registered endpoints, another xDS server",
 		"source/dir internal/cluster/* internal/cluster/revisions/* internal/endpoints internal/endpoints/* internal/relay internal/relay/fetch"},
 	{"operators", "shows operators the state of clients and sources",

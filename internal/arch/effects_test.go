@@ -12,7 +12,7 @@ import (
 )
 
 // watched are the packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/text/jsonscan", "internal/text/glob", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/etcdkv", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
+var watched = []string{"xds", "protocol", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/text/jsonscan", "internal/text/glob", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/quarantine/evidence", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/etcdkv", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
 
 // effects lists every effect of these packages, by package, declaration and kind, with its reason.
 var effects = map[string]string{
@@ -168,18 +168,23 @@ var effects = map[string]string{
 	"internal/relay Source.step clock": "the time that Run passes to all parts",
 	"internal/relay Source.use clock":  "since when no stream subscribes to a name",
 
-	"internal/quarantine Source.Run goroutine": "examine refusals, four at a time; Run waits for them",
-	"internal/quarantine Source.Run timer":     "finds overdue searches",
-	"internal/quarantine Source.judge clock":   "the rate of examinations of a stream, and the age of verdicts",
-	"internal/quarantine Source.search clock":  "when a search begins",
-	"internal/quarantine Source.step clock":    "when a search made progress",
-	"internal/quarantine Source.proceed clock": "whether a search is overdue",
-	"internal/quarantine Source.giveUp clock":  "the pause before the stream is searched again",
-	"internal/quarantine Watch mutex":          "pending orders and resources in quarantine, shared by the stream, examiners and readers; not held during I/O",
-	"internal/quarantine replacements mutex":   "resources that are served in place of refused ones, for all streams; not held during I/O",
-	"internal/quarantine searches mutex":       "running and waiting searches of all streams; not held during I/O",
-	"internal/quarantine tables mutex":         "goroutines other than the stream may read a view; not held during I/O",
-	"internal/quarantine verdicts mutex":       "faulty resources by refusal, for all streams; not held during I/O",
+	"internal/quarantine Source.Run goroutine":         "examine refusals, four at a time; Run waits for them",
+	"internal/quarantine Source.Run timer":             "finds overdue searches",
+	"internal/quarantine Source.judge clock":           "the rate of examinations of a stream, and the age of verdicts",
+	"internal/quarantine Source.search clock":          "when a search begins",
+	"internal/quarantine Source.step clock":            "when a search made progress",
+	"internal/quarantine Source.proceed clock":         "whether a search is overdue",
+	"internal/quarantine Source.giveUp clock":          "the pause before the stream is searched again",
+	"internal/quarantine Watch.before clock":           "the age of versions that other clients accepted",
+	"internal/quarantine Watch.show clock":             "when a commit replaced a version",
+	"internal/quarantine dependencies.lastKnown clock": "the age of a removed resource",
+	"internal/quarantine/evidence Book mutex":          "the scopes; not held during I/O",
+	"internal/quarantine/evidence Scope mutex":         "the versions that the clients of a scope accepted; not held during I/O",
+	"internal/quarantine Watch mutex":                  "pending orders and resources in quarantine, shared by the stream, examiners and readers; not held during I/O",
+	"internal/quarantine replacements mutex":           "resources that are served in place of refused ones, for all streams; not held during I/O",
+	"internal/quarantine searches mutex":               "running and waiting searches of all streams; not held during I/O",
+	"internal/quarantine tables mutex":                 "goroutines other than the stream may read a view; not held during I/O",
+	"internal/quarantine verdicts mutex":               "faulty resources by refusal, for all streams; not held during I/O",
 
 	"internal/auth/access shared mutex":      "the policy, the views and the lenses of all streams; not held during I/O",
 	"internal/auth/access lenses mutex":      "other goroutines than the stream may read a view; not held during I/O",

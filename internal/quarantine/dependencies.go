@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"weak"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -283,5 +284,8 @@ func (n *dependencies) lastKnown(w *Watch, t *xds.Type, name string) *xds.Resour
 			return r
 		}
 	}
-	return w.source.replacements.find(w.scope, t, name)
+	if r := w.source.replacements.find(w.scope, t, name); r != nil || w.evidence == nil {
+		return r
+	}
+	return w.evidence.Removed(time.Now(), t, name)
 }

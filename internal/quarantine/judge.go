@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -80,7 +81,11 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	var put, others, needs []held
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
 		for n := range session.NameStates(a.typ) {
-			switch h, ok := suspect(a.typ, &n); {
+			h, ok := suspect(a.typ, &n)
+			if ok {
+				w.original(&h)
+			}
+			switch {
 			case !ok:
 			case names[h.name] && !w.isCleared(&h):
 				h.text = a.shortText()
@@ -109,6 +114,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	case len(others) == 1 && !w.unprovenIn(a.typ): // the only suspect is the faulty resource
 		others[0].by, others[0].proven, others[0].text = Found, true, a.shortText()
 		w.order(order{typ: a.typ, add: append(others, needs...)})
+	case w.putUnaccepted(a, others, needs):
 	default:
 		cleared := w.clearUnproven(a.typ)
 		searched := a.st.Variant == xds.Delta && s.search(w, a, append(others, cleared...))
@@ -116,6 +122,41 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 			w.order(order{typ: a.typ, drop: (*held).unproven})
 		}
 	}
+}
+
+// putUnaccepted puts the versions that no client has accepted into quarantine, after a refusal whose text
+// names no resource (HEAL-3). If clients have accepted all, it takes the versions that no client of the same
+// kind has accepted. It does nothing without evidence for a suspect of which the client has accepted no version.
+func (w *Watch) putUnaccepted(a answer, suspects, needs []held) bool {
+	if w.evidence == nil || !slices.ContainsFunc(suspects, isNew) || len(suspects) > maxSuspects {
+		return false
+	}
+	var byNone, byOtherKind []held
+	any, same := false, false // clients have accepted a suspect
+	for _, h := range suspects {
+		if w.isCleared(&h) {
+			continue
+		}
+		h.by, h.text = Unaccepted, a.shortText()
+		accepted, alike := w.evidence.Accepted(a.typ, h.name, h.refused, w.agent)
+		before := len(w.before(&h)) > 0
+		any, same = any || isNew(h) && (accepted || before), same || alike
+		if !accepted || h.tried != [evidence.MaxBack]xds.Sum{} {
+			byNone = append(byNone, h)
+		}
+		if !alike {
+			byOtherKind = append(byOtherKind, h)
+		}
+	}
+	switch {
+	case len(byNone) > 0 && any:
+		w.order(order{typ: a.typ, add: append(byNone, needs...)})
+	case len(byNone) == 0 && len(byOtherKind) > 0 && same:
+		w.order(order{typ: a.typ, add: append(byOtherKind, needs...)})
+	default:
+		return false
+	}
+	return true
 }
 
 // suspect returns a refused resource. ok reports whether it may be faulty: it is new to the client, or

@@ -26,6 +26,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/internal/panics"
+	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -77,6 +78,7 @@ type Source struct {
 	of   Watched
 	opts Options
 
+	evidence     evidence.Book
 	replacements replacements
 	verdicts     verdicts
 	searches     searches
@@ -101,6 +103,7 @@ type Held struct {
 	Refused  string        // the refused version
 	Body     *xds.Resource // the refused version
 	Instead  string        // the version that is shown; "": none
+	Others   bool          // other clients accepted the version that is shown, and this client had none
 	By       Reason
 	RefersTo xds.Ref // for a Dependent: the resource in quarantine to which this one refers
 }
@@ -110,13 +113,14 @@ type Reason uint8
 
 // The reasons.
 const (
-	Named     Reason = iota // the client's error text names the resource, or the resource has a known fault
-	Found                   // during a search, the client refused the resource alone
-	Searching               // a search is running, and the resource may be faulty
-	Dependent               // the resource refers to a refused resource that is new to the client
+	Named      Reason = iota // the client's error text names the resource, or the resource has a known fault
+	Found                    // during a search, the client refused the resource alone
+	Searching                // a search is running, and the resource may be faulty
+	Dependent                // the resource refers to a refused resource that is new to the client
+	Unaccepted               // the error text names no resource, and no client has accepted this version
 )
 
-var reasons = [...]string{"named", "found by bisecting", "bisecting", "refers to one in quarantine"}
+var reasons = [...]string{"named", "found by bisecting", "bisecting", "refers to one in quarantine", "accepted by no client"}
 
 func (r Reason) String() string { return reasons[r] }
 
@@ -247,10 +251,13 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 		if s.opts.Scope != nil {
 			w.scope = s.opts.Scope(node)
 		}
+		group, identity := w.scope, ""
 		if id := w.Identity(); id != nil {
-			w.scope += "\x00" + id.String()
-			w.owner = id.String()
+			identity = id.String()
+			w.scope += "\x00" + identity
+			w.owner = identity
 		}
+		w.agent, w.evidence = evidence.AgentOf(node), s.evidence.Scope(group, identity)
 		s.watches.Store(node, w)
 	}
 	return w, nil
@@ -290,6 +297,9 @@ func (s *Source) Event(st *server.Stream, e protocol.Event) {
 		return
 	}
 	w := s.watchOf(st)
+	if w != nil && e.Kind == protocol.Acked {
+		w.evidence.Accept(e.Type, w.agent, e.Version, e.Accepted)
+	}
 	switch {
 	case w == nil: // the stream has ended or has no node
 	case e.Kind == protocol.Acked && !w.accepted(e.Type): // the usual case: an ACK without a running search

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"weak"
 
+	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -49,7 +50,7 @@ type made struct {
 func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[string]*set {
 	by, also := map[string][]held{}, map[string][]*xds.Resource{}
 	add := func(h held) {
-		h.proven, h.by, h.nonce, h.refs = false, 0, 0, nil // these fields do not affect the table
+		h.proven, h.by, h.nonce, h.refs, h.tried = false, 0, 0, nil, [evidence.MaxBack]xds.Sum{} // these fields do not affect the table
 		by[h.typ.URL] = append(by[h.typ.URL], h)
 	}
 	for _, h := range holds {

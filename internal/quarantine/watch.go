@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -19,6 +20,10 @@ type Watch struct {
 	node   *xds.Node
 	scope  string
 	owner  string // owner of the stream: the identity, else the address
+
+	agent    string          // kind of client
+	evidence *evidence.Scope // nil: the stream has no node
+	types    []*xds.Type     // types that the client has opened
 
 	counted int // share of this stream in source.held; guarded by source.mu
 
@@ -51,13 +56,19 @@ type held struct {
 
 	body *xds.Resource // the refused version
 	old  *xds.Resource // the replacement; nil: none
-	refs *xds.Stamp    // for a Dependent: its references
+
+	// The replacement is a version that other clients accepted (HEAL-3). The client has refused the first
+	// versions of tried, too.
+	others bool
+	tried  [evidence.MaxBack]xds.Sum
+
+	refs *xds.Stamp // for a Dependent: its references
 }
 
 func (h *held) key() key { return keyOf(h.typ, h.name) }
 
 // fault reports whether the resource itself is faulty.
-func (h *held) fault() bool { return h.by == Named || h.by == Found }
+func (h *held) fault() bool { return h.by == Named || h.by == Found || h.by == Unaccepted }
 
 func (h *held) unproven() bool { return !h.proven && h.by != Dependent }
 
@@ -68,7 +79,7 @@ func (h *held) hadIs(st *xds.Stamp) bool {
 }
 
 func (h *held) exported() Held {
-	is := Held{Type: h.typ, Name: h.name, Refused: h.version, Body: h.body, By: h.by}
+	is := Held{Type: h.typ, Name: h.name, Refused: h.version, Body: h.body, By: h.by, Others: h.others}
 	if h.old != nil {
 		is.Instead = h.old.Version
 	}
@@ -201,7 +212,10 @@ func (w *Watch) admit(c *change, h held) {
 	case !h.current(c.view), h.fault() && c.faults >= maxHeld && !counted:
 		return
 	case known:
-		h.body, h.old, h.has = before.body, before.old, before.has // the cache may no longer have these versions
+		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
+		if h.tried != before.tried {
+			w.findOthers(&h)
+		}
 	case !w.findAccepted(&h):
 		return
 	default:
@@ -256,6 +270,7 @@ func (h *held) current(view xds.View) bool {
 // client.
 func (w *Watch) findAccepted(h *held) bool {
 	if !h.has {
+		w.findOthers(h)
 		return true
 	}
 	for _, t := range w.recent(h.typ) {
@@ -268,6 +283,45 @@ func (w *Watch) findAccepted(h *held) bool {
 		h.old = r
 	}
 	return h.old != nil
+}
+
+// findOthers finds the version that other clients accepted, for a client that has accepted none (HEAL-3). It
+// omits versions that the client has refused.
+func (w *Watch) findOthers(h *held) {
+	h.old, h.others = nil, false
+	if h.tried[evidence.MaxBack-1] != (xds.Sum{}) {
+		return
+	}
+	for _, r := range w.before(h) {
+		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) {
+			h.old, h.others = r, true
+			return
+		}
+	}
+}
+
+// before returns the versions that other clients accepted, best first.
+func (w *Watch) before(h *held) []*xds.Resource {
+	if w.evidence == nil {
+		return nil
+	}
+	return w.evidence.Before(time.Now(), h.typ, h.name, w.agent)
+}
+
+// original turns the refusal of a version that others accepted into the refusal of the resource that this
+// version replaces.
+func (w *Watch) original(h *held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.holds, func(o held) bool { return o.others && o.key() == h.key() && o.old.Sum == h.refused })
+	if i < 0 {
+		return
+	}
+	was := w.holds[i]
+	h.refused, h.version, h.tried = was.refused, was.version, was.tried
+	if n := slices.Index(h.tried[:], xds.Sum{}); n >= 0 {
+		h.tried[n] = was.old.Sum
+	}
 }
 
 // keep holds the resources in the cache that the client is shown and that the wrapped view lacks.
@@ -302,6 +356,7 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	if err != nil || view == nil {
 		return view, names, err
 	}
+	w.show(view, w.types...)
 	moved := w.applyOrders(view)
 	if len(w.holds) == 0 && !moved {
 		return view, names, nil
@@ -322,6 +377,16 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 		return &undecided{substituted: s, of: u}, names, nil
 	}
 	return s, names, nil
+}
+
+// show records for the evidence that the client now sees the tables of a view.
+func (w *Watch) show(view xds.View, types ...*xds.Type) {
+	if w.evidence == nil {
+		return
+	}
+	for _, t := range types {
+		w.evidence.Show(time.Now(), t, view.Table(t), w.recent)
+	}
 }
 
 // Withholds implements [server.WithholdingWatch]. The server calls Withholds when the client has accepted
@@ -361,6 +426,9 @@ func (w *Watch) C() <-chan struct{} { return w.of.C() }
 // Interested implements [server.Watch].
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.of.Interested(t, wildcard, added, removed)
+	if !slices.ContainsFunc(w.types, t.Is) {
+		w.types = append(w.types, t)
+	}
 }
 
 // Recent implements [server.HistoryWatch]. Without a refused resource that is new to the client: the

@@ -1,0 +1,160 @@
+package evidence
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func table(t *testing.T, was *xds.Table, pairs ...string) *xds.Table {
+	t.Helper()
+	var set []*xds.Resource
+	for i := 0; i < len(pairs); i += 2 {
+		set = append(set, xds.NewResource(xds.Cluster, pairs[i], []byte(pairs[i+1])))
+	}
+	is, err := was.With(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
+func none(*xds.Type) []*xds.Table { return nil }
+
+func all(t *xds.Table) protocol.Acceptance { return protocol.Acceptance{All: t.Versions()} }
+
+func bodies(rs []*xds.Resource) (all string) {
+	for _, r := range rs {
+		all += string(r.Body) + " "
+	}
+	return all
+}
+
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestEvidence(t *testing.T) {
+	t.Run("HEAL-3 a late ACK counts", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		v1 := table(t, xds.NewTable(xds.Cluster), "a", "1", "b", "1")
+		v2 := table(t, v1, "a", "2")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Show(start, xds.Cluster, v2, none)
+		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "" {
+			t.Errorf("without an ACK: %q", got)
+		}
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
+			t.Errorf("%q", got)
+		}
+		if any, same := s.Accepted(xds.Cluster, "b", v1.Lookup("b").Sum, "y"); !any || same {
+			t.Error(any, same)
+		}
+	})
+	t.Run("HEAL-3 the tables before the first client count", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		v1 := table(t, xds.NewTable(xds.Cluster), "a", "1")
+		v2 := table(t, v1, "a", "2")
+		s.Show(start, xds.Cluster, v2, func(*xds.Type) []*xds.Table { return []*xds.Table{v1} })
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HEAL-3 clients of a group with other identities count, those of other groups do not", func(t *testing.T) {
+		var b Book
+		v1 := table(t, xds.NewTable(xds.Cluster), "a", "1")
+		v2 := table(t, v1, "a", "2")
+		s := b.Scope("g", "i")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Show(start, xds.Cluster, v2, none)
+		if got := bodies(b.Scope("g", "j").Before(start, xds.Cluster, "a", "x")); got != "1 " {
+			t.Errorf("%q", got)
+		}
+		if got := bodies(b.Scope("h", "i").Before(start, xds.Cluster, "a", "x")); got != "" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HEAL-3 removed secrets and endpoints do not come back", func(t *testing.T) {
+		for typ, want := range map[*xds.Type]bool{xds.Cluster: true, xds.Route: true, xds.Secret: false, xds.Endpoint: false} {
+			var b Book
+			s := b.Scope("g", "")
+			v1, err := xds.NewTable(typ).With([]*xds.Resource{xds.NewResource(typ, "a", []byte("1"))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v2, err := v1.With(nil, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Show(start, typ, v1, none)
+			s.Show(start, typ, v2, none)
+			if got := s.Removed(start, typ, "a") != nil; got != want {
+				t.Errorf("%s: %v", typ, got)
+			}
+		}
+	})
+}
+
+// SAFE-9: the evidence is bounded, whatever clients and commits do.
+func TestEvidenceIsBounded(t *testing.T) {
+	var b Book
+	s := b.Scope("g", "")
+	is := xds.NewTable(xds.Cluster)
+	for i := range 50 {
+		var set []*xds.Resource
+		for n := range 1000 {
+			set = append(set, xds.NewResource(xds.Cluster, fmt.Sprint(n), fmt.Appendf(make([]byte, 1000), "%d", i)))
+		}
+		var err error
+		is, err = is.With(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Show(start.Add(time.Duration(i)*time.Second), xds.Cluster, is, none)
+		s.Accept(xds.Cluster, fmt.Sprint(i), "1", all(is))
+	}
+	e := s.find(xds.Cluster)
+	n, bytes := 0, 0
+	for _, vs := range e.replaced {
+		n += len(vs)
+		for _, v := range vs {
+			bytes += len(v.Body)
+		}
+	}
+	if n != e.count || int64(bytes) != b.bytes.Load() || n > 1000*maxVersions || len(e.agents) > maxAgents {
+		t.Errorf("%d versions, %d counted, %d bytes, %d counted, %d agents", n, e.count, bytes, b.bytes.Load(), len(e.agents))
+	}
+	for i := range 2 * maxScopes {
+		b.Scope("h", fmt.Sprint(i))
+	}
+	if len(b.scopes) != maxScopes || b.bytes.Load() != 0 {
+		t.Errorf("%d scopes, %d bytes", len(b.scopes), b.bytes.Load())
+	}
+}
+
+// A repeated ACK of a large table costs no more than a lookup.
+func TestRepeatedAcceptCost(t *testing.T) {
+	var b Book
+	s := b.Scope("g", "")
+	var set []*xds.Resource
+	for n := range 10_000 {
+		set = append(set, xds.NewResource(xds.Cluster, fmt.Sprint(n), []byte("1")))
+	}
+	is, err := xds.NewTable(xds.Cluster).With(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Show(start, xds.Cluster, is, none)
+	if n := testing.AllocsPerRun(100, func() {
+		s.Show(start, xds.Cluster, is, none)
+		s.Accept(xds.Cluster, "x", "1", all(is))
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,236 @@
+package quarantine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+	"google.golang.org/grpc"
+)
+
+type dialer = func(t xdstest.T, conn grpc.ClientConnInterface, opts ...xdstest.Option) *xdstest.Client
+
+var variants = map[string]dialer{"delta": xdstest.Delta, "SotW": xdstest.SotW}
+
+// join opens a stream of another node, whose client asks for all clusters.
+func (r *fixture) join(dial dialer, conn grpc.ClientConnInterface, id, agent string) *xdstest.Client {
+	r.Helper()
+	n := xds.Node{ID: id, UserAgentName: agent}
+	c := dial(r, conn, xdstest.WithNode(n))
+	r.nodes[c] = id
+	c.Subscribe(xds.Cluster, "*")
+	return c
+}
+
+// accepts returns a client that accepts the current clusters.
+func (r *fixture) accepts(dial dialer, conn grpc.ClientConnInterface, id, agent string) *xdstest.Client {
+	r.Helper()
+	c := r.join(dial, conn, id, agent)
+	r.answer(c, "no", bad())
+	return c
+}
+
+// gets refuses responses with one of the texts for b, and checks the b and a that the client then has.
+func (r *fixture) gets(c *xdstest.Client, b, a string, refused ...string) {
+	r.Helper()
+	var last *xdstest.Response
+	for r.due(c) {
+		got, refuses := r.next(c), false
+		for _, text := range refused {
+			refuses = refuses || says(got, "b", text)
+		}
+		if refuses {
+			c.NACK(got, "no")
+			continue
+		}
+		c.ACK(got)
+		last = got
+	}
+	switch {
+	case last == nil:
+		r.Errorf("the client accepts no response")
+	case b == "" && last.Resource("b") != nil, b != "" && !says(last, "b", b), a != "" && !says(last, "a", a):
+		r.Errorf("the client has %v, want b %q, a %q", last, b, a)
+	}
+}
+
+// HEAL-3
+func TestFleetLastGood(t *testing.T) {
+	for name, dial := range variants {
+		for _, by := range []struct {
+			name   string
+			guilty []string
+		}{{"named", []string{"b"}}, {"unnamed", nil}} {
+			run := func(what string, f func(r *fixture, conn grpc.ClientConnInterface)) {
+				t.Run("HEAL-3 "+name+" "+by.name+": "+what, func(t *testing.T) {
+					within(t, func(r *fixture) {
+						r.guilty = by.guilty
+						f(r, xdstest.Serve(r, r.server))
+					})
+				})
+			}
+			run("a new client gets the version that others accepted", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				r.set("b", "bad")
+				r.answer(old, "no", bad("b"))
+				r.set("a", "2")
+				r.answer(old, "no", bad("b"))
+				time.Sleep(23 * time.Hour)
+				c := r.join(dial, conn, "new", "envoy")
+				r.gets(c, "1", "2", "bad")
+				if last := r.acks[len(r.acks)-1]; !last.Refuses {
+					r.Error("the client does not count as refusing")
+				}
+				if told := r.told(); !told[len(told)-1].Others || told[0].Others {
+					r.Errorf("told %+v", told)
+				}
+				r.holds(2)
+				r.set("b", "2")
+				r.answer(c, "no", bad())
+				r.answer(old, "no", bad())
+				r.holds(0)
+			})
+			run("the version of a restarted client counts", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				c := r.accepts(dial, conn, "n", "envoy")
+				c.Close()
+				synctest.Wait()
+				r.sent["n"], r.answered["n"] = 0, 0
+				r.set("b", "bad")
+				r.gets(r.join(dial, conn, "n", "envoy"), "1", "1", "bad")
+			})
+			run("a version that is too old does not count", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				r.accepts(dial, conn, "old", "envoy")
+				r.set("b", "2")
+				synctest.Wait()
+				time.Sleep(25 * time.Hour)
+				r.set("b", "bad")
+				c := r.join(dial, conn, "new", "envoy")
+				r.gets(c, "", "1", "bad", "2")
+			})
+			run("at most three versions back", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				for _, text := range []string{"2", "3", "4"} {
+					r.set("b", text)
+					r.answer(old, "no", bad())
+				}
+				r.set("b", "bad")
+				r.gets(r.join(dial, conn, "new", "envoy"), "2", "1", "bad", "4", "3")
+				r.gets(r.join(dial, conn, "picky", "envoy"), "", "1", "bad", "4", "3", "2")
+			})
+			run("the same user agent comes first", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				r.accepts(dial, conn, "old", "envoy").Close()
+				synctest.Wait()
+				r.set("b", "2")
+				r.accepts(dial, conn, "other", "grpc")
+				r.set("b", "bad")
+				r.gets(r.join(dial, conn, "new", "envoy"), "1", "1", "bad")
+				r.gets(r.join(dial, conn, "new2", "grpc"), "2", "1", "bad")
+			})
+			run("a version that was rolled back does not count", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				for _, text := range []string{"2", "3", "1", "bad"} {
+					r.set("b", text)
+					r.answer(old, "no", bad("b"))
+				}
+				r.gets(r.join(dial, conn, "new", "envoy"), "1", "1", "bad")
+				if by.guilty == nil {
+					return // the clients accepted everything: the refusal stays
+				}
+				r.set("b", "1") // a rollback that this client refuses: nothing was served before
+				c := r.join(dial, conn, "odd", "envoy")
+				r.gets(c, "", "", "1")
+			})
+			run("a version from before the removal does not count", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				for _, text := range []string{"", "bad"} {
+					r.set("b", text)
+					r.answer(old, "no", bad("b"))
+				}
+				r.gets(r.join(dial, conn, "new", "envoy"), "", "1", "bad")
+			})
+			run("a liar changes only its own view", func(r *fixture, conn grpc.ClientConnInterface) {
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				liar := r.join(dial, conn, "liar", "liar")
+				all := func(*xdstest.Response) bool { return true }
+				r.answer(liar, "no", all)
+				r.accepts(dial, conn, "yes", "yes")
+				r.gets(r.join(dial, conn, "well", "envoy"), "1", "1")
+				r.set("b", "bad")
+				r.answer(old, "no", bad("b"))
+				r.answer(liar, "no", all)
+				r.accepts(dial, conn, "yes2", "yes")
+				r.gets(r.join(dial, conn, "new", "envoy"), "1", "1", "bad")
+			})
+		}
+		t.Run("HEAL-3 "+name+": without evidence an unnamed refusal stays", func(t *testing.T) {
+			within(t, func(r *fixture) {
+				r.set("a", "1", "b", "bad")
+				c := r.join(dial, xdstest.Serve(r, r.server), "new", "envoy")
+				c.NACK(r.next(c), "no")
+				c.ExpectNothing()
+				r.holds(0)
+			})
+		})
+		t.Run("HEAL-3 "+name+": named subscriptions", func(t *testing.T) {
+			for _, typ := range []*xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint, xds.VirtualHost, xds.ScopedRoute, xds.ExtensionConfig, xds.Secret} {
+				within(t, func(r *fixture) {
+					conn := xdstest.Serve(r, r.server)
+					set := func(text string) {
+						if _, err := r.st.Update(func(tx *store.Tx) error {
+							tx.Set(xds.NewResource(typ, "b", message("b", text)))
+							return nil
+						}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					join := func(id string) *xdstest.Client {
+						c := dial(r, conn, xdstest.WithNode(xds.Node{ID: id}))
+						c.Subscribe(typ, "b")
+						return c
+					}
+					set("1")
+					old := join("old")
+					old.ACK(old.Next(typ))
+					set("bad")
+					old.NACK(old.Next(typ), "no")
+					synctest.Wait()
+					c := join("new")
+					got := c.Next(typ)
+					c.NACK(got, "no")
+					if again := c.Next(typ); !says(again, "b", "1") {
+						t.Errorf("%s: the client gets %v", typ, again)
+					} else {
+						c.ACK(again)
+					}
+					set("worse") // of a secret the direct predecessor only: nobody accepted it
+					c.NACK(c.Next(typ), "no")
+					synctest.Wait()
+					late := join("late")
+					late.NACK(late.Next(typ), "no")
+					synctest.Wait()
+					var now *Watch
+					r.source.watches.Range(func(n, w any) bool {
+						if n.(*xds.Node).ID == "late" {
+							now = w.(*Watch)
+						}
+						return true
+					})
+					if h := now.held(typ); len(h) != 1 || (h[0].Instead == "") != (typ == xds.Secret) {
+						t.Errorf("%s: %+v", typ, h)
+					}
+				})
+			}
+		})
+	}
+}

@@ -24,24 +24,24 @@ import (
 // fields must not change after the call of Serve.
 type Server struct {
 	About   api.Server      // describes the process; the same in each answer
-	Version api.VersionInfo // the answer of /version
+	Version api.VersionInfo // answer of /version
 
-	Config func() api.Config  // the present configuration
-	Groups func() []api.Group // sorted by name, without Clients
+	Config func() api.Config  // returns the served configuration
+	Groups func() []api.Group // returns the groups, sorted by name, without Clients
 
 	Tracker   Tracker
 	Explainer Explainer
 	Reload    Loads
-	Level     *slog.LevelVar // of the log
-	Settles   Settles        // nil: ask the stream
+	Level     *slog.LevelVar // level of the log
+	Settles   Settles        // nil: the stream itself is asked
 	Holds     Holds          // nil: no resource is in quarantine
-	Dump      http.Handler   // /config_dump; nil: not served
-	GRPC      http.Handler   // gRPC requests at the same address; nil: none
+	Dump      http.Handler   // serves /config_dump; nil: not served
+	GRPC      http.Handler   // serves gRPC requests at the same address; nil: none
 
 	// Token returns the bearer token that requests must have. If Token fails, the server refuses all
 	// requests. Nil: requests need no token. Requests on unix sockets never need a token.
 	Token func() (string, error)
-	TLS   *tls.Config // of listeners that are not unix sockets; nil: plain text
+	TLS   *tls.Config // configuration for listeners that are not unix sockets; nil: plain text
 
 	Log *slog.Logger // nil: slog.Default()
 
@@ -54,7 +54,7 @@ type Server struct {
 	unpacking                                                                     door
 	once                                                                          sync.Once
 
-	mu   sync.Mutex     // held for memory access only
+	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection
 }
 

@@ -40,7 +40,7 @@ type fleet struct {
 	streams []*server.Stream
 	past    []api.Event
 	changed chan struct{}
-	asked   clients.Filter // the last filter
+	asked   clients.Filter // the filter of the last call
 }
 
 func newFleet() *fleet {
@@ -343,7 +343,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// The tracker gets the filter of the request.
+// The tracker gets the filter in the request.
 func TestFilter(t *testing.T) {
 	f := newFleet()
 	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e**&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
@@ -368,7 +368,7 @@ func TestUnknownGroup(t *testing.T) {
 	}
 }
 
-// Lists are never null, which many programs do not expect.
+// Lists are never null, because many programs do not expect null.
 func TestEmptyLists(t *testing.T) {
 	s := newServer(&fleet{changed: make(chan struct{})})
 	s.Groups = func() []api.Group { return nil }
@@ -395,7 +395,7 @@ func TestPanic(t *testing.T) {
 	resp.Body.Close()
 }
 
-// reads returns what a server has written to a reader of events so far.
+// reads returns the events that a server has written to a reader so far.
 func reads(t *testing.T, url string, more ...string) (next func() string, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -441,7 +441,7 @@ func TestEvents(t *testing.T) {
 	if got := next(); !strings.HasPrefix(got, "id: 2\nevent: ack\ndata: {\"id\":2,") || !strings.Contains(got, `two\nlines`) {
 		t.Errorf("%q", got)
 	}
-	f.happens(api.Event{Kind: "ack", Node: "b", Missed: 3}) // counts lost events, filtered ones too
+	f.happens(api.Event{Kind: "ack", Node: "b", Missed: 3}) // counts all lost events, even those that the filter excludes
 	f.happens(api.Event{Kind: "nack", Node: "edge-9"})
 	for got := next(); ; got = next() {
 		if got == ":\n" {

@@ -26,10 +26,10 @@ type Tracker interface {
 
 // Replicas are the other servers of a store.
 type Replicas interface {
-	// Ask sends a GET request for path to all other servers in parallel. After little more than a second
-	// it returns the servers; a server that did not answer has an error. Ask calls read for each answer
-	// of at most size bytes, one after another; body is nil for 404. unsure is the reason why the list of
-	// servers may be incomplete.
+	// Ask sends a GET request for path to all other servers in parallel. After little more than a
+	// second it returns the servers; a server that did not answer has an error. Ask calls read with
+	// one answer at a time, of at most size bytes; body is nil for 404. The error unsure is the
+	// reason why the list of servers may be incomplete.
 	Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error)
 }
 
@@ -64,10 +64,10 @@ type Explainer interface {
 	// Node returns the node message of a connected client.
 	Node(node string) (api.NodeInfo, error)
 
-	// Wait sets the state of types that wait for other resources. It stops when the context ends.
+	// Wait sets the state of types that wait for other resources. It stops when ctx ends.
 	Wait(ctx context.Context, clients []api.Client)
 
-	// Blame returns the refusals with their faulty resources. It stops the search when the context ends.
+	// Blame returns the refusals with their faulty resources. It stops the search when ctx ends.
 	Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal
 }
 
@@ -86,7 +86,7 @@ type NotFound struct{ Field, Message, Hint string }
 // Error implements error.
 func (e *NotFound) Error() string { return e.Message }
 
-// Loads loads the files and returns the result. With approve, the load may remove any number of
+// Loads loads the files and returns the result. If approve is true, the load may remove any number of
 // resources.
 type Loads func(ctx context.Context, approve bool) api.Reload
 

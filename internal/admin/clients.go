@@ -122,7 +122,7 @@ func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 
 func (s *Server) unknownNode(node string) error {
 	hint := ""
-	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // find the longest prefix that a connected node has
+	for n := len(node); n > 0 && hint == ""; n = n * 2 / 3 { // try shorter and shorter beginnings of the ID
 		if near := s.Tracker.Nodes(node[:n], 3); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, " or ") + "?"
 		}

@@ -54,8 +54,8 @@ func TestCommitIfHead(t *testing.T) {
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"if_head":"r1"`, "c"), 409, "r2"})
 }
 
-// Only a few commits run at the same time, because each is in memory. A commit that waits too long gets
-// an error.
+// Only a few commits run at the same time, because each is in memory. A commit that waits for too
+// long gets an error.
 func TestFewCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := committing(t)

@@ -63,7 +63,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 		return &problem{http.StatusForbidden, "allow_mass_delete", "needs a unix socket, a token or a client certificate",
 			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca; or chancery reload DIR --allow-mass-delete"}
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers support it
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers support a deadline
 	s.log().Info("reload requested through the admin API", "allow_mass_delete", in.AllowMassDelete, "peer", peer(r))
 	out := s.Reload(r.Context(), in.AllowMassDelete)
 	if r.Context().Err() != nil { // the caller has disconnected, or the server ends
@@ -75,7 +75,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 }
 
 // proven reports whether the caller has proved its identity by a unix socket, a token or a client
-// certificate. A connection to a TCP port of this machine is not enough.
+// certificate. A connection to a TCP port of this machine proves nothing.
 func (s *Server) proven(r *http.Request) bool {
 	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
 	return unix || s.Token != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0

@@ -159,7 +159,7 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// registers answers with the result of a change, and logs the change.
+// registers logs the result of a change, and sends it as the answer.
 func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints.Result, err error, prefix string) error {
 	if errors.Is(err, endpoints.ErrNone) {
 		return notRegistered(r.PathValue("cluster"), r.PathValue("id"))
@@ -197,7 +197,7 @@ func (s *Server) registering(err error, prefix string) error {
 	if errors.Is(err, endpoints.ErrNoGroup) {
 		return &problem{http.StatusNotFound, "group", err.Error(), "/api/v1/groups lists the groups"}
 	}
-	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // the database of the registry has failed
+	return &problem{http.StatusServiceUnavailable, "", err.Error(), "try again"} // the storage of the registry has failed
 }
 
 // inner returns field without prefix, if field is longer and begins with it.
@@ -244,8 +244,8 @@ func registered(in api.Endpoint) (endpoints.Registered, error) {
 	return e, nil
 }
 
-// registeredAll converts all endpoints of a cluster. No endpoint may have a lease of its own; whose is
-// the error message for this case.
+// registeredAll converts all endpoints of a cluster. No endpoint may have a lease of its own; the
+// argument whose is the error message for this case.
 func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
 	all = make([]endpoints.Registered, len(in))
 	for i, one := range in {
@@ -282,7 +282,7 @@ func shown(e endpoints.ListedEndpoint) api.Endpoint {
 		of := map[string]json.RawMessage{}
 		out.Metadata[name] = of
 		for key, v := range fields {
-			of[key], _ = json.Marshal(v) // it was decoded from JSON
+			of[key], _ = json.Marshal(v) // cannot fail: the value was decoded from JSON
 		}
 	}
 	return out

@@ -103,8 +103,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// nextEvents returns events after an ID. With stop it returns the remembered events; else it waits for
-// the next ones. Without an event for a while, the error is DeadlineExceeded.
+// nextEvents returns events after an ID. If stop is true, it returns the remembered events; otherwise
+// it waits for the next ones. If there is none for a while, the error is DeadlineExceeded.
 func (s *Server) nextEvents(ctx context.Context, after uint64, stop bool) ([]api.Event, error) {
 	if stop {
 		return s.Tracker.Events(after), nil
@@ -126,7 +126,7 @@ type eventWriter struct {
 func (o *eventWriter) idle() bool { return o.pending.Len() == 0 && time.Since(o.last) >= beat }
 
 func (o *eventWriter) add(event api.Event) {
-	b, err := json.Marshal(event) // without line breaks, even in texts
+	b, err := json.Marshal(event) // JSON has no line breaks, even in its strings
 	if err != nil {
 		return
 	}
@@ -144,7 +144,7 @@ func (o *eventWriter) flush() error {
 		return nil
 	}
 	o.last = time.Now()
-	_ = o.control.SetWriteDeadline(o.last.Add(writeTime)) // not all writers support it
+	_ = o.control.SetWriteDeadline(o.last.Add(writeTime)) // not all writers support a deadline
 	_, err := o.w.Write(o.pending.Bytes())
 	o.pending.Reset()
 	if err != nil {
@@ -153,7 +153,7 @@ func (o *eventWriter) flush() error {
 	return o.control.Flush()
 }
 
-// A door limits concurrency: its capacity is the number of callers that may be inside at the same time.
+// A door limits concurrency: its capacity is the number of callers that may be inside at one time.
 type door chan struct{}
 
 func (d door) enter(full string) (leave func(), _ error) {

@@ -17,16 +17,16 @@ const maxLinks = 20
 // connectedLink is the name of the link about the client's connection.
 const connectedLink = "connected"
 
-// explainOfAll answers with the explanation that comes from the client's server.
+// explainOfAll answers with the explanation of the server to which the client is connected.
 func (s *Server) explainOfAll(w http.ResponseWriter, r *http.Request) error {
-	var explanations []api.Explanation // first the explanation of this server
+	var explanations []api.Explanation // the explanation of this server comes first
 	all, err := s.survey(r, &s.asking, clientSize, nil, func(me *api.Replica) error {
 		e, err := s.explainNow(r)
 		e.Replica = me.ID
 		explanations = append(explanations, e)
 		return err
 	}, func(of *api.Replica, body []byte) error {
-		if body == nil { // another version of the server, which cannot explain
+		if body == nil { // a server of another version, which cannot explain
 			return errOther
 		}
 		e, err := readExplanation(body)

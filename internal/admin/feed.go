@@ -15,14 +15,14 @@ import (
 
 // Limits of each stream of endpoints.
 const (
-	maxSteps = 1000            // maximum number of lines or requests that are applied together, and of steps in a request
-	maxAhead = 1 << 20         // bytes that are read ahead, not unpacked
-	maxParts = 100_000         // objects and values of a request
-	fewParts = 5000            // parts that may always be unpacked; for more parts a stream needs one of few slots, because a part takes up to 250 bytes
-	quiet    = 2 * time.Minute // timeout of a stream without a lease
-	// pace is the interval at which requests are applied if the sender does not wait for answers. Each
-	// application has a fixed cost, on the disk or on each etcd member and server. This cost is as high
-	// as that of many steps.
+	maxSteps = 1000            // maximum number of inputs that are applied together, and of steps in an input
+	maxAhead = 1 << 20         // maximum bytes of the encoded inputs that are read ahead
+	maxParts = 100_000         // maximum objects and values of an input
+	fewParts = 5000            // number of parts that a stream may always unpack; for more it needs one of few slots, because a part takes up to 250 bytes
+	quiet    = 2 * time.Minute // timeout of a silent stream without a lease
+	// pace is the interval at which inputs are applied, if the sender does not wait for answers. Each
+	// application has a fixed cost, on the disk or on each etcd member and server. The cost is as
+	// high as that of many steps.
 	pace = 10 * time.Millisecond
 )
 
@@ -30,9 +30,9 @@ const (
 // without a step.
 type input struct {
 	n      int    // number of the input, from 1
-	size   int    // bytes
+	size   int    // size in bytes
 	parts  int    // upper limit of the objects and values in the unpacked input
-	packed []byte // encoded form until the input is applied: the unpacked form may be a hundred times as large
+	packed []byte // encoded form until the input is applied, because the unpacked form may be a hundred times as large
 	steps  []endpoints.Op
 	err    error // why the whole input is rejected
 	wrong  map[int]error
@@ -42,7 +42,7 @@ type input struct {
 type form interface {
 	// ready reports whether read returns without waiting.
 	ready() bool
-	// read returns the next line or request, packed and without its number, or io.EOF.
+	// read returns the next input, packed and without its number, or io.EOF.
 	read() (input, error)
 	// unpack sets the steps of an input, or its error.
 	unpack(*input)
@@ -53,7 +53,7 @@ type form interface {
 
 // A refused is a rejected step.
 type refused struct {
-	n, step int // step -1: the whole line or request
+	n, step int // the rejected step of input n; -1: the whole input
 	*problem
 }
 
@@ -65,12 +65,12 @@ type feed struct {
 	form    form
 	control *http.ResponseController
 	session *endpoints.Session
-	wait    time.Duration // for the next line or request
+	wait    time.Duration // timeout for the next input
 	n       int           // number of the last processed input
 }
 
-// feed returns a feed for a request. The error says that the caller may not register endpoints, or that
-// there are too many feeds. The caller must call leave at the end.
+// feed returns a feed for a request. It returns an error if the caller may not register endpoints, or
+// if there are too many feeds. The caller must call leave at the end.
 func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave func(), err error) {
 	if err := s.mayRegister(r); err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave fu
 	})
 	return f, func() {
 		if !stop() {
-			<-woken // wake uses the connection, which is not allowed after the request
+			<-woken // leave must wait: wake uses the connection, which is not allowed after the request
 		}
 		out()
 	}, nil
@@ -99,7 +99,7 @@ func (f *feed) wake() { _ = f.control.SetReadDeadline(time.Unix(1, 0)) }
 // open begins the session of a stream.
 func (f *feed) open(ttl time.Duration) (err error) {
 	if ttl > 0 {
-		f.wait = ttl + time.Second // the lease has expired then
+		f.wait = ttl + time.Second // the lease has expired by then
 	}
 	f.session, err = f.s.Endpoints.Session(ttl)
 	return err
@@ -114,7 +114,7 @@ func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...i
 	return err
 }
 
-// expect sets the deadline for the next line or request, unless one is buffered or the stream ends.
+// expect sets the deadline for the next input, unless one is buffered or the stream ends.
 func (f *feed) expect(ctx context.Context) error {
 	if f.form.ready() {
 		return nil
@@ -126,8 +126,8 @@ func (f *feed) expect(ctx context.Context) error {
 	return nil
 }
 
-// run processes the stream; first has the inputs that were already read. run reads ahead during a write
-// to the disk, so that the next write has many inputs.
+// run processes the stream. The argument first has the inputs that were already read. During a write
+// to the disk, run reads ahead, so that the next write has many inputs.
 func (f *feed) run(ctx context.Context, first ...input) (err error) {
 	_ = f.control.SetWriteDeadline(time.Time{}) // over HTTP/2, a deadline would end a silent stream
 	reading, stop := context.WithCancel(ctx)
@@ -162,8 +162,8 @@ func (f *feed) run(ctx context.Context, first ...input) (err error) {
 	return err
 }
 
-// gather returns the inputs to apply together: one, the inputs in the queue, and those that arrive until
-// rest fires.
+// gather returns the inputs to apply together: the input one, the inputs in the queue, and those that
+// arrive until rest fires.
 func gather(one input, read <-chan input, room <-chan struct{}, rest <-chan time.Time) (all []input) {
 	parts, bytes := 0, 0
 	take := func(one input) (full bool) {
@@ -192,7 +192,8 @@ func gather(one input, read <-chan input, room <-chan struct{}, rest <-chan time
 	return all
 }
 
-// weight returns the KiB of the read-ahead budget that s takes. most is the whole budget.
+// weight returns the part of the read-ahead budget that s takes, in KiB. The argument most is the
+// whole budget.
 func (s *input) weight(most int) int { return min(1+s.size>>10, most) }
 
 // read sends the inputs to a channel until the stream ends, and returns the reason for the end.
@@ -226,8 +227,8 @@ func (f *feed) read(ctx context.Context, first []input, to chan<- input, room ch
 	}
 }
 
-// unpacks waits until this number of parts may be unpacked. The caller must call leave as soon as it no
-// longer needs the unpacked parts, and must not wait for the peer before that.
+// unpacks waits until this number of parts may be unpacked. The caller must call leave as soon as it
+// no longer needs the unpacked parts. Before that, it must not wait for the peer.
 func (s *Server) unpacks(ctx context.Context, parts int) (leave func(), err error) {
 	if parts <= fewParts {
 		return func() {}, nil
@@ -251,7 +252,7 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 		p, _ := errors.AsType[*problem](f.s.registering(err, ""))
 		out = append(out, refused{n, step, p})
 	}
-	err := f.session.KeepAlive(ctx) // renew the lease before anything that may wait
+	err := f.session.KeepAlive(ctx) // renew the lease first, because the next steps may wait
 	parts := 0
 	for _, one := range all {
 		parts += one.parts
@@ -282,7 +283,7 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 	lost := errors.Is(err, endpoints.ErrNoLease)
 	if err == nil || lost {
 		errs, err = f.session.Apply(ctx, ops)
-		if errors.Is(err, endpoints.ErrNoLease) { // the lease was lost just now
+		if errors.Is(err, endpoints.ErrNoLease) { // the lease was lost during the change
 			lost = true
 			errs, err = f.session.Apply(ctx, ops)
 		}

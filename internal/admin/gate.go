@@ -12,13 +12,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
-// gate returns a handler that passes permitted requests to inner. at is the address of the listener.
+// gate returns a handler that passes permitted requests to inner. The argument at is the address of
+// the listener.
 //
-// A web page in a browser on this machine can reach the loopback address. The page cannot choose the Host
-// header, unless it uses a DNS name of its own that resolves to this machine (DNS rebinding). The browser
-// always sends the Origin header where the page may read the answer or send JSON. So on a loopback
-// listener the Host must be a loopback address, and on all listeners the Origin, if present, must be the
-// server itself.
+// A web page in a browser on this machine can reach the loopback address. The page cannot choose the
+// Host header, unless it uses a DNS name of its own that resolves to this machine (DNS rebinding).
+// The browser always sends the Origin header if the page may read the answer, or sends JSON. So on a
+// loopback listener the Host must be a loopback address, and on all listeners the Origin, if present,
+// must be the server itself.
 func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 	_, unix := at.(*net.UnixAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

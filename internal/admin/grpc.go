@@ -52,7 +52,7 @@ func deny(w http.ResponseWriter, r *http.Request, p *problem) {
 		return
 	}
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // else the answer would wait for the end of the body, and a stream's body does not end
+		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the answer would wait for the end of the body, and the body of a stream does not end
 		w.Header().Set("Connection", "close")
 	}
 	refuse(w, p)

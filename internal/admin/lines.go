@@ -22,8 +22,8 @@ const maxLine = 16 << 10 // bytes of a line
 // even an empty line. Lines that arrive together get one line as their answer.
 func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if r.ProtoMajor == 1 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // send answers, also an error, while the body is still being read
-		w.Header().Set("Connection", "close")                // no further request: the unread rest of the body may follow, and wake leaves an expired read deadline
+		_ = http.NewResponseController(w).EnableFullDuplex() // send answers, including errors, while the client still sends the body
+		w.Header().Set("Connection", "close")                // allow no further request: the unread rest of the body may follow, and wake leaves an expired read deadline
 	}
 	q := queryOf(r)
 	if q.err != nil {
@@ -54,7 +54,7 @@ func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 type lines struct {
 	in  *bufio.Reader
 	w   http.ResponseWriter
-	n   int   // lines read
+	n   int   // number of lines read
 	end error // the reason why no more lines are read; nil: read more
 }
 
@@ -75,7 +75,7 @@ func (l *lines) read() (input, error) {
 	}
 	one := input{size: len(text), parts: values(text)}
 	text = bytes.TrimSpace(text)
-	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // an error other than the end of the stream, or no last line: the last line needs no line break
+	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // a read error, or the end without a last line; the last line needs no line break
 		return input{}, err
 	}
 	one.packed = bytes.Clone(text)

@@ -53,7 +53,8 @@ func (d door) wait(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// big limits the concurrency of a handler with large answers. An answer counts until it is sent.
+// big limits the concurrency of a handler with large answers. An answer counts until the peer has
+// received it.
 func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		done, err := s.hold(r)
@@ -70,9 +71,9 @@ func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http
 	}
 }
 
-// hold counts the large answers in progress on an HTTP/2 connection, because a peer may request many at
-// the same time and read none. Unix connections are not counted: they have no address to distinguish
-// them.
+// hold counts the large answers in progress on an HTTP/2 connection, because a peer may request many
+// at the same time and read none. Connections on unix sockets are not counted, because they have no
+// address.
 func (s *Server) hold(r *http.Request) (done func(), _ error) {
 	if r.ProtoMajor < 2 || r.RemoteAddr == "" || r.RemoteAddr == "@" {
 		return func() {}, nil
@@ -118,7 +119,7 @@ func (s *Server) brief(d *doors, f func(http.ResponseWriter, *http.Request) erro
 	}
 }
 
-// A made is an answer in memory, which is sent after the handler has left the door.
+// A made is a complete answer in memory. It is sent after the handler has left the door.
 type made struct {
 	http.ResponseWriter
 	code int
@@ -128,7 +129,8 @@ type made struct {
 // WriteHeader implements [http.ResponseWriter].
 func (m *made) WriteHeader(code int) { m.code = code }
 
-// Write implements [http.ResponseWriter]. It keeps b without a copy, because each answer is one write.
+// Write implements [http.ResponseWriter]. It keeps b without a copy, because each answer is written
+// at once.
 func (m *made) Write(b []byte) (int, error) {
 	m.body = b
 	return len(b), nil

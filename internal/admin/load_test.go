@@ -17,7 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
-// A slowFleet is a slow fleet that counts concurrent calls.
+// A slowFleet is a tracker that answers slowly, and counts concurrent calls.
 type slowFleet struct {
 	*fleet
 	now, most atomic.Int64

@@ -4,7 +4,7 @@ import "github.com/chancery-xds/chancery/internal/admin/api"
 
 // A param is a query parameter.
 type param struct {
-	name, kind string // kind is the JSON type; an "array" may be repeated
+	name, kind string // kind is the JSON type; a parameter of kind "array" may be repeated
 	about      string
 }
 
@@ -17,8 +17,8 @@ var (
 	paramAll     = param{"replicas", "boolean", "ask all servers of the store, not only this one"}
 )
 
-// paramsOf has the parameters of each route. Any other parameter is an error, because a mistyped filter
-// would select everything.
+// paramsOf has the parameters of each route. Any other parameter is an error: a misspelled filter
+// would otherwise select everything.
 var paramsOf = map[string][]param{
 	"GET /api/v1/status": {paramGroup, paramAll},
 	"GET /api/v1/clients": {paramNode, paramGroup, paramType,

@@ -31,8 +31,8 @@ const (
 	maxText  = 4 << 10 // bytes of a parameter
 )
 
-// A query has the parameters of a request. err is the error for the first invalid parameter. If err is
-// set, the caller must not use values that it has read from the query.
+// A query has the parameters of a request. The field err is the error for the first invalid
+// parameter. If it is set, the caller must not use the values of the query.
 type query struct {
 	values url.Values
 	err    error
@@ -94,7 +94,7 @@ func (q *query) flag(name string) bool {
 	return false
 }
 
-// number returns a number between 0 and most; 0 if absent.
+// number returns a number between 0 and most; it is 0 if the parameter is absent.
 func (q *query) number(name string, most uint64) uint64 {
 	v := q.values.Get(name)
 	if v == "" {
@@ -138,7 +138,7 @@ func (q *query) typ(name string) *xds.Type {
 	return t
 }
 
-// pattern returns a glob for node IDs; nil if absent.
+// pattern returns a pattern for node IDs; nil if the parameter is absent.
 func (q *query) pattern(name string) *glob.Pattern {
 	text := q.text(name)
 	if text == "" {
@@ -167,8 +167,8 @@ func (q *query) filter() clients.Filter {
 	return f
 }
 
-// body decodes a JSON body into v. The body must be empty or one object with the fields of v. most is its
-// maximum size in bytes.
+// body decodes a JSON body into v. The body must be empty or one object with the fields of v. The
+// argument most is the maximum size in bytes.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	b, err := sent(w, r, most)
 	if err != nil {
@@ -177,7 +177,7 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	return object(b, most, v)
 }
 
-// sent reads a body. most is its maximum size in bytes.
+// sent reads a body. The argument most is the maximum size in bytes.
 func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
@@ -195,7 +195,7 @@ func object(b []byte, most int64, v any) error {
 	return unread(err, most)
 }
 
-// values returns an upper limit of the number of JSON values in b, without decoding b.
+// values returns an upper limit for the number of JSON values in b, without decoding b.
 func values(b []byte) int {
 	n := 1
 	for _, begins := range []string{",", "{", "["} {
@@ -204,10 +204,10 @@ func values(b []byte) int {
 	return n
 }
 
-// decode decodes one object with the fields of v. Further input after the object is an error;
-// json.Decoder.More would miss a bracket. The error io.EOF means that b is empty.
+// decode decodes one object with the fields of v. Anything after the object is an error, even a
+// single bracket, which json.Decoder.More would miss. The error io.EOF means that b is empty.
 func decode(b []byte, v any) error {
-	if !utf8.Valid(b) { // invalid bytes would be replaced
+	if !utf8.Valid(b) { // json.Decode would replace invalid bytes
 		return errors.New("is not valid UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -236,7 +236,7 @@ func unread(err error, most int64) error {
 		}
 		return wrong(e.Field, "must be "+want+", not a JSON "+e.Value, "")
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) { // the original error would show socket addresses
+	if errors.Is(err, os.ErrDeadlineExceeded) { // the original error has socket addresses
 		return errLate
 	}
 	return wrong("body", strings.TrimPrefix(err.Error(), "json: "), "")

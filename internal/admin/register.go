@@ -26,16 +26,16 @@ import (
 
 // Limits of a gRPC request that registers endpoints.
 const (
-	maxRequest   = 1 << 20 // bytes
-	maxEndpoints = 10_000  // endpoints in all steps of the request
-	maxDepth     = 200     // nested messages: an object in metadata counts as three
-	maxUnpacked  = 2       // maximum number of streams and requests with more than fewParts unpacked parts
+	maxRequest   = 1 << 20 // maximum bytes of a request
+	maxEndpoints = 10_000  // maximum number of endpoints in all steps of a request
+	maxDepth     = 200     // maximum depth of nested messages; an object in metadata counts as three
+	maxUnpacked  = 2       // maximum number of inputs with more than fewParts unpacked parts
 )
 
 // register serves chancery.endpoints.v1.Endpoints/Register, the gRPC form of the stream of lines.
 //
-// register reads and writes gRPC frames itself. As a handler in another HTTP server, grpc.Server would
-// read a stream into memory as fast as the data arrive, even if they are processed slowly.
+// register reads and writes gRPC frames itself. As the handler of another HTTP server, grpc.Server
+// would read a stream into memory as fast as the data arrive, even if the stream is processed slowly.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if p := panics.Do(func() { err = s.registerMessages(w, r) }); p != nil {
@@ -57,7 +57,7 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	c := &messages{s: s, in: bufio.NewReader(r.Body), w: w}
 	f.form = c
 	w.Header().Set("Content-Type", "application/grpc")
-	w.WriteHeader(http.StatusOK) // some clients send nothing before they have the headers
+	w.WriteHeader(http.StatusOK) // some clients send nothing until they have the headers
 	_ = f.control.SetWriteDeadline(time.Time{})
 	_ = f.control.Flush()
 	if err := f.expect(r.Context()); err != nil {
@@ -109,13 +109,14 @@ type messages struct {
 	s   *Server
 	in  *bufio.Reader
 	w   http.ResponseWriter
-	ttl time.Duration // of the first request
+	ttl time.Duration // duration of the lease, from the first request
 
-	came int // requests read
-	n    int // requests unpacked
+	came int // number of requests read
+	n    int // number of requests unpacked
 }
 
-// A frame has one byte for compression and four for the length of the message.
+// frame is the length of a gRPC frame's header: one byte for compression, and four for the length of
+// the message.
 const frame = 5
 
 func (m *messages) ready() bool {
@@ -156,7 +157,7 @@ func (m *messages) read() (input, error) {
 var ofRequest = (&endpointsv1.RegisterRequest{}).ProtoReflect().Descriptor()
 
 // parts returns n plus the number of messages in the encoded message b, without unpacking b. It stops
-// counting above the limit and at invalid input, where unpacking stops, too.
+// above the limit, and at invalid input, because unpacking stops there, too.
 func parts(b []byte, of protoreflect.MessageDescriptor, n, depth int) int {
 	if depth == maxDepth {
 		return n

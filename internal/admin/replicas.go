@@ -18,24 +18,24 @@ import (
 	textutil "github.com/chancery-xds/chancery/internal/text"
 )
 
-// Limits for the answers of other servers. Other servers are not trusted: a wrong answer must affect only
-// the clients of the server that sent it.
+// Limits for the answers of other servers. Other servers are not trusted: a wrong answer must affect
+// only the clients of its sender.
 const (
-	maxSpread  = 4        // maximum number of answers over all servers that are built at the same time
-	statusSize = 1 << 20  // bytes of a status
-	listSize   = 8 << 20  // bytes of a list of clients
-	listItems  = 3000     // clients in such a list: about as many as fit in listSize
-	clientSize = 64 << 10 // bytes of one client
-	maxTold    = 100      // refusals, troubles and similar entries in an answer
-	maxWords   = 2 << 10  // bytes of a text
+	maxSpread  = 4        // maximum number of answers about all servers that are built at the same time
+	statusSize = 1 << 20  // maximum bytes of a status
+	listSize   = 8 << 20  // maximum bytes of a list of clients
+	listItems  = 3000     // maximum number of clients in such a list, about as many as listSize allows
+	clientSize = 64 << 10 // maximum bytes of one client
+	maxTold    = 100      // maximum number of refusals, of troubles and of similar entries in an answer
+	maxWords   = 2 << 10  // maximum bytes of a text
 	maxCounted = 10_000_000
 )
 
 // errOther is the error for an unreadable answer of another server.
 var errOther = errors.New("its answer cannot be read: another version, or not a Chancery")
 
-// spread returns a handler that calls all for requests with ?replicas, and f for other requests. Requests
-// to other servers have no ?replicas, so these servers do not ask others.
+// spread returns a handler that calls all for requests with ?replicas, and f for other requests. A
+// request to another server has no ?replicas, so that server does not ask others.
 func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := queryOf(r)
@@ -66,9 +66,9 @@ type survey struct {
 	unsure   string
 }
 
-// survey asks the other servers and this server. set changes the query for the other servers (nil: no
-// change). here answers for this server, and holds one of the doors while it runs. read gets each answer
-// of another server, after here has returned.
+// survey asks the other servers and this server. The function set changes the query for the other
+// servers; nil: no change. The function here answers for this server; one door of d is held while it
+// runs. The function read gets each answer of another server, after here has returned.
 func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *api.Replica) error, read func(of *api.Replica, body []byte) error) (survey, error) {
 	query := r.URL.Query()
 	query.Del(paramAll.name)
@@ -104,7 +104,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	})
 	func() {
 		defer close(known)
-		failed = errOther // if here panics
+		failed = errOther // the result if here panics
 		leave, err := d.of(r).wait(r.Context())
 		if err == nil {
 			defer leave()
@@ -158,8 +158,8 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// addStatus adds the status of another server. A nil body (404) is valid only with a group: a server
-// without the group has no clients in it.
+// addStatus adds the status of another server. A nil body (404) is valid only with a group: then the
+// server does not have the group, and so no clients of the group.
 func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error {
 	if body == nil {
 		if group == "" {
@@ -224,7 +224,7 @@ func cutResources(all []api.Resource) []api.Resource {
 	return some
 }
 
-// sane returns counts without unknown states and negative numbers.
+// sane returns the counts without unknown states and without negative numbers.
 func sane(c api.Counts) api.Counts {
 	is := api.Counts{Connected: counted(c.Connected), By: map[api.State]int{}}
 	for _, state := range states {
@@ -263,8 +263,8 @@ func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// listOfAll answers with the clients of all servers, worst first. If most is not 0, the list has at most
-// most clients.
+// listOfAll answers with the clients of all servers, worst first. If most is not 0, it is the maximum
+// number of clients.
 func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (api.ClientList, error)) error {
 	var list api.ClientList
 	var set func(url.Values)
@@ -281,7 +281,7 @@ func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, her
 	if err != nil {
 		return err
 	}
-	silent := func(r api.Replica) bool { return r.Error != "" } // that server may have the node
+	silent := func(r api.Replica) bool { return r.Error != "" } // a server that did not answer may have the node
 	if most == 0 && len(list.Items) == 0 && all.unsure == "" && !slices.ContainsFunc(all.replicas, silent) {
 		return s.unknownNode(r.PathValue("node"))
 	}
@@ -304,10 +304,10 @@ func rank(c api.Client) int {
 	return slices.Index(states, c.State)
 }
 
-// addClients adds the clients of another server to a list. It decodes one client at a time, because a few
-// bytes of JSON may take much memory.
+// addClients adds the clients of another server to a list. It decodes one client at a time, because a
+// few bytes of JSON may need much memory.
 func addClients(list *api.ClientList, of *api.Replica, body []byte) error {
-	if body == nil { // node or group not found
+	if body == nil { // the server does not have the node or the group
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(body))

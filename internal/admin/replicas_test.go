@@ -158,8 +158,8 @@ func TestInvalidAnswersOfReplicas(t *testing.T) {
 	}
 }
 
-// The wait is done when each server serves the revision, and the clients of each server have accepted it.
-// A server that does not answer is not done.
+// The wait is done when each server serves the revision, and the clients of each server have accepted
+// it. It is not done if a server does not answer.
 func TestWaitOfAll(t *testing.T) {
 	const there = `{"kind": "WaitResult", "done": true, "served": true, "clients": {"connected": 2, "by": {"SYNCED": 2}}}`
 	for _, tt := range []struct {

@@ -27,8 +27,8 @@ type Revisions struct {
 	// Show returns a resource's message without secrets, and whether that is the whole message.
 	Show func(url string, body []byte) ([]byte, bool)
 
-	Write    bool         // proven callers may commit, freeze groups and control rollouts
-	Steering api.Steering // freezes and rollouts
+	Write    bool         // callers that have proved their identity may commit, freeze groups and control rollouts
+	Steering api.Steering // carries out freezes and rollouts
 
 	// Review checks whether this server would serve a revision. It returns the errors (nil: the server
 	// would serve it), and warnings.
@@ -162,7 +162,7 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	err = out.Encode(api.RevisionLine{Revision: &rev})
 	for it := range at.All {
 		if err != nil {
-			break // without the last chunk, the reader knows that the answer is incomplete
+			break // without the end mark, the reader knows that the answer is incomplete
 		}
 		l := revisionapi.Shown(it, s.Revisions.Show)
 		err = out.Encode(api.RevisionLine{Item: &l})
@@ -177,7 +177,7 @@ type slowly struct {
 }
 
 func (o *slowly) Write(b []byte) (int, error) {
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers support it
+	_ = o.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers support a deadline
 	return o.w.Write(b)
 }
 
@@ -216,8 +216,8 @@ func ofRepository(err error) error {
 }
 
 const (
-	maxCommits = 2                // concurrent commits: the server holds each commit in memory
-	commitTime = 10 * time.Minute // for one commit
+	maxCommits = 2                // maximum number of concurrent commits, because each is in memory
+	commitTime = 10 * time.Minute // maximum duration of a commit
 )
 
 // mayCommit returns the identity of the caller. It returns an error if the caller has not proved its
@@ -235,7 +235,7 @@ func (s *Server) mayCommit(r *http.Request) (who string, err error) {
 	return identityOf(r), nil
 }
 
-// identityOf returns the identity of a proven caller.
+// identityOf returns the identity of a caller that has proved it.
 func identityOf(r *http.Request) string {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		leaf := r.TLS.VerifiedChains[0][0]
@@ -253,8 +253,8 @@ func identityOf(r *http.Request) string {
 	return "token"
 }
 
-// asksFor reads a request to change the store, and adds the caller's identity to the author. The function
-// check checks the message and the author.
+// asksFor reads a request to change the store, and adds the caller's identity to the author. The
+// function check validates the message and the author.
 func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any, message, author *string, check func(string, ...string) error) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
@@ -284,7 +284,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers support it
+	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers support a deadline
 	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
 	req, items, err := readCommit(w, in, adminclient.MaxCommit)
 	if in.stalled {
@@ -308,7 +308,7 @@ func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
 	return nil, &mistakes{problem{http.StatusBadRequest, "", "this server would not serve that", ""}, all}
 }
 
-// readCommit reads the lines of a commit. most is its maximum size in bytes.
+// readCommit reads the lines of a commit. The argument most is the maximum size in bytes.
 func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitRequest, []*revisions.Item, error) {
 	d := json.NewDecoder(bufio.NewReader(http.MaxBytesReader(w, io.NopCloser(in), most)))
 	d.DisallowUnknownFields()
@@ -346,7 +346,7 @@ func readCommit(w http.ResponseWriter, in io.Reader, most int64) (*api.CommitReq
 		if err == nil && l.Item.Redacted {
 			err = errors.New("redacted items cannot be committed: they lack their secrets")
 		}
-		if err == nil && it.Resource != nil { // in SotW the client reads the name from the body
+		if err == nil && it.Resource != nil { // a SotW client reads the name from the body
 			_, err = wire.NewResource(it.Resource.Type, it.Resource.Name, &anypb.Any{TypeUrl: l.Item.Type, Value: l.Item.Body})
 		}
 		if err == nil && have[it.Key()] {

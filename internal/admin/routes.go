@@ -14,7 +14,7 @@ import (
 type route struct {
 	method, path string
 	about        string // one line for the list of routes and openapi.yaml
-	out, in      any    // types of the answer and of the request body: a value of package api, or a content type
+	out, in      any    // the answer and the request body: a value of package api, or a content type
 	f            func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -81,7 +81,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
 	})
 	mux := http.NewServeMux()
-	methods := map[string][]string{} // by path
+	methods := map[string][]string{} // allowed methods by path
 	all := s.routes()
 	for _, rt := range all {
 		methods[rt.path] = append(methods[rt.path], rt.method)
@@ -118,7 +118,7 @@ func (s *Server) guarded(rt route) http.HandlerFunc {
 		var err error
 		if p := panics.Do(func() { err = rt.f(w, r) }); p != nil {
 			p.Log(s.log(), "admin API "+rt.path)
-			panic(http.ErrAbortHandler) // part of the answer may be written
+			panic(http.ErrAbortHandler) // a part of the answer may be written already
 		}
 		if err != nil {
 			refuse(w, err)

@@ -83,7 +83,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %s", at, got)
 		}
 		c.Close()
-		// reaching the unix socket is proof enough
+		// the access to the unix socket is proof enough
 		c = dial()
 		got := says(t, c, "POST /api/v1/reload HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 26\r\nConnection: close\r\n\r\n{\"allow_mass_delete\":true}")
 		if want == "200" && !strings.Contains(got, `"removed":5`) {

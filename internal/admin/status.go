@@ -41,7 +41,7 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	return st
 }
 
-// knownGroup returns an error if the group does not exist. The empty name is valid: it means all groups.
+// knownGroup returns an error if the group does not exist. The name "" means all groups.
 func (s *Server) knownGroup(name string) error {
 	if name == "" || slices.ContainsFunc(s.Groups(), func(g api.Group) bool { return g.Name == name }) {
 		return nil

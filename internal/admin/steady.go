@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Minimum speed of a sender of a commit, because only maxCommits commits may run at the same time.
+// Limits that end a slow commit, because only maxCommits commits may run at the same time.
 const (
-	stallTime = 15 * time.Second // longest total pause
-	leastRate = 32 << 10         // bytes per second, pauses not counted
+	stallTime = 15 * time.Second // maximum total pause
+	leastRate = 32 << 10         // minimum bytes per second, without pauses
 )
 
 var errStalled = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("request too slow: no data for %v, or less than %d KiB/s", stallTime, leastRate>>10)}
 
-// A steady is a reader with a minimum rate and a total timeout of commitTime, so that slow senders do not
-// block others.
+// A steady is a reader with a minimum rate and a total timeout of commitTime. So a slow sender does
+// not block others for long.
 type steady struct {
 	in       io.Reader
-	deadline func(time.Time) error // sets the read deadline; not all connections support it
-	since    time.Time             // when the request began
-	n        int64                 // bytes
+	deadline func(time.Time) error // sets the read deadline; not all connections support one
+	since    time.Time             // start of the request
+	n        int64                 // number of bytes read
 	stalled  bool                  // the deadline has passed
 }
 

@@ -52,7 +52,7 @@ func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
 	return s.steered(w, what, in.Author, in.Message, list, err)
 }
 
-// changeRollout returns the handler of one change. Only a promotion needs a reason.
+// changeRollout returns the handler of one kind of change. Only a promotion needs a reason.
 func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Request) error {
 	check := checkTexts
 	if change == "promote" {

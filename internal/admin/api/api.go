@@ -12,7 +12,7 @@ import (
 // answer.
 const Version = "v1"
 
-// ReplicaHeader is a response header with the [Server.ID] of the server that made the answer.
+// ReplicaHeader is the response header with the [Server.ID] of the server that made the answer.
 const ReplicaHeader = "Chancery-Replica"
 
 // A State is the state of a type or of one resource on a client.
@@ -25,7 +25,7 @@ const (
 	Waiting State = "WAITING"  // the next response waits for another type, or until the client's groups are loaded
 	Sent    State = "SENT"     // the newest response has no ACK or NACK yet
 	NotSent State = "NOT_SENT" // the client has subscribed, and the newest state is not sent yet
-	Absent  State = "ABSENT"   // one resource: it does not exist, and the client was told so
+	Absent  State = "ABSENT"   // one resource: it does not exist, and the client knows that
 	Leaving State = "LEAVING"  // one resource: removed, but kept until nothing refers to it
 	Synced  State = "SYNCED"   // the client has accepted the newest state
 	Idle    State = "IDLE"     // the client subscribes to nothing
@@ -33,7 +33,7 @@ const (
 
 // Status is the answer of /api/v1/status.
 type Status struct {
-	APIVersion string    `json:"apiVersion"` // Version
+	APIVersion string    `json:"apiVersion"` // "v1"
 	Kind       string    `json:"kind"`       // "Status"
 	Server     Server    `json:"server"`
 	Config     Config    `json:"config"`
@@ -54,7 +54,7 @@ type Replica struct {
 	Address       string     `json:"address,omitempty"` // address of its admin API, as announced
 	Host          string     `json:"host,omitempty"`
 	Version       string     `json:"version,omitempty"`
-	Since         time.Time  `json:"since"`                    // when it started
+	Since         time.Time  `json:"since"`                    // start of the process
 	Asked         bool       `json:"asked,omitempty"`          // this server answers the request
 	Revision      string     `json:"revision,omitempty"`       // the revision that it serves; if it does not answer: the last known one
 	StoreRevision string     `json:"store_revision,omitempty"` // the same value as revision, with the field name of a WaitResult
@@ -301,7 +301,7 @@ type Group struct {
 	Name      string `json:"name"`
 	Resources int    `json:"resources"`
 	Clients   Counts `json:"clients"`
-	Place     string `json:"place,omitempty"` // place of the group's group.yaml
+	Place     string `json:"place,omitempty"` // place of the file group.yaml
 
 	Rejected *Rejected `json:"rejected,omitempty"` // absent: the files of this group have no errors of their own
 }
@@ -315,7 +315,7 @@ type Trouble struct {
 	Text  string    `json:"text"`
 }
 
-// TurnedAway is a peer that was not admitted. Lists of clients do not have it.
+// TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.
 type TurnedAway struct {
 	Kind  string    `json:"kind"` // "denied": the peer may not use that node ID; "handshake": the TLS handshake failed
 	Node  string    `json:"node,omitempty"`
@@ -389,7 +389,7 @@ type Explanation struct {
 	Advice     string `json:"advice,omitempty"`
 
 	Clients int        `json:"clients"`        // number of connected clients with this node ID
-	Last    *time.Time `json:"last,omitempty"` // if no client is connected: when the last one disconnected or was refused; absent: unknown
+	Last    *time.Time `json:"last,omitempty"` // if no client is connected: the time when the last client disconnected or was refused; absent: unknown
 
 	Replica  string    `json:"replica,omitempty"`  // with ?replicas=1: ID of the client's server, which made this answer; the field clients then counts the clients of all servers
 	Replicas []Replica `json:"replicas,omitempty"` // the servers of the store
@@ -426,8 +426,8 @@ type Event struct {
 	Missed    int        `json:"missed,omitempty"`  // events that were dropped before this one because the reader was slow
 }
 
-// An ImpactRequest is the body of POST /api/v1/impact: planned changes. The answer has their effect on
-// clients.
+// An ImpactRequest is the body of POST /api/v1/impact: planned changes. The answer has the effect of
+// these changes on clients.
 type ImpactRequest struct {
 	Node    string         `json:"node,omitempty"` // only clients with this node ID; "": all
 	Changes []ImpactChange `json:"changes"`        // at most 10000
@@ -615,12 +615,12 @@ type VersionInfo struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // "Version"
 	Version    string `json:"version"`
-	Revision   string `json:"revision,omitempty"` // of the source code
+	Revision   string `json:"revision,omitempty"` // revision of the source code
 	Go         string `json:"go"`
 	Server     Server `json:"server"`
 }
 
-// An Error is the body of each answer that is not 2xx.
+// An Error is the body of each answer whose status is not 2xx.
 type Error struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`            // "Error"

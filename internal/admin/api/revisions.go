@@ -71,7 +71,7 @@ type RevisionItem struct {
 
 // A CommitRequest has the options of a commit. It comes before the items.
 type CommitRequest struct {
-	Message string `json:"message"`           // why
+	Message string `json:"message"`           // the reason
 	Author  string `json:"author,omitempty"`  // the author that the caller states; the server adds the caller's verified identity
 	Source  string `json:"source,omitempty"`  // such as a git revision
 	Prune   bool   `json:"prune,omitempty"`   // remove resources that are not among the items
@@ -89,7 +89,7 @@ type Commit struct {
 	Set        int              `json:"set"`
 	Removed    int              `json:"removed"`
 	Kept       int              `json:"kept,omitempty"`     // resources that are not among the items, and that the commit keeps because prune is false
-	Changes    []RevisionChange `json:"changes,omitempty"`  // of a dry run
+	Changes    []RevisionChange `json:"changes,omitempty"`  // only in a dry run
 	Held       []HeldChanges    `json:"held,omitempty"`     // committed changes that are not served yet
 	Warnings   []string         `json:"warnings,omitempty"` // warnings, each with its place, such as a reference to a missing resource
 }

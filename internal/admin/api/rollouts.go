@@ -11,7 +11,7 @@ type NoteRequest struct {
 // A FreezeRequest is the body of POST /api/v1/groups/{group}/freeze.
 type FreezeRequest struct {
 	Revision string `json:"revision,omitempty"` // revision at which to freeze the group, such as r411; "head": the newest; "": also the newest, but only for a group that is not frozen
-	Message  string `json:"message"`            // why
+	Message  string `json:"message"`            // the reason
 	Author   string `json:"author,omitempty"`   // as in a commit
 }
 
@@ -49,11 +49,11 @@ type Rollout struct {
 	Why      string            `json:"why,omitempty"`
 	Refusal  *RolloutRefusal   `json:"refusal,omitempty"` // the refusal that ended the rollout
 	Nodes    string            `json:"nodes"`             // description of the selected nodes
-	Clients  int               `json:"clients"`           // number of selected clients; 0 after the end, like the next three
+	Clients  int               `json:"clients"`           // number of selected clients; 0 after the end, as are the next three fields
 	Acked    int               `json:"acked"`             // selected clients that accepted all their responses
 	Refused  int               `json:"refused"`
 	Waiting  int               `json:"waiting"`
-	WaitsFor string            `json:"waits_for,omitempty"` // the conditions that the next step waits for; if no connected node is selected, the text states that only the bake time counts
+	WaitsFor string            `json:"waits_for,omitempty"` // the conditions for the next step; if no connected node is selected, a text that only the bake time counts
 }
 
 // A RolloutStep selects the nodes that match at least one of its fields. Each step includes the nodes of
@@ -64,7 +64,7 @@ type RolloutStep struct {
 	Groups  []string          `json:"groups,omitempty"`  // nodes that get one of these groups
 }
 
-// A RolloutRefusal is the refusal of a client that had no refusal before the rollout.
+// A RolloutRefusal is the refusal of a client that had accepted its configuration before the rollout.
 type RolloutRefusal struct {
 	Node  string `json:"node"`
 	Type  string `json:"type"`           // short name of the type
@@ -79,6 +79,6 @@ type RolloutRequest struct {
 	Of       []string      `json:"of,omitempty"`        // groups to move; none: all frozen groups that the revision changes
 	Bake     string        `json:"bake,omitempty"`      // a duration; 5m if empty
 	MinAcked *float64      `json:"min_acked,omitempty"` // in %; 95 if absent
-	Message  string        `json:"message"`             // why
+	Message  string        `json:"message"`             // the reason
 	Author   string        `json:"author,omitempty"`    // as in a commit
 }

@@ -40,7 +40,7 @@ type Target struct {
 // A Client sends requests to the admin API of one server. It is safe for concurrent use.
 type Client struct {
 	base  string // without a slash at its end
-	shown string // as the user gave it
+	shown string // URL as the user gave it
 	token string
 	http  *http.Client
 }
@@ -103,8 +103,8 @@ func Dial(t Target) (*Client, error) {
 	return c, nil
 }
 
-// Close closes idle connections, because the server accepts few connections and keeps idle ones for
-// minutes. The client stays usable.
+// Close closes idle connections, because the server accepts few connections and keeps idle ones open
+// for minutes. The client remains usable.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Plain reports whether requests cross a network in plain text.
@@ -184,7 +184,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	case nil:
 	case ndjson:
 		in, kind = bytes.NewReader(body), "application/x-ndjson"
-	case *io.PipeReader: // NDJSON that is written while the request runs
+	case *io.PipeReader: // NDJSON that the caller writes while the request runs
 		in, kind = body, "application/x-ndjson"
 	default:
 		b, err := json.Marshal(body)
@@ -202,7 +202,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	maps.Copy(r.Header, header)
-	if _, is := body.(ndjson); is { // the body may be large: wait for the server's consent before sending it
+	if _, is := body.(ndjson); is { // the body may be large: send it only after the server agrees
 		r.Header.Set("Expect", "100-continue")
 	}
 	if method != http.MethodGet { // a web page of another origin cannot send these content types without permission
@@ -245,13 +245,13 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	return nil, refused
 }
 
-// NoHTTP1 reports whether an error of a net/http client means that the peer does not speak HTTP/1.1, such
-// as a gRPC or TLS port. Only the text of the error shows that.
+// NoHTTP1 reports whether an error of a net/http client means that the peer does not speak HTTP/1.1,
+// such as a gRPC or TLS port. Only the text of the error distinguishes this case.
 func NoHTTP1(err error) bool {
 	for _, text := range []string{
 		"HTTP/1.x transport connection broken",
 		"malformed HTTP response",
-		"readLoopPeekFail", // the peer sent bytes before it had a request
+		"readLoopPeekFail", // the peer sent bytes before the client sent a request
 	} {
 		if strings.Contains(err.Error(), text) {
 			return true
@@ -413,7 +413,7 @@ func (c *Client) ExplainOfAll(ctx context.Context, node, typ, name string) (*api
 
 // A ResourceFilter selects served resources.
 type ResourceFilter struct {
-	Type, Name  string // of the path; "": all
+	Type, Name  string // type and name in the path; "": all
 	Group       string // ?group=
 	Subscribers bool   // count the clients of each resource: ?subscribers=1
 	Limit       int    // ?limit=; 0: the server's default
@@ -453,8 +453,8 @@ func (c *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout ti
 }
 
 // WaitAll asks GET /api/v1/wait?replicas=1 about the clients of all servers of the store. The server
-// answers after little more than a second. The answer says whether all selected clients have accepted the
-// revision stored, such as r412, or a later one.
+// answers after little more than a second. Its result is done if all selected clients have accepted
+// the revision stored, such as r412, or a later one.
 func (c *Client) WaitAll(ctx context.Context, f Filter, stored string) (*api.WaitResult, error) {
 	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type, Replicas: true}.query()
 	q.Set("for", "synced")

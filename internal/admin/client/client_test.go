@@ -76,7 +76,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// Every name reaches the server unchanged.
+// A name with any characters reaches the server unchanged.
 func TestNamesArePathSegments(t *testing.T) {
 	mux := http.NewServeMux()
 	var got []string
@@ -164,7 +164,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A call to a server that never answers returns the cause of its context.
+// A call to a server that never answers returns the cause of the context's end.
 func TestContextCauseIsReturned(t *testing.T) {
 	stop := make(chan struct{})
 	d := serve(t, func(http.ResponseWriter, *http.Request) { <-stop })

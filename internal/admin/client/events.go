@@ -70,7 +70,8 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[api.Event,
 var errEnough = errors.New("enough")
 
 // readEvents calls f for each event of a stream, until f returns false. It reads only "data:" lines.
-// Other lines are comments that keep the connection open, and fields that repeat the data.
+// Other lines are comments that keep the connection open, or fields whose values are also in the
+// data.
 func readEvents(r io.Reader, f func(api.Event) bool) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)

@@ -7,24 +7,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An Acceptance counts clients that have accepted, refused or not yet answered their responses.
+// An Acceptance counts the clients that have accepted their responses, that refuse one, and that have
+// not answered yet.
 type Acceptance struct {
 	Clients, Acked, Refused, Waiting int
 	Regressions                      []Regression // at most 100
 }
 
-// A Regression is a node that refuses a resource of a type, although it had accepted or stated resources
-// of that type before.
+// A Regression is a node that refuses a resource of a type, although it accepted resources of this
+// type before, or stated them in its first request.
 type Regression struct {
 	Node  string
 	Type  *xds.Type
-	Names []string // the refused resources, as far as the client names them
+	Names []string // the refused resources that the client names
 	Text  string   // error text, secrets removed
 }
 
 // Acceptance counts the connected clients that get one of the groups. It also lists the nodes that
-// regressed in these groups at or after a time, including nodes that have disconnected. A node has not
-// regressed if it already refused the type at that time, or refused the type first in other groups.
+// regressed in these groups at or after a time, including nodes that have disconnected. A node has
+// not regressed if it already refused the type at that time, or if it refused the type in other
+// groups first.
 func (t *Tracker) Acceptance(groups []string, since time.Time) (k Acceptance) {
 	all := t.gather(nil, false).all
 	for i := range all {

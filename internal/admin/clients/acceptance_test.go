@@ -54,9 +54,9 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// A client is a regression if it states its resources, refuses a new one and disconnects immediately,
-// even if it reconnects. A client that refused the type before is not a regression. A client that accepts
-// the type without the refused resource is not one, either.
+// A client that states its resources, refuses a new one and disconnects immediately is a regression,
+// even if it reconnects. A client that refused the type before is not. Nor is a client that accepts
+// the type without the refused resource.
 func TestAcceptanceOfClientsThatLeave(t *testing.T) {
 	typ := xds.Cluster
 	var now time.Time

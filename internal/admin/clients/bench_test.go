@@ -11,7 +11,7 @@ import (
 
 var raceEnabled bool // set by race_test.go
 
-// The cost of a response and its ACK: two events.
+// BenchmarkSentAcked measures a response and its ACK: two events.
 func BenchmarkSentAcked(b *testing.B) {
 	f := &fleet{Tracker: New(Options{})}
 	for range 1000 { // many rows, so that the cache does not hide lookups

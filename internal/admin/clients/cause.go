@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	maxText  = 1024     // bytes kept of a NACK's text
-	maxRead  = 16 << 10 // bytes read of a NACK's text
+	maxText  = 1024     // maximum bytes of a NACK's text in memory
+	maxRead  = 16 << 10 // maximum bytes of a NACK's text that are read
 	maxMarks = 8
-	maxName  = 512 // bytes kept of a resource name in a cause, and of node IDs and other texts from clients
+	maxName  = 512 // maximum bytes of a resource name in a cause, of a node ID, and of other texts from clients
 
 	// maxCauses and maxCauseBytes limit the memory for causes, because each client may send a different
 	// error text.
@@ -23,12 +23,12 @@ const (
 	maxCauseBytes = 8 << 20
 )
 
-// A cause is a type, an error text and the resources that the text names. All refusals with the same
-// content share one cause. A cause is immutable.
+// A cause is a type, an error text and the resources that the text names. All equal refusals share
+// one cause. A cause is immutable.
 type cause struct {
 	typ   *xds.Type
 	text  string
-	names []string // resources of the response that the text names; without a named one: all of the response, at most 5
+	names []string // resources of the response that the text names; if it names none: at most 5 of the response
 	key   string
 }
 
@@ -67,7 +67,7 @@ func (cs *causes) intern(c *cause) *cause {
 	return k.cause
 }
 
-// release counts one use of a cause less, and forgets the cause after its last use.
+// release removes one use of a cause, and forgets the cause after its last use.
 func (cs *causes) release(c *cause) {
 	if c == nil {
 		return
@@ -95,8 +95,9 @@ func newCause(t *xds.Type, text string, names []string) *cause {
 	return c
 }
 
-// causeOf returns the cause of a NACK. all is the number of resources in the response, removed ones
-// included. partly reports whether the response had more resources than the cause names.
+// causeOf returns the cause of a NACK. The argument all is the number of resources in the response,
+// including removed ones. The result partly reports whether the response had more resources than the
+// cause names.
 func causeOf(e *protocol.Event, all int) (c *cause, partly bool) {
 	text := ""
 	if e.Error != nil {

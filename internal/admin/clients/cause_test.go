@@ -127,7 +127,7 @@ func TestCausesAreCounted(t *testing.T) {
 	}
 }
 
-// A refusal lists the first nodes by name, and remembers few others.
+// A refusal lists the first nodes by name. It keeps only a few others in memory.
 func TestNodesOfARefusal(t *testing.T) {
 	g := &group{nodes: map[string]bool{}}
 	for i := range 1000 {

@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Clients lists the clients that f selects, worst first, then by node ID. Total counts them before healthy
-// ones are hidden and Limit is applied.
+// Clients lists the clients that f selects, worst first, then by node ID. Total is their number
+// without the limit, and includes hidden healthy clients.
 func (t *Tracker) Clients(f Filter) api.ClientList {
 	all := t.selected(f)
 	list := api.ClientList{APIVersion: api.Version, Kind: "ClientList", Total: len(all), Items: []api.Client{}}
@@ -161,7 +161,7 @@ func (t *Tracker) Selected(f Filter) (streams []*server.Stream) {
 	return streams
 }
 
-// Nodes returns the IDs of connected nodes that begin with prefix, sorted. most is their maximum number.
+// Nodes returns the sorted IDs of connected nodes that begin with prefix, at most `most` of them.
 func (t *Tracker) Nodes(prefix string, most int) []string {
 	t.mu.RLock()
 	var ids []string
@@ -189,7 +189,7 @@ func (t *Tracker) client(s *snapshot, p *places) api.Client {
 		c.Left = &api.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}
 	}
 	type refused struct {
-		at     int // index in Types
+		at     int // index in client.Types
 		cause  *cause
 		stream *server.Stream
 	}

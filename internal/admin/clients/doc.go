@@ -14,9 +14,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// Options give a tracker information that is not in stream events. The zero value is ready to use. The
-// tracker holds no lock while it calls these functions. The goroutine of a stream calls only Groups; the
-// other functions run in the goroutines of the tracker's callers.
+// Options give a tracker information that is not in stream events. The zero value is ready to use.
+// The tracker holds no lock while it calls these functions. A stream's goroutine calls only Groups.
+// The other functions run in the goroutines of the tracker's callers.
 type Options struct {
 	// Groups returns the groups of a node. The tracker calls it once for each client, again after
 	// [Tracker.GroupsChanged], and when a client begins to refuse resources. Nil: clients have no groups.
@@ -38,19 +38,19 @@ type Options struct {
 	Kept func(*server.Stream, *xds.Type) []api.Kept
 
 	Now      func() time.Time // nil: time.Now
-	Events   int              // how many events are remembered; 0: 4096
-	Departed int              // how many disconnected clients are remembered; 0: 1000
+	Events   int              // number of remembered events; 0: 4096
+	Departed int              // number of remembered disconnected clients; 0: 1000
 }
 
 // A Filter selects clients. The zero value selects the connected clients that are not healthy.
 type Filter struct {
-	Node   *glob.Pattern // for the node ID; nil: any node
+	Node   *glob.Pattern // pattern for the node ID; nil: any node
 	Group  string        // a group that the client gets; "": any
 	States []api.State   // state of the client, or of Type if that is given; none: any state
 	Type   *xds.Type     // a type that the client has opened; nil: any
-	All    bool          // healthy clients (SYNCED or IDLE, without troubles), too; implied by States
-	Left   bool          // disconnected clients that are remembered, too
-	Limit  int           // at most this many, worst first; 0: no limit
+	All    bool          // also healthy clients (SYNCED or IDLE, without troubles); implied by States
+	Left   bool          // also the remembered disconnected clients
+	Limit  int           // maximum number of clients, worst first; 0: no limit
 }
 
 var _ server.Observer = (*Tracker)(nil)

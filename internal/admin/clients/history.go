@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	maxHistories = 10_000 // pairs of node and type
-	maxPeriods   = 8      // newest periods that are remembered for each pair
+	maxHistories = 10_000 // maximum number of pairs of node and type
+	maxPeriods   = 8      // maximum number of periods of each pair; the newest stay
 )
 
-// A refusalPeriod is the time during which a node refuses resources of a type, with the groups of the
-// node when the period begins. The period continues when the client disconnects, because a reconnecting
-// client has the same resources.
+// A refusalPeriod is the time during which a node refuses resources of a type. It has the groups of
+// the node at its start. The period continues when the client disconnects, because a client that
+// reconnects has the same resources.
 type refusalPeriod struct {
 	*cause   // nil: the client had accepted nothing; the cause has at most one name
 	groups   []string
@@ -35,8 +35,8 @@ type nodeType struct {
 
 // A history has the refusal periods of one nodeType.
 type history struct {
-	node    string          // node ID, clipped; "": no period with had is known
-	periods []refusalPeriod // the last one may still last
+	node    string          // clipped node ID; "": no period with had is known
+	periods []refusalPeriod // only the last one may still last
 }
 
 // refusalHistory remembers the refusal periods of each pair of node and type, for [Tracker.Acceptance].
@@ -46,8 +46,8 @@ type refusalHistory struct {
 	causes causes
 	mu     sync.Mutex // taken before the mutex of causes
 	all    map[nodeType]*history
-	order  []nodeType // in order of arrival, as a ring buffer
-	at     int        // index of the oldest, once the ring is full
+	order  []nodeType // keys in the order of arrival, as a ring buffer
+	at     int        // index of the oldest key, once the ring is full
 }
 
 func nodeTypeOf(r *row, t *xds.Type) nodeType {
@@ -113,10 +113,10 @@ func (t *Tracker) admit(k nodeType, p *history) {
 	d.at = (d.at + 1) % maxHistories
 }
 
-// refusalEnded ends the refusal period of a client and a type at a time.
+// refusalEnded ends the refusal period of a client and a type at the time since.
 func (t *Tracker) refusalEnded(r *row, typ *xds.Type, since int64) {
 	d := &t.history
-	if d.open.Load() == 0 { // almost always
+	if d.open.Load() == 0 { // true almost always
 		return
 	}
 	k := nodeTypeOf(r, typ)
@@ -130,9 +130,9 @@ func (t *Tracker) refusalEnded(r *row, typ *xds.Type, since int64) {
 	}
 }
 
-// regressions lists nodes that began to refuse a type at or after since, while they had one of the
-// groups. Such a node had resources of the type before, did not refuse the type at the time since, and
-// did not refuse the type in other groups first.
+// regressions lists the nodes that began to refuse a type at or after since, while they had one of
+// the groups. Before, such a node had resources of the type, did not refuse them at the time since,
+// and did not refuse the type in other groups.
 func (d *refusalHistory) regressions(groups []string, since int64) (all []Regression) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +147,8 @@ func (d *refusalHistory) regressions(groups []string, since int64) (all []Regres
 	return all
 }
 
-// first returns the first period that lasts at or after since if this period is a regression; else nil.
+// first returns the first period that lasts at or after since, if this period is a regression;
+// otherwise nil.
 func first(of []refusalPeriod, groups []string, since int64) *refusalPeriod {
 	for i := range of {
 		s := &of[i]

@@ -24,8 +24,8 @@ type record struct {
 	typ, by *xds.Type
 	version string
 	text    string
-	cause   *cause     // of "nack" events
-	note    *api.Event // an event of Note; then only id, kind and at are set in addition
+	cause   *cause     // for "nack" events
+	note    *api.Event // the event of a call of Note; then only id, kind and at of the record are also set
 	at      int64
 	took    time.Duration
 	nonce   uint64
@@ -71,8 +71,9 @@ func (r *ring) add(e *record) {
 // maxBatch is the maximum number of events that a reader gets with one call.
 const maxBatch = 512
 
-// after returns the events after an ID, and the number of older events that are lost. With batch it
-// returns at most maxBatch events; without an event it returns a channel that the next event closes.
+// after returns the events after an ID, and the number of older events that are lost. If batch is
+// true, it returns at most maxBatch events. If there is no event then, it returns a channel that the
+// next event closes.
 func (r *ring) after(id uint64, batch bool) (events []record, missed int, next <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +105,9 @@ func (r *ring) leave(next <-chan struct{}) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(c chan struct{}) bool { return c == next })
 }
 
-// Note adds an event that no stream reports: a commit ("commit"), a rejected load ("reject"), a refused
-// client ("deny"). Note sets ID, and At if that is zero. It cuts long texts and lists.
+// Note adds an event that no stream reports, such as a commit ("commit"), a rejected load ("reject")
+// or a refused client ("deny"). Note sets ID, and sets At if it is zero. It cuts long texts and
+// lists.
 func (t *Tracker) Note(e api.Event) {
 	at := t.now()
 	if e.At.IsZero() {
@@ -125,15 +127,15 @@ func (t *Tracker) Note(e api.Event) {
 	t.bell.ring()
 }
 
-// Events returns the remembered events after an ID, oldest first; after 0, all of them. An unknown ID,
-// for example of an earlier server process, counts as 0. The field Missed of the first event is the
-// number of lost events.
+// Events returns the remembered events after an ID, oldest first. ID 0 means all of them. An unknown
+// ID, for example of an earlier server process, counts as 0. The field Missed of the first event is
+// the number of lost events.
 func (t *Tracker) Events(after uint64) []api.Event {
 	records, missed, _ := t.ring.after(after, false)
 	return t.toEvents(records, missed)
 }
 
-// Await waits for events after an ID and returns the oldest ones. Its error is that of the context.
+// Await waits for events after an ID and returns the oldest ones. An error is that of the context.
 func (t *Tracker) Await(ctx context.Context, after uint64) ([]api.Event, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -239,9 +241,9 @@ func (b *bell) ring() {
 	b.awaited.Store(false)
 }
 
-// Changed returns a channel that is closed when a client next connects, disconnects, sends an ACK or
-// NACK, or changes its subscriptions, and at the next commit. To wait for a state, call Changed first,
-// then check the state, then wait for the channel.
+// Changed returns a channel that is closed at the next change: a client connects, disconnects, sends
+// an ACK or NACK, or changes its subscriptions, or there is a commit. To wait for a state, call
+// Changed first, then check the state, then wait for the channel.
 func (t *Tracker) Changed() <-chan struct{} {
 	b := &t.bell
 	b.mu.Lock()

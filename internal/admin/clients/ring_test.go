@@ -90,7 +90,7 @@ func TestSlowReader(t *testing.T) {
 		synctest.Wait()
 		note(tr, 1)
 		synctest.Wait()
-		note(tr, 15) // 27 to 41; 10 of them are remembered
+		note(tr, 15) // events 27 to 41, 10 of which are remembered
 		close(slow)
 		synctest.Wait()
 		note(tr, 1)

@@ -15,8 +15,8 @@ const (
 	// staleAfter is the time after which a response without ACK or NACK is a trouble.
 	staleAfter = 30 * time.Second
 
-	// maxOlder is the maximum number of unanswered responses that are remembered for a type, in addition
-	// to the newest.
+	// maxOlder is the maximum number of unanswered responses that are remembered for a type, in
+	// addition to the newest response.
 	maxOlder = 16
 
 	// maxKeptTypes is the maximum number of types whose state is kept after the stream has ended.
@@ -26,7 +26,7 @@ const (
 // A row is the state of a stream.
 type row struct {
 	client *client
-	stream *server.Stream // nil: the stream has ended, and its node, which may be large, must not stay in memory
+	stream *server.Stream // nil: the stream has ended; its node may be large and must not stay in memory
 	info   api.Stream
 	ended  int64 // when the stream ended; 0: it is open
 
@@ -41,11 +41,11 @@ type typeRow struct {
 	sent     message
 	acked    message
 	older    []pending // unanswered responses before the last one, oldest first
-	accepted int64     // when the client first accepted a response
+	accepted int64     // time when the client first accepted a response
 	names    int32
 	wildcard bool
 	answered bool // the client has answered the last response
-	current  bool // the first request stated the client's resources, and the server had nothing to send
+	current  bool // the first request stated the client's resources, and all of them were current
 	stated   bool // the first request stated the client's resources
 }
 
@@ -123,8 +123,8 @@ func (u *typeRow) send(e *protocol.Event, nonce uint64, now int64) {
 	u.answered, u.current = false, false
 }
 
-// answer notes that the client answered a response, and returns that response. In SotW "updates may be
-// skipped": an answer counts for all earlier responses, too.
+// answer notes that the client answered a response, and returns that response. In SotW "updates may
+// be skipped", so an answer also counts for all earlier responses.
 func (u *typeRow) answer(v xds.Variant, nonce uint64) (m pending) {
 	if nonce == u.sent.nonce {
 		u.answered = true
@@ -174,7 +174,7 @@ func (u *typeRow) state(now int64) state {
 	return synced
 }
 
-// number parses a nonce. For a nonce that this server cannot have sent it returns 0.
+// number parses a nonce. It returns 0 if this server cannot have sent the nonce.
 func number(nonce string) uint64 {
 	n, err := strconv.ParseUint(nonce, 10, 64)
 	if err != nil {

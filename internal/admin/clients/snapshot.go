@@ -21,30 +21,31 @@ const (
 	notSent
 	synced
 	idle
-	unopened // the client has not opened the type of the query
+	unopened // the client has not opened the type in the query
 )
 
 var states = [...]api.State{api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent, api.Synced, api.Idle, ""}
 
 func (s state) name() api.State { return states[s] }
 
-// A snapshot is the state of a client at one time, with the fields that select and sort clients.
+// A snapshot is the state of a client at one time. It has the fields that are needed to select and
+// sort clients.
 type snapshot struct {
 	*client
 	rows     []*row
 	first    *server.Stream // nil: the client has disconnected
 	departed *departed      // nil: the client is connected
-	now      int64          // the time of the snapshot; for a disconnected client: the time when it disconnected
+	now      int64          // time of the snapshot; for a disconnected client: the time of its disconnection
 
 	state    state // worst state of its types
-	of       state // state of the type of the query
+	of       state // state of the type in the query
 	refusals []refusal
 	troubles []api.Trouble
 
 	overdue   []overdueAnswer
 	large     []message   // last responses whose size is near the message limit of gRPC clients
 	largest   []*xds.Type // the type of each response in large
-	accepted  int64       // when the client first accepted clusters
+	accepted  int64       // time when the client first accepted clusters
 	warmed    bool        // the client has subscribed to endpoints
 	exclusive bool        // the client has a stream for ADS, CDS or LDS; a client opens only one
 }
@@ -55,7 +56,7 @@ type overdueAnswer struct {
 	since int64
 }
 
-// healthy reports whether no operator needs to look at the client.
+// healthy reports whether the client needs no attention from an operator.
 func (s *snapshot) healthy() bool {
 	return len(s.troubles) == 0 && (s.state >= synced)
 }
@@ -68,8 +69,8 @@ type roster struct {
 	absentTroubles []api.Trouble // troubles of nodes without a connected client
 }
 
-// gather takes snapshots of all connected clients, and with left also of the remembered disconnected
-// ones.
+// gather takes snapshots of all connected clients. If left is true, it also takes those of the
+// remembered disconnected clients.
 func (t *Tracker) gather(of *xds.Type, left bool) *roster {
 	return t.inspectAll(t.present(left, nil), of)
 }
@@ -82,8 +83,9 @@ func (t *Tracker) inspectAll(p *roster, of *xds.Type) *roster {
 	return p
 }
 
-// present lists the connected clients, and with left also the remembered disconnected ones. If only is
-// not nil, it lists only the clients with this node ID. The state of the clients is not set yet.
+// present lists the connected clients, and if left is true also the remembered disconnected ones. If
+// only is not nil, it lists only the clients with this node ID. The state of the clients is not set
+// yet.
 func (t *Tracker) present(left bool, only *string) *roster {
 	p := &roster{now: t.now(), flapped: map[string]int64{}}
 	t.mu.RLock()
@@ -166,7 +168,7 @@ func (s *snapshot) add(u *typeRow, of *xds.Type) {
 const (
 	maxFlaps    = 5
 	flapsWithin = time.Minute
-	sameAfter   = 10 * time.Second // age from which a connection counts for "same-node": a reconnecting client may have two connections for a moment
+	sameAfter   = 10 * time.Second // age from which a connection counts for "same-node", because a reconnecting client may have two for a moment
 	warmsAfter  = 15 * time.Second
 	nearLimit   = 7 << 19 // 3.5 MiB: gRPC clients accept 4 MiB by default
 	maxShown    = 100     // maximum number of refusals, of troubles and of regressions in an answer

@@ -174,7 +174,7 @@ func TestStates(t *testing.T) {
 		c.ACK(c.Next(xds.Endpoint))
 		synctest.Wait()
 		c.Close()
-		synctest.Wait() // otherwise both clients would count as one
+		synctest.Wait() // otherwise the two clients would count as one
 		w.client(xds.Delta, envoy("a")).Resume(xds.Endpoint, c)
 		w.want("a SYNCED EDS:SYNCED; a SYNCED EDS:SYNCED left")
 	})

@@ -38,13 +38,13 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	return counts, t.refusals(all, f.Type), troubles[:min(len(troubles), maxShown)]
 }
 
-// A group is all refusals with one type and error text.
+// A group has all refusals with one type and error text.
 type group struct {
 	api.Refusal
 	typ    *xds.Type
 	nodes  map[string]bool // at least the first maxNodes by name
 	causes []*cause
-	one    *snapshot // any of the clients
+	one    *snapshot // a client with this refusal
 	last   *client   // the client that was counted last
 }
 
@@ -104,7 +104,7 @@ func (t *Tracker) refusals(all []snapshot, of *xds.Type) []api.Refusal {
 // add counts the refusal of a client.
 func (g *group) add(s *snapshot, f *refusal) {
 	if g.last != s.client {
-		g.last = s.client // a client may refuse the same on several streams
+		g.last = s.client // a client may refuse the same response on several streams
 		g.Clients++
 	}
 	if since := time.Unix(0, f.since); g.Since.IsZero() || since.Before(g.Since) {
@@ -168,7 +168,7 @@ func (t *Tracker) States() iter.Seq[ClientState] {
 	}
 }
 
-// places finds the places of resources and caches them during one call of the tracker.
+// places finds the places of resources, and caches them during one call of the tracker.
 type places struct {
 	t     *Tracker
 	known map[placeKey]string
@@ -178,10 +178,11 @@ type placeKey struct{ groups, url, name string }
 
 func (t *Tracker) places() *places { return &places{t: t, known: map[placeKey]string{}} }
 
-// A viewer is a client whose resources have places. The field node is nil if the node is unknown.
+// A viewer is a client from whose view the places of resources are found. The field node is nil if
+// the node is unknown.
 type viewer struct {
 	node   *xds.Node
-	groups string // key of the cache, because nodes with the same groups get the same resources; "": groups are unknown
+	groups string // key of the cache: nodes with the same groups get the same resources; "": the groups are unknown
 }
 
 func (p *places) nodeOf(s *snapshot) viewer {

@@ -78,7 +78,7 @@ type grouping struct {
 type node struct {
 	clients  []*client
 	left     int             // number of remembered disconnected clients
-	connects [maxFlaps]int64 // times when a client connected while the node had no other one, newest first
+	connects [maxFlaps]int64 // times when a client connected while the node had no other client, newest first
 }
 
 // A departed client has disconnected.
@@ -95,9 +95,9 @@ const (
 	maxEnded = 8
 	endedFor = 5 * time.Second
 
-	// contentAfter concerns a client that stated its resources in its first request. If the client needs
-	// no response for this time, it has accepted these resources. So the next response ends the client's
-	// refusal period, from the start of the stream.
+	// contentAfter is the time after which a client has accepted the resources that it stated in its
+	// first request, if the server has no response to send. The next response then ends the client's
+	// refusal period, as of the start of the stream.
 	contentAfter = 10 * time.Second
 )
 
@@ -231,8 +231,8 @@ func (t *Tracker) free(rows []*row) {
 	}
 }
 
-// removeStream removes a stream from its client. If it was the client's last stream, the result is the
-// departed client; else nil.
+// removeStream removes a stream from its client. If it was the client's last stream, the result is
+// the departed client; otherwise nil.
 func (t *Tracker) removeStream(r *row, err error, now int64) *departed {
 	code, why := reason(err)
 	t.mu.Lock()

@@ -66,7 +66,7 @@ func TestRepeatedRefusalKeepsItsBegin(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.tell(one, protocol.Sent, "3", false)
 		f.tell(one, protocol.Nacked, "3", true)
-		f.tell(two, protocol.Nacked, "9", true) // an unknown nonce: its response is not known
+		f.tell(two, protocol.Nacked, "9", true) // the nonce is unknown, so its response is, too
 		n := f.Client("a")[0].Types[0].Nacked
 		if !n.Since.Equal(began) || !n.At.Equal(time.Now()) || n.Nonce != "3" {
 			t.Errorf("%+v", n)

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	turnedAwayFor   = 10 * time.Minute // how long an entry is remembered
-	maxTurnedAway   = 1000             // entries of all addresses
-	maxOfHost       = 20               // entries of one address: a client that invents node IDs must not evict the entries of others
+	turnedAwayFor   = 10 * time.Minute // time for which an entry is remembered
+	maxTurnedAway   = 1000             // maximum number of entries
+	maxOfHost       = 20               // maximum number of entries for one address: a client that invents node IDs must not evict the entries of others
 	shownTurnedAway = 100
 )
 
@@ -27,8 +27,9 @@ type turnedAway struct {
 
 type turnedAwayKey struct{ kind, node, host, text string }
 
-// NoteTurnedAway notes that a peer was not admitted. The tracker sees only streams, and such a peer has
-// none. Repetitions for the same reason are counted in one entry. The port of the address is ignored.
+// NoteTurnedAway notes that a peer was not admitted. Such a peer has no stream, so the tracker does
+// not see it otherwise. Repetitions for the same reason are counted in one entry. The port of the
+// address is ignored.
 func (t *Tracker) NoteTurnedAway(a api.TurnedAway) {
 	a.At = time.Unix(0, t.now())
 	a.Since, a.Times = a.At, 1

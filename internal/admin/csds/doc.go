@@ -35,12 +35,12 @@ type Client struct {
 	Scope string // client_scope: distinguishes clients of one node
 	Since time.Time
 
-	// Config returns the resources of the client by type. Only one goroutine at a time calls Config. If
-	// Config fails, the answer lists the client without resources.
+	// Config returns the resources of the client by type. Only one goroutine at a time calls it. If
+	// it returns an error, the answer lists the client without resources.
 	Config func(ctx context.Context) ([]TypeConfig, error)
 }
 
-// A TypeConfig has the resources of one type that a client has or should have.
+// A TypeConfig has the resources of one type that a client has, or should have.
 type TypeConfig struct {
 	Type      *xds.Type
 	Version   string // version_info of the type in responses

@@ -15,10 +15,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
-// ConfigDump returns the handler of /config_dump?node=: the resources of a node in the format of Envoy's
-// admin interface. The answer has no bootstrap, because the server does not know the client's bootstrap.
+// ConfigDump returns the handler of /config_dump?node=: the resources of a node in the format of
+// Envoy's admin interface. The answer has no bootstrap, because the server does not know that of the
+// client.
 //
-// The handler writes the answer resource by resource, so that a large answer is never in memory as a
+// The handler writes the answer resource by resource. So a large answer is never in memory as a
 // whole.
 func (s *Service) ConfigDump() http.Handler { return http.HandlerFunc(s.dump) }
 
@@ -112,7 +113,7 @@ func refuse(w http.ResponseWriter, code int, field, text, hint string) {
 type dump struct {
 	s      *Service
 	to     io.Writer
-	err    error // write error: the requester has disconnected
+	err    error // write error: the caller has disconnected
 	pretty bytes.Buffer
 }
 

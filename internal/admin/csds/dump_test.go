@@ -146,7 +146,7 @@ func TestDumpSelectsNode(t *testing.T) {
 	}
 }
 
-// A failing writer stands for a disconnected requester.
+// A failing writer imitates a disconnected caller.
 type failing struct {
 	http.ResponseWriter
 	after int

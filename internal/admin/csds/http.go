@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxRequest = 64 << 10         // bytes of a gRPC request
-	writeTime  = 30 * time.Second // for the requester to read an answer
+	maxRequest = 64 << 10         // maximum bytes of a gRPC request
+	writeTime  = 30 * time.Second // time for the caller to read an answer
 	life       = time.Hour        // maximum duration of a call
 )
 
@@ -26,7 +26,7 @@ func (s *Service) GRPC() http.Handler {
 	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: services{g, s.o.OtherServices}, DescriptorResolver: envoy.Linked{Types: s.types}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &writer{ResponseWriter: w, c: http.NewResponseController(w), flushed: make(chan struct{}, 1)}
-		_ = to.c.SetReadDeadline(time.Time{}) // a stream may be quiet
+		_ = to.c.SetReadDeadline(time.Time{}) // a stream may be silent for long
 		_ = to.c.SetWriteDeadline(time.Time{})
 		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), writerKey{}, to), life)
 		defer cancel()
@@ -49,7 +49,7 @@ func (t services) GetServiceInfo() map[string]grpc.ServiceInfo {
 	return all
 }
 
-// A writer limits the time in which the requester must read each answer. gRPC writes and flushes an
+// A writer limits the time in which the caller must read each answer. gRPC writes and flushes an
 // answer on the goroutine that serves the request; after the handler has returned, nothing may write.
 type writer struct {
 	http.ResponseWriter
@@ -80,8 +80,8 @@ func (w *writer) Flush() {
 	}
 }
 
-// sending returns a function that waits until the answer sent after the call of sending is written. It is
-// needed because SendMsg of gRPC only queues the answer.
+// sending returns a function that waits until the next answer after the call of sending is written.
+// gRPC's SendMsg only queues an answer.
 func sending(ctx context.Context) (written func()) {
 	w, ok := ctx.Value(writerKey{}).(*writer)
 	if !ok {

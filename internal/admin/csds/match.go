@@ -16,12 +16,12 @@ import (
 
 // Limits for the matchers of a request.
 const (
-	maxMatchers = 64   // node matchers, metadata matchers in one node matcher, or alternatives
-	maxSegments = 64   // segments in a path
-	maxDeep     = 16   // nested matchers
-	maxText     = 4096 // bytes of a string
-	maxRegex    = 1024 // bytes of all regular expressions
-	maxSteps    = 2000 // instructions of a regular expression: the time of a match is at most this number times the length of the text
+	maxMatchers = 64   // maximum of node matchers, of metadata matchers in a node matcher, and of alternatives
+	maxSegments = 64   // maximum of segments in a path
+	maxDeep     = 16   // maximum depth of nested matchers
+	maxText     = 4096 // maximum bytes of a string
+	maxRegex    = 1024 // maximum bytes of all regular expressions
+	maxSteps    = 2000 // maximum instructions of a regular expression: a match takes at most this number of steps for each character
 )
 
 // A nodeMatcher is a compiled NodeMatcher.
@@ -48,7 +48,7 @@ func (m *matchers) match(n *xds.Node) bool {
 	if len(m.any) == 0 {
 		return true
 	}
-	var metadata protoreflect.Message // decoded for the first metadata matcher
+	var metadata protoreflect.Message // decoded when the first metadata matcher needs it
 	for i := range m.any {
 		one := &m.any[i]
 		if one.id != nil && !one.id(n.ID) {
@@ -98,7 +98,7 @@ func valueAt(s protoreflect.Message, path []string) protoreflect.Message {
 
 // A compiler turns matcher messages into functions.
 type compiler struct {
-	regexes int // total bytes
+	regexes int // total bytes of regular expressions
 }
 
 // compile compiles the matchers of a ClientStatusRequest. An error names the invalid field.

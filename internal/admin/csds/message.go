@@ -46,9 +46,9 @@ func (r *Resource) clientStatus() protoreflect.EnumNumber {
 	case Sent, NotSent:
 		switch {
 		case r.Failure != nil:
-			return clientNacked // an earlier version
+			return clientNacked // the client has an earlier version
 		case r.Has:
-			return clientAcked // an older version
+			return clientAcked // the client has an older version
 		}
 		return clientRequested
 	default:

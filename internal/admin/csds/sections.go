@@ -13,7 +13,7 @@ type section struct {
 	version bool                  // the section has the version of the type
 
 	active  protoreflect.Name // list of resources that the client uses
-	warming protoreflect.Name // list of resources that the client does not use in this version; "": the same list as active
+	warming protoreflect.Name // list of the resources that the client does not use yet; "": the list active has these, too
 	item    protoreflect.FullName
 
 	body  protoreflect.Name // field with the resource, in an item or in the state of an item
@@ -55,9 +55,9 @@ var sections = []section{
 	},
 }
 
-// in returns the list for a resource; "" if no list can show it.
+// in returns the name of the list for a resource; "" if no list can show it.
 func (c *section) in(r *Resource) protoreflect.Name {
-	if !c.named && r.Body == nil && r.refused() == nil { // without a body, such an item would not show its name
+	if !c.named && r.Body == nil && r.refused() == nil { // without a body, an item of such a list has no name
 		return ""
 	}
 	if c.warming != "" && !r.used() {
@@ -69,8 +69,8 @@ func (c *section) in(r *Resource) protoreflect.Name {
 // used reports whether the client uses the body of r.
 func (r *Resource) used() bool { return r.State == Synced || r.State == Leaving || r.keeps() }
 
-// fill sets the fields of an item. The server has only the current version of a resource, and the version
-// that a quarantine keeps. So an older version that the client still has is not shown.
+// fill sets the fields of an item. The server has only the current version of a resource, and the
+// version that a quarantine keeps. So the answer lacks an older version that the client still has.
 func (c *section) fill(m protoreflect.Message, r *Resource, body, refused *content) {
 	if c.named {
 		set(m, "name", r.Name)

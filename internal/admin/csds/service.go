@@ -42,8 +42,9 @@ func (s *Service) messages() *names {
 
 // Register adds the service to a gRPC server.
 func (s *Service) Register(g grpc.ServiceRegistrar) {
-	// A unary call is registered as a stream with one request and one response. The handler of a stream
-	// returns when the response is sent, so that few large responses are in memory at the same time.
+	// A unary call is registered as a stream with one request and one response, because the handler
+	// of a stream returns only when the response is sent. So few large responses are in memory at the
+	// same time.
 	fetch := func(_ any, g grpc.ServerStream) error { return s.serve(g, true) }
 	stream := func(_ any, g grpc.ServerStream) error { return s.serve(g, false) }
 	g.RegisterService(&grpc.ServiceDesc{
@@ -55,7 +56,7 @@ func (s *Service) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// serve answers requests until the requester ends the stream. With once it answers only the first
+// serve answers requests until the caller ends the stream. If once is true, it answers only the first
 // request.
 func (s *Service) serve(g grpc.ServerStream, once bool) (err error) {
 	if p := panics.Do(func() { err = s.requests(g, once) }); p != nil {
@@ -146,7 +147,7 @@ type answer struct {
 	without bool // exclude_resource_contents
 	contents
 	known  map[key][]byte
-	busy   time.Duration // time spent on clients that did not answer
+	busy   time.Duration // time spent waiting for clients that did not answer
 	config []byte        // the current client; reused
 }
 
@@ -167,8 +168,8 @@ const (
 	stuckBudget   = 5 * time.Second // for all clients that do not answer
 )
 
-// ask returns the resources of a client. The total time for stuck streams is limited, so that they delay
-// the other clients only for a short time.
+// ask returns the resources of a client. The total time for stuck streams is limited, because they
+// delay the other clients of the answer.
 func (a *answer) ask(ctx context.Context, c *Client) []TypeConfig {
 	if c.Config == nil || a.busy >= stuckBudget {
 		return nil

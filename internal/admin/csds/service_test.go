@@ -201,7 +201,7 @@ func TestManyStuckStreams(t *testing.T) {
 	})
 }
 
-// A requester that disconnects during an answer leaves no goroutine.
+// A caller that disconnects during an answer leaves no goroutine behind.
 func TestRequesterDisconnects(t *testing.T) {
 	asked, left := make(chan bool, 1), make(chan bool, 1)
 	slow := edge(t, "slow")
@@ -321,7 +321,7 @@ func BenchmarkThousandClients(b *testing.B) {
 	}
 }
 
-// At most two large answers are in memory at the same time, even if requesters do not read.
+// At most two large answers are in memory at the same time, even if callers do not read.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	asked := make(chan bool, 8)
 	all := fleet(t, 200)

@@ -11,10 +11,10 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// A chain without a name covers all resources of a type. Without a type it covers all types of the
+// An explanation without a name covers all resources of a type, and without a type all types of the
 // client. Each broken link names the first resource with that problem.
 
-// askAll collects the resources that are not synced from all streams of the node.
+// askAll collects from all streams of the node the resources that are not synced.
 func (c *chain) askAll(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decision = c.e.d.Source.Decide(c.node)
@@ -86,7 +86,7 @@ func (c *chain) loadedAll() {
 	if kept, ok := errors.AsType[dir.RejectedGroups](err); ok {
 		kept = slices.DeleteFunc(slices.Clone(kept), func(g dir.RejectedGroup) bool { return !slices.Contains(c.decision.Groups, g.Group) })
 		err = kept
-		if len(kept) == 0 { // only groups of other nodes
+		if len(kept) == 0 { // only groups of other nodes have errors
 			err = nil
 		}
 	}
@@ -112,7 +112,7 @@ func (c *chain) loadedAll() {
 func (c *chain) missing() {
 	var all []string
 	var one *named
-	for n := range c.unsettled(protocol.StateAbsent, protocol.StateDue) { // StateDue: the client may not have been told about the absence yet
+	for n := range c.unsettled(protocol.StateAbsent, protocol.StateDue) { // StateDue: the server may not have reported the absence yet
 		if n.Why == protocol.ByName && n.View == nil && n.Finds == 0 {
 			all = append(all, title(n.t, n.Name))
 			if one == nil {
@@ -225,7 +225,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 	}
 	var texts []string
 	for l, is := range c.each {
-		if len(l.refused[is.Type.URL]) == 0 { // also has resources in quarantine, which the session does not know
+		if len(l.refused[is.Type.URL]) == 0 { // includes resources in quarantine, which the session does not know
 			continue
 		}
 		text, at := "its error text is no longer known", ""

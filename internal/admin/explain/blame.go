@@ -37,8 +37,8 @@ const (
 // A trial is the search for the faulty resources of one refusal.
 type trial struct {
 	e       *Explainer
-	ctx     context.Context // it lives for one call
-	groups  []string        // of the node
+	ctx     context.Context // ctx of one call; the trial ends with that call
+	groups  []string        // groups of the node
 	t       *xds.Type
 	text    string // the client's error text
 	refused []string
@@ -78,7 +78,7 @@ func (x *trial) guilty() (all []api.Resource) {
 	if all != nil {
 		return all
 	}
-	if !slices.ContainsFunc(named, func(name string) bool { return words[quotedWord+name] }) { // else the text quotes the faulty resource
+	if !slices.ContainsFunc(named, func(name string) bool { return words[quotedWord+name] }) { // otherwise the text quotes the faulty resource
 		all = x.faulty(others)
 		if all != nil {
 			return all
@@ -89,7 +89,7 @@ func (x *trial) guilty() (all []api.Resource) {
 	}
 	quoted := slices.DeleteFunc(slices.Clone(named), func(name string) bool { return !words[quotedWord+name] })
 	if len(quoted) > 0 {
-		named = quoted // unquoted names may be ordinary words
+		named = quoted // a name without quotes may be an ordinary word
 	}
 	for _, name := range named[:min(len(named), maxGuilty)] {
 		all = append(all, x.suspect(name))
@@ -107,7 +107,7 @@ func (x *trial) lookup(name string) (dir.Occurrence, bool) {
 	return dir.Occurrence{}, false
 }
 
-// faulty examines the resources with the names, and returns those that Envoy is known to refuse.
+// faulty examines the resources with these names, and returns those that Envoy is known to refuse.
 func (x *trial) faulty(names []string) (all []api.Resource) {
 	for _, name := range names[:min(len(names), maxExamined)] {
 		if x.ctx.Err() != nil || len(all) == maxGuilty {
@@ -156,8 +156,8 @@ func mentionsField(text, path string) bool {
 	return strings.Contains(text, last) || strings.Contains(text, camel.String())
 }
 
-// suspect returns the resource with a name, without a reason. If the text quotes the value of a field,
-// the place is that field; else it is the resource.
+// suspect returns the resource with a name, without a reason. If the text quotes the value of a
+// field, the place is that of the field; otherwise it is that of the resource.
 func (x *trial) suspect(name string) api.Resource {
 	r := api.Resource{Type: x.t.String(), Name: name}
 	s, ok := x.lookup(name)
@@ -202,8 +202,8 @@ func (x *trial) suspect(name string) api.Resource {
 	return r
 }
 
-// duplicates returns resources whose messages have the same name in their name field, though their
-// resource names differ. It returns nil unless the text contains "duplicate".
+// duplicates returns resources with equal names in the message, although their resource names differ.
+// It returns nil unless the text contains "duplicate".
 func (x *trial) duplicates() (all []api.Resource) {
 	if !strings.Contains(x.text, "duplicate") || x.t.Name == "" {
 		return nil
@@ -262,8 +262,8 @@ func wordsOf(text string) map[string]bool {
 	return words
 }
 
-// refusedOf returns the names of a type that a client refused and has not accepted later. If some
-// resources are in quarantine as faulty, refusedOf returns only their names.
+// refusedOf returns the names of a type that a client refused and has not accepted since. If some of
+// the resources are in quarantine as faulty, it returns only their names.
 func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Type) []string {
 	if names := e.faults(st, t); names != nil { // these resources caused the refusal
 		return names
@@ -271,8 +271,8 @@ func (e *Explainer) refusedOf(st *server.Stream, s *protocol.Session, t *xds.Typ
 	return s.Refused(t)
 }
 
-// faults returns the names of a type that are in quarantine for a stream as faulty. Resources that only
-// refer to a faulty one are left out, and so are resources that the search still tests.
+// faults returns the names of a type that are in quarantine for a stream as faulty. It leaves out
+// resources that only refer to a faulty one, and resources that the quarantine still tests.
 func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	for _, h := range e.held(st, t) {
 		if h.By != quarantine.Searching && h.RefersTo.Type == nil {
@@ -282,7 +282,7 @@ func (e *Explainer) faults(st *server.Stream, t *xds.Type) (names []string) {
 	return names
 }
 
-// try prepares the search among the resources that a stream's client refused.
+// try prepares the search among the resources that the client of a stream refused.
 func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string, t *xds.Type, text string, refused []string) *trial {
 	x := &trial{e: e, ctx: ctx, groups: groups, t: t, text: text, refused: refused}
 	if names := e.faults(st, t); names != nil && len(refused) > 0 {
@@ -291,9 +291,9 @@ func (e *Explainer) try(ctx context.Context, st *server.Stream, groups []string,
 	return x
 }
 
-// Blame returns the refusals with their faulty resources. Each resource has the place of the faulty field
-// and the reason if Blame finds them. For each refusal it uses the refused resources on one stream of one
-// node. When ctx ends, Blame stops, and the remaining refusals are unchanged.
+// Blame returns the refusals with their faulty resources. Each resource has the place of the faulty
+// field and the reason if Blame finds them. For each refusal it examines one stream of one node. If
+// ctx ends, the remaining refusals are unchanged.
 func (e *Explainer) Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal {
 	out := slices.Clone(refusals)
 	for i := range out {
@@ -340,8 +340,9 @@ func blamed(guilty []api.Resource) string {
 }
 
 // Guilty returns the names of the faulty resources of type t in a response that a stream's client
-// refused. Such a resource has a known fault, or the text names it. If resources conflict with each
-// other, Guilty returns only those in the refused response. Without a faulty resource the result is nil.
+// refused. Such a resource has a known fault, or the text names it. Of resources that conflict with
+// each other, Guilty returns only those in the refused response. Without a faulty resource the result
+// is nil.
 func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
 	var refused []string
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {

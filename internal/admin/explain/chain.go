@@ -40,7 +40,7 @@ type chain struct {
 	of       *protocol.TypeState // state of the type on that stream
 	parents  []parent            // resources of the node that refer to the explained resource
 	decision groups.Decision
-	before   *store.Snapshot // taken before the streams were inspected
+	before   *store.Snapshot // snapshot of the store before the streams were inspected
 	all      []dir.Occurrence
 	at       *dir.Occurrence // the definition that the node gets; nil: none
 	live     *registration   // registered endpoints that the node gets; nil: none
@@ -53,11 +53,11 @@ type chain struct {
 }
 
 // Explain explains why a client has a resource or not. Without a name it covers all resources of the
-// type, and without a type all types of the client. The type is a short name, such as "CDS" or "cds", or
-// a type URL.
+// type, and without a type all types of the client. The type is a short name, such as "CDS" or "cds",
+// or a type URL.
 //
-// An unknown node or resource name is a broken link and not an error. The same holds for a client that
-// disconnects during the call. The error is a [*NotFound] if the type does not exist, or the error of the
+// An unknown node or resource name is a broken link and not an error. So is a client that disconnects
+// during the call. The error is a [*NotFound] if the type does not exist, or the error of the
 // context.
 func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Explanation, error) {
 	t, err := typeNamed(typ)
@@ -93,8 +93,8 @@ func (e *Explainer) Explain(ctx context.Context, node, typ, name string) (api.Ex
 	return out, nil
 }
 
-// ask reads the state of the resource and of its parents from the streams of the node. If several streams
-// have opened the type, the chain uses the stream with the worst state.
+// ask reads the state of the resource and of its parents from the streams of the node. If several
+// streams have opened the type, it uses the stream with the worst state.
 func (c *chain) ask(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decide()
@@ -214,7 +214,7 @@ func (c *chain) registered() {
 	c.ok(selected, place, "%s", text)
 }
 
-// ok adds a link that holds.
+// ok adds a link that is not broken.
 func (c *chain) ok(name, place, format string, args ...any) {
 	c.links = append(c.links, api.Link{Name: name, OK: true, Known: true, Text: fmt.Sprintf(format, args...), Place: place})
 }

@@ -1,10 +1,10 @@
-// Package explain explains why a client has a resource or not. It follows the resource from its file to
-// the client, link by link, and names the broken link. The package also lists the resources that a client
-// has, and finds the faulty resource if a client's NACK names none.
+// Package explain explains why a client has a resource or not. It follows the resource from its file
+// to the client in steps, the links of a chain, and names the broken link. The package also lists the
+// resources that a client has, and finds the faulty resource if a client's NACK names none.
 //
-// The tracker lists clients, each stream has the state of its resources, the store has the resources, and
-// the source has their places. The package inspects one client at a time, and starts no goroutine. Its only
-// cache has the resources that were examined without a finding.
+// The tracker lists clients, each stream has the state of its resources, the store has the resources,
+// and the source has their places. The package inspects one client at a time, and starts no
+// goroutine. Its only cache lists resources without known faults.
 package explain
 
 import (
@@ -53,8 +53,8 @@ type Deps struct {
 	Snapshot func() *store.Snapshot
 
 	// Allowed reports whether a client may have a resource of its groups, and returns the rule that
-	// decides. st is a stream of the client; nil if the client is not connected. If Allowed is nil, the
-	// explainer compares the client's view with the client's groups.
+	// decides. The argument st is a stream of the client; nil if the client is not connected. If
+	// Allowed is nil, the explainer compares the client's view with the client's groups.
 	Allowed func(st *server.Stream, n *xds.Node, t *xds.Type, name string) (ok bool, why string)
 
 	// Denied returns the newest remembered event of a client that was refused because it may not use the
@@ -76,14 +76,14 @@ type Deps struct {
 	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)
 
-	// Frozen detects a resource that only the newest revision has, and that is not served because its
-	// group is frozen at an older revision. For such a resource Frozen returns a text and the advice;
-	// else "". Nil: no group is frozen.
+	// Frozen returns a text and the advice about a resource that only the newest revision has, if it
+	// is not served because its group is frozen at an older revision. For other resources the text is
+	// "". Nil: no group is frozen.
 	Frozen func(t *xds.Type, name string) (text, advice string)
 
-	// Registered returns a text about the registered endpoints of a cluster in a group, and their number.
-	// ok reports that registered endpoints replace the group's own endpoints, even if no registered
-	// endpoint is left. Nil: no endpoints are registered.
+	// Registered returns a text about the registered endpoints of a cluster in a group, and their
+	// number. The result ok means that registered endpoints replace the group's own endpoints, even
+	// if none is left. Nil: no endpoints are registered.
 	Registered func(group, name string) (text string, n int, ok bool)
 
 	Now func() time.Time // nil: time.Now

@@ -83,8 +83,8 @@ func takes(c *xdstest.Client, t *xds.Type, names ...string) {
 	c.ACK(c.Next(t))
 }
 
-// Each case is a failure that operators meet. The answer names the broken link, the place if it is known,
-// and the action to take.
+// Each case is a failure that operators may meet. The answer names the broken link, the place if it
+// is known, and the remedy.
 var failures = []struct {
 	name   string
 	files  []string
@@ -595,7 +595,7 @@ func (r *fixture) stands(t *xds.Type, name string, want api.State) {
 	}
 }
 
-// The error of the resource's own group is reported, even if no error has a line.
+// The reported error is that of the resource's own group, even if no error has a line.
 func TestErrorOfOwnGroupIsReported(t *testing.T) {
 	kept := dir.RejectedGroups{{Group: "a", Err: errors.New("all is gone")}, {Group: "b", Err: errors.New("half is gone")}, {Group: "c", Err: errors.New("some is gone")}}
 	for group, want := range map[string]string{"a": `group "a": all is gone`, "b": `group "b": half is gone`, "c": `group "c": some is gone`, "other": `group "a": all is gone`} {

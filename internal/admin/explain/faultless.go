@@ -9,9 +9,8 @@ import (
 // maxFaultless is the maximum number of entries. A full cache is emptied.
 const maxFaultless = 100_000
 
-// A faultlessCache remembers resources that were examined without a finding. A client may refuse
-// thousands of resources, and the same refusal is often explained again. The zero value is an empty
-// cache.
+// A faultlessCache remembers resources without known faults. A client may refuse thousands of
+// resources, and the same refusal is often explained again. The zero value is an empty cache.
 type faultlessCache struct {
 	mu  sync.Mutex // never held during I/O
 	all map[content]bool

@@ -27,7 +27,8 @@ func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, n
 	return n
 }
 
-// states yields the states of all names that a client subscribes to or may have, corrected as by state.
+// states yields the states of all names that a client subscribes to or may have. It corrects the
+// states as the method state does.
 func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) iter.Seq[protocol.NameState] {
 	return func(yield func(protocol.NameState) bool) {
 		held := e.held(st, t)
@@ -55,12 +56,12 @@ func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) 
 	}
 }
 
-// inQuarantine is the value of RefusedIn for a name in quarantine: the session has forgotten the nonce of
-// the refused response.
+// inQuarantine is the value of RefusedIn for a name in quarantine, because the session has forgotten
+// the nonce of the refused response.
 const inQuarantine = "quarantine"
 
-// markRefused reports whether h and n have the same name. If so, it sets the state of n to StateRefused,
-// or to StateWaiting if the resource refers to a faulty one.
+// markRefused sets the state of n if it has the name of h: to StateRefused, or to StateWaiting if the
+// resource only refers to a faulty one. It reports whether the names are equal.
 func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 	if n.Name != h.Name {
 		return false

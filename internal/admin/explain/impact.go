@@ -106,7 +106,7 @@ type impact struct {
 	order   []*xds.Type
 	pushed  map[string]*api.TypeImpact
 	groups  map[string]int
-	whole   map[string]int // bytes of all resources of a type, by type and groups
+	whole   map[string]int // size of all resources of a type in bytes, by type and groups
 }
 
 // client adds the counts of one client, and inspects its streams.
@@ -115,7 +115,7 @@ func (w *impact) client(ctx context.Context, streams []*server.Stream, out *api.
 	sees, asked := map[string]bool{}, false
 	for _, st := range streams {
 		if st.Type != nil && w.types[st.Type.URL] == nil {
-			asked = true // the stream's only type has no change
+			asked = true // this stream has only one type, which has no change
 			continue
 		}
 		groups := w.e.d.Source.Decide(st.Node).Groups
@@ -159,7 +159,7 @@ func (w *impact) stream(st *server.Stream, s *protocol.Session, groups []string,
 			sees[c.group] = true
 			switch had := w.sizeOf(groups, c.t, c.name); {
 			case st.Variant == xds.SotW && is.Type.FullState:
-				n, size = n+1, size+c.bytes-had // the other resources are added below
+				n, size = n+1, size+c.bytes-had // the sizes of the other resources are added below
 			case st.Variant == xds.SotW && c.bytes == 0: // SotW has no removals for this type
 			case c.bytes == 0:
 				n, size = n+1, size+len(c.name)
@@ -245,7 +245,7 @@ func (e *Explainer) Node(node string) (api.NodeInfo, error) {
 		out.Node.Locality = &api.Locality{Region: n.Region, Zone: n.Zone, SubZone: n.SubZone}
 	}
 	if m, err := nodemeta.Decode(n.Metadata); err == nil && len(m) > 0 {
-		out.Node.Metadata, _ = json.Marshal(finite(m)) // finite has removed the values that JSON cannot express
+		out.Node.Metadata, _ = json.Marshal(finite(m)) // cannot fail: finite has removed the values that JSON cannot express
 	}
 	return out, nil
 }

@@ -15,7 +15,7 @@ import (
 // maxStreams is the maximum number of inspected streams for one node ID.
 const maxStreams = 64
 
-// A client has all connected clients and all remembered disconnected clients of one node ID.
+// A client has all clients of one node ID: the connected ones, and the remembered disconnected ones.
 type client struct {
 	id      string
 	clients []api.Client // connected ones first
@@ -30,10 +30,10 @@ type inspection struct {
 	types []protocol.TypeState
 	err   error // why the stream could not be inspected
 
-	is      *protocol.NameState // of the explained resource; nil: the stream has not opened the type
+	is      *protocol.NameState // state of the explained resource; nil: the stream has not opened the type
 	parents []protocol.NameState
 	refused map[string][]string // refused names of the types in question, by type URL
-	names   []named             // of the types in question; if refused is set, only names that are not synced and not refused
+	names   []named             // names of the types in question; if refused is set, only names that are neither synced nor refused
 }
 
 // A named is the state of a name, with its type.
@@ -58,8 +58,9 @@ func (e *Explainer) find(node string) *client {
 	return c
 }
 
-// ask inspects all streams and calls the function each for every stream. The stream's goroutine runs the
-// function, so the function must be quick. Ended streams are left out. The error is that of the context.
+// ask inspects all streams, and calls the function each with the inspection of every stream. The
+// stream's goroutine runs each, so it must be quick. Ended streams are left out. The error is that of
+// the context.
 func (c *client) ask(ctx context.Context, e *Explainer, each func(*inspection, *protocol.Session)) error {
 	asked := c.streams[:0]
 	for _, l := range c.streams {
@@ -106,8 +107,8 @@ func (l *inspection) state(t *xds.Type) *protocol.TypeState {
 	return nil
 }
 
-// status returns the tracker's state of a type on a stream, else on any stream; nil if no stream has the
-// type.
+// status returns the tracker's state of a type on a stream. If that stream lacks the type, it uses
+// any other stream; nil if no stream has the type.
 func (c *client) status(t *xds.Type, stream uint64) *api.TypeStatus {
 	for i := range c.clients {
 		for j := range c.clients[i].Types {

@@ -87,8 +87,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// mistake returns the reason why a load was rejected, and the place of the error. Of several errors it
-// chooses one in the file of the resource, else one in the resource's group, else the first.
+// mistake returns the reason why a load was rejected, and the place of the error. Of several errors
+// it prefers one in the file of the resource, then one in the resource's group, then the first.
 func mistake(err error, of dir.Occurrence) (text, place string) {
 	var all []findings.Problem
 	if errs, ok := errors.AsType[dir.Errors](err); ok {
@@ -192,8 +192,8 @@ func (c *chain) defined() {
 	}
 }
 
-// valid adds the link "valid" about known faults of the resource. The link is broken only if the client
-// refuses the resource or a reference is dangling.
+// valid adds the link "valid" about known faults of the resource. The link is broken only if the
+// client refuses the resource, or if one of its references has no resource.
 func (c *chain) valid() {
 	switch {
 	case c.at == nil && len(c.all) == 0:
@@ -351,8 +351,9 @@ func (c *chain) allowed() {
 	c.ok(allowed, "", "no access rule hides it from the client")
 }
 
-// deniedBefore returns the event of a client with the node ID that was refused before it had a stream. If
-// a client with this node ID is connected, deniedBefore returns false: the refused client is another one.
+// deniedBefore returns the event of a client with the node ID that was refused before it had a
+// stream. It returns false if a client with this node ID is connected, because the refused client is
+// then another one.
 func (c *chain) deniedBefore() (api.Event, bool) {
 	if c.e.d.Denied == nil || c.connected() {
 		return api.Event{}, false

@@ -70,7 +70,7 @@ func (c *chain) sent() {
 	case protocol.StateSent:
 		c.ok(sent, "", "%s, %s", c.what(), c.e.since(n.Since))
 	case protocol.StateAbsent:
-		if n.Why == protocol.ByWildcard { // a wildcard gets no removals of names that it never had
+		if n.Why == protocol.ByWildcard { // a wildcard subscription gets no removals of names that it never had
 			c.ok(sent, "", "the client was sent all %s that it may have, and %s is not among them", c.t, quote(c.name))
 			return
 		}
@@ -106,7 +106,7 @@ func (c *chain) sent() {
 	}
 }
 
-// what describes the last message to the client about the resource, with its nonce if known.
+// what describes the last message about the resource to the client, with the nonce if it is known.
 func (c *chain) what() string {
 	text := "that it is removed"
 	if c.is.Told != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
-// quarantined makes a client accept all resources except one; this one comes into quarantine.
+// quarantined makes a client accept all resources except one. That resource goes into quarantine.
 func quarantined(r *fixture, c *xdstest.Client) {
 	r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
 		if !t.Is(xds.Cluster) {
@@ -356,7 +356,7 @@ func leavesMeanwhile(t *testing.T) {
 	}
 }
 
-// A staleTracker returns the clients of an earlier time.
+// A staleTracker returns the clients as they were at an earlier time.
 type staleTracker struct {
 	*tracker
 	streams []*server.Stream

@@ -18,12 +18,12 @@ import (
 // resources that their configuration refers to.
 type parent struct {
 	xds.Ref
-	place string // of the reference
+	place string // place of the reference
 	state *protocol.NameState
 }
 
-// maxParents is the maximum number of parents in an explanation. After as many problems, examine looks
-// for no more dangling references.
+// maxParents is the maximum number of parents in an explanation. When examine has found as many
+// problems, it no longer looks for missing references.
 const maxParents = 20
 
 // referrers returns the parents: resources of the node that refer to the explained resource by name.
@@ -66,8 +66,8 @@ func (c *chain) place() {
 	}
 }
 
-// reference returns the place of the field with which a resource refers to another; else the place of the
-// resource.
+// reference returns the place of the field in which a resource refers to another. If the field is not
+// found, it returns the place of the resource.
 func (e *Explainer) reference(l dir.Loaded, to xds.Ref) string {
 	m := e.message(l.Resource)
 	if m == nil {

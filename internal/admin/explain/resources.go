@@ -18,10 +18,11 @@ import (
 // most is the maximum length of a list if the caller sets none.
 const most = 1000
 
-// ClientResources returns the resources that a client has or subscribes to: all, those of one type, or
-// one resource. Resources with a problem come first. The list has at most limit resources (0: 1000). The
-// error is a [*NotFound] if the node is not connected, if the type does not exist, or if the name is
-// unknown: not served to the client, and the client neither has it nor subscribes to it.
+// ClientResources returns the resources that a client has or subscribes to: all, those of one type,
+// or one resource. Resources with a problem come first. The list has at most limit resources (0:
+// 1000). The error is a [*NotFound] if the node is not connected, if the type does not exist, or if
+// the name is unknown. A name is unknown if the client neither gets it, nor has it, nor subscribes to
+// it.
 func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string, limit int) (api.ClientResources, error) {
 	out := api.ClientResources{APIVersion: api.Version, Kind: "ClientResourceList", Node: node, Items: []api.ClientResource{}}
 	t, err := typeNamed(typ)
@@ -58,7 +59,8 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	return out, nil
 }
 
-// collect adds one name to l.names; without a name all names of the type, and without a type all names.
+// collect adds the state of one name to l.names. Without a name it adds all names of the type, and
+// without a type all names.
 func (l *inspection) collect(e *Explainer, s *protocol.Session, t *xds.Type, name string) {
 	if name != "" {
 		l.names = append(l.names, named{t, e.state(l.Stream, s, t, name)})
@@ -79,8 +81,8 @@ type listed struct {
 	on *inspection
 }
 
-// exists reports whether the resource exists for the client, or the client subscribes to its name, or may
-// have it. A missing name that only a wildcard matches does not exist.
+// exists reports whether the name must be listed: the resource exists for the client, the client may
+// have it, or subscribes to it by name. A missing name that only a wildcard matches is not listed.
 func (n listed) exists() bool {
 	idle := n.State == protocol.StateUnwanted || n.State == protocol.StateAbsent && n.Why == protocol.ByWildcard && n.Held == nil
 	return !idle || n.View != nil
@@ -141,8 +143,8 @@ func moment(at time.Time) *time.Time {
 	return &at
 }
 
-// placeIn returns the place of a resource in the first group that has it, or "". For registered endpoints
-// it is a text about them.
+// placeIn returns the place of a resource in the first group that has it, or "". For registered
+// endpoints it returns a text about them.
 func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
 		if text, _, ok := e.registered(group, t, name); ok {
@@ -155,8 +157,8 @@ func (e *Explainer) placeIn(groups []string, t *xds.Type, name string) string {
 	return ""
 }
 
-// registered returns a text about the registered endpoints of a cluster in a group, and their number. ok
-// is false if the type is not EDS or no endpoints are registered.
+// registered returns a text about the registered endpoints of a cluster in a group, and their number.
+// The result ok is false if the type is not EDS or no endpoints are registered.
 func (e *Explainer) registered(group string, t *xds.Type, name string) (text string, n int, ok bool) {
 	if e.d.Registered == nil || !t.Is(xds.Endpoint) {
 		return "", 0, false

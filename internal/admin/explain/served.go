@@ -22,12 +22,12 @@ type Query struct {
 	Type        string
 	Name        string // needs a Type
 	Group       string
-	Limit       int  // 1000 if zero
+	Limit       int  // maximum number of resources; 0: 1000
 	Subscribers bool // count the clients of each resource, for at most 100 resources
 	Body        bool // include the body; needs a Name
 }
 
-// maxCounted limits the resources whose clients are counted in one answer.
+// maxCounted is the maximum number of resources whose clients are counted in one answer.
 const maxCounted = 100
 
 // Served returns the resources that the server serves, sorted by type, name and group. The error is a
@@ -145,7 +145,7 @@ func (e *Explainer) count(ctx context.Context, of []groupedResource, items []api
 	states, now := make([]*protocol.NameState, len(of)), e.d.Snapshot()
 	for _, st := range e.d.Selected() {
 		clear(states)
-		_ = st.Inspect(ctx, func(s *protocol.Session) { // on an error (ended, not begun) the stream does not count
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // if the stream has ended or has not begun, it does not count
 			for i, r := range of {
 				if st.Type == nil || st.Type.Is(r.Type) {
 					n := e.state(st, s, r.Type, r.Name)
@@ -167,8 +167,8 @@ func (e *Explainer) count(ctx context.Context, of []groupedResource, items []api
 	return nil
 }
 
-// owner returns the first of a node's groups that has the resource; "" if none has it. The node gets the
-// version of that group.
+// owner returns the first of a node's groups that has the resource; "" if none has it. The node gets
+// the resource of that group.
 func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) string {
 	for _, group := range groups {
 		if now.Effective(group).Table(t).Lookup(name) != nil {

@@ -37,7 +37,7 @@ func after(lead, text string) string {
 	return lead + text
 }
 
-// list joins the first names and adds the number of the others. most is the maximum number of names.
+// list returns a text with the first names, at most `most`, and the number of the others.
 func list(names []string, most int) string {
 	more := len(names) - most
 	if more > 0 {
@@ -58,7 +58,7 @@ func count(n int, of string) string {
 	return strconv.Itoa(n) + " " + of + "s"
 }
 
-// ago returns how long ago something happened, such as "3 s", "4 m" or "2 h".
+// ago returns the time since something happened, such as "3 s", "4 m" or "2 h".
 func (e *Explainer) ago(at time.Time) string {
 	d := max(e.d.Now().Sub(at), 0)
 	switch {
@@ -108,7 +108,8 @@ func (e *Explainer) stateOf(n *protocol.NameState) api.State {
 	return api.NotSent
 }
 
-// cannotTellAbsence reports whether a name does not exist and SotW cannot express that for its type.
+// cannotTellAbsence reports whether a name does not exist, and SotW cannot report that for the name's
+// type.
 func cannotTellAbsence(st *server.Stream, t *xds.Type, n *protocol.NameState) bool {
 	return n.State == protocol.StateAbsent && n.Why == protocol.ByName && st.Variant == xds.SotW && !t.FullState
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/protocol"
 )
 
-// Wait sets the state Waiting of types that wait for other resources, and lists these resources. Only the
-// streams have this information. Wait inspects the streams of the connected clients that are neither
-// synced nor idle, until the context ends.
+// Wait sets the state Waiting of types that wait for other resources, and lists these resources. Only
+// the streams have this information, so Wait inspects them until ctx ends. It leaves out clients that
+// are synced or idle.
 func (e *Explainer) Wait(ctx context.Context, clients []api.Client) {
 	for i := range clients {
 		if c := &clients[i]; c.Left == nil && c.State != api.Synced && c.State != api.Idle && ctx.Err() == nil {
@@ -28,7 +28,7 @@ func (e *Explainer) wait(ctx context.Context, c *api.Client) {
 		if !ids[st.ID] {
 			continue
 		}
-		_ = st.Inspect(ctx, func(s *protocol.Session) { // on an error (ended, not begun) nothing changes
+		_ = st.Inspect(ctx, func(s *protocol.Session) { // if the stream has ended or has not begun, nothing changes
 			for _, is := range s.States() {
 				if is.Waiting == 0 {
 					continue
@@ -43,7 +43,7 @@ func (e *Explainer) wait(ctx context.Context, c *api.Client) {
 	}
 }
 
-// waitsFor returns the resources that the first waiting name of a type waits for, at most three.
+// waitsFor returns at most three resources for which the first waiting name of a type waits.
 func waitsFor(s *protocol.Session, is protocol.TypeState) (all []api.Resource) {
 	for n := range s.NameStates(is.Type) {
 		if n.State != protocol.StateWaiting || len(n.WaitsFor) == 0 {

@@ -24,8 +24,8 @@ type Tracker interface {
 	Client(node string) []api.Client
 }
 
-// Held is a resource in quarantine, or a resource that waits for one in quarantine. The session serves
-// another version instead.
+// A Held is a resource whose newest version is held back: the resource is in quarantine, or refers to
+// one in quarantine. The session serves another version instead.
 type Held struct {
 	Name    string
 	Version string        // the version that is held back
@@ -34,8 +34,9 @@ type Held struct {
 }
 
 // Clients returns a function for [csds.Options] that lists the clients of a tracker by node ID. Of
-// several clients with the same ID, the newest comes last. The resources are read from the streams. held
-// returns the held resources of a type; the stream's goroutine calls it. Nil: no resource is held.
+// several clients with the same ID, the newest comes last. The resources are read from the streams.
+// The function held returns the held resources of a type; the stream's goroutine calls it. If it is
+// nil, no resource is held.
 func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []csds.Client {
 	return func() []csds.Client {
 		type key struct {
@@ -72,8 +73,8 @@ func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []cs
 	}
 }
 
-// host returns the address of a peer without the port, because the streams of a client may have different
-// ports.
+// host returns the address of a peer without the port, because each stream of a client may have
+// another port.
 func host(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -90,7 +91,7 @@ type clientStreams struct {
 	t       Tracker
 	held    func(*server.Stream, *xds.Type) []Held
 	streams []*server.Stream
-	status  []api.Client // tracker's clients of the node; nil: not read yet
+	status  []api.Client // the tracker's clients with the node's ID; nil: not read yet
 }
 
 // config reads each stream. If several streams have the same type, it uses the newest, because the older
@@ -168,7 +169,8 @@ func one(s *protocol.Session, t *xds.Type, n *protocol.NameState) csds.Resource 
 	return r
 }
 
-// into sets the state of a held resource in t. The session does not know that the resource is held.
+// into sets the state of a held resource in t, because the session does not know that the resource is
+// held.
 func (h *Held) into(t *csds.TypeConfig) {
 	i := slices.IndexFunc(t.Resources, func(r csds.Resource) bool { return r.Name == h.Name })
 	if i < 0 {

@@ -502,7 +502,7 @@ func TestEventReadersAreFew(t *testing.T) {
 			break
 		}
 		if time.Now().After(until) {
-			t.Fatal("readers that have left still count")
+			t.Fatal("disconnected readers still count")
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()

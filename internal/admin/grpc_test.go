@@ -122,7 +122,7 @@ func TestGRPCEndsWithServer(t *testing.T) {
 	}
 	t.Log(time.Since(begin))
 	if _, err := stream.Recv(); err == nil {
-		t.Error("the stream goes on")
+		t.Error("the stream does not end")
 	}
 }
 

@@ -56,7 +56,7 @@ func TestLinesEndTheirConnection(t *testing.T) {
 				}
 				time.Sleep(time.Minute) // the input ends, too
 				if all := registrations(s); strings.Contains(all, "victim") {
-					t.Error("the body of a stream was taken for a request:", all)
+					t.Error("the rest of the body was parsed as a request:", all)
 				}
 			})
 		})

@@ -161,6 +161,6 @@ func TestLargeAnswersPerConnection(t *testing.T) {
 	}
 	over := r.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(socket)))
 	if s.heavy.of(over) == s.heavy.of(r) {
-		t.Error("the turns of a unix socket are those of the network")
+		t.Error("the unix socket shares a door with the network")
 	}
 }

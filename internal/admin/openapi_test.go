@@ -66,7 +66,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for name := range d.comments.types {
 		if read.Components.Schemas[name] == nil {
-			t.Errorf("the type %s of api.go is in no answer", name)
+			t.Errorf("no answer contains the type %s of api.go", name)
 		}
 	}
 }

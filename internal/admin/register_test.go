@@ -281,7 +281,7 @@ func TestRegisterLeases(t *testing.T) {
 		time.Sleep(60500 * time.Millisecond)
 		count(0)
 		if lost := c.says(steps1(put("x", "10.0.0.2", 80))); !lost {
-			t.Error("nobody says that the lease had ended")
+			t.Error("the answer does not report the lost lease")
 		}
 		count(1)
 		begin := time.Now()
@@ -662,7 +662,7 @@ func TestEndpointLinesTogether(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != 20*2*time.Millisecond {
-			t.Errorf("20 lines, one after the other, take %v", took)
+			t.Errorf("20 lines, each after the answer to the one before, take %v", took)
 		}
 		const many = 2000
 		go func() {
@@ -709,7 +709,7 @@ func TestLeaseEndsWithItsStream(t *testing.T) {
 			c := call(t, l.ofEndpoints(t))
 			c.says(&pb.RegisterRequest{Ttl: durationpb.New(endpoints.MaxTTL), Steps: steps})
 			if len(e.ids) != 0 {
-				t.Error("it ends before the stream")
+				t.Error("the lease ends before the stream")
 			}
 			if err := c.CloseSend(); err != nil {
 				t.Fatal(err)

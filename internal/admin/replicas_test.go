@@ -25,7 +25,7 @@ type others struct {
 func (o *others) Ask(_ context.Context, path string, query url.Values, size int64, read func(*api.Replica, []byte)) (all []api.Replica, unsure error) {
 	o.path, o.size = path+"?"+query.Encode(), size
 	if query.Has("replicas") {
-		o.t.Error("others are asked to ask others")
+		o.t.Error("another server gets ?replicas, so it would ask others")
 	}
 	for _, id := range []string{"a", "b"} {
 		r := api.Replica{ID: id, Revision: "r9", StoreRevision: "r9"}
@@ -55,7 +55,7 @@ func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	r.Host = "localhost"
 	s.Handler(loopback).ServeHTTP(w, r)
 	if id := w.Header().Get(api.ReplicaHeader); id != "me" {
-		t.Errorf("%s: the answer is of %q", path, id)
+		t.Errorf("%s: the header names the server %q", path, id)
 	}
 	_ = json.Unmarshal(w.Body.Bytes(), &answer)
 	return answer, w.Code

@@ -160,7 +160,7 @@ func TestHostileRequests(t *testing.T) {
 		f.happens(api.Event{Kind: "ack", Text: text})
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("who tells of events waited %v", took)
+		t.Errorf("adding events took %v", took)
 	}
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		c := dial()
@@ -244,7 +244,7 @@ func TestSlowReader(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		if len(s.readers.other) != 1 {
-			t.Errorf("%d readers, though one reads nothing", len(s.readers.other))
+			t.Errorf("%d readers, want 1: the other one reads nothing", len(s.readers.other))
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -130,7 +130,7 @@ func TestRollouts(t *testing.T) {
 	}
 	for _, want := range []string{"start of rollout " + id + " by token (says ana): why", "pause of rollout " + id + " by token: ", "promote of rollout " + id + " by token (says ben): looks good"} {
 		if !slices.Contains(*told, want) {
-			t.Errorf("%q is not told: %q", want, *told)
+			t.Errorf("%q was not reported: %q", want, *told)
 		}
 	}
 }

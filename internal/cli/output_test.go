@@ -24,12 +24,12 @@ func TestParseTypeTakesShortNamesMessagesPluralsAndURLs(t *testing.T) {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
-	// Each name stands for only one type.
+	// Each name belongs to a single type.
 	by := map[string]*xds.Type{}
 	for _, typ := range xds.Types() {
 		for _, n := range typeNames(typ) {
 			if other := by[normalize(n)]; other != nil && other != typ {
-				t.Errorf("%q is %v and %v", n, typ, other)
+				t.Errorf("%q belongs to %v and %v", n, typ, other)
 			}
 			by[normalize(n)] = typ
 		}

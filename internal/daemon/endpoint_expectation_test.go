@@ -38,6 +38,6 @@ func TestEndpointsExpectedOfClientsWithEDSClusters(t *testing.T) {
 		e.endpoints(st.Snapshot(), []string{"static"})
 	}
 	if len(e.seen) > maxRemembered {
-		t.Errorf("%d tables are remembered", len(e.seen))
+		t.Errorf("%d tables are remembered, at most 1000 may be", len(e.seen))
 	}
 }

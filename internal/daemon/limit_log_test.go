@@ -27,7 +27,7 @@ func TestLogOfLimitNamesFlag(t *testing.T) {
 	out.Reset()
 	log.Warn("client refused a response (NACK)", "error", "limit exceeded: 7 streams are open, limit=streams")
 	if strings.Contains(out.String(), "flag=") {
-		t.Errorf("the text of a client is taken for a limit: %s", &out)
+		t.Errorf("a client's text got the flag of a limit: %s", &out)
 	}
 	all := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	new(limitFlags).flags(all)

@@ -114,7 +114,7 @@ func TestRelayRedactsSecrets(t *testing.T) {
 		c.note(keyed(t, fmt.Sprint("many", i), "hunter2Quokkas"), at(3000+i))
 	}
 	if c.n > 2048 {
-		t.Errorf("%d are remembered", c.n)
+		t.Errorf("%d resources are remembered", c.n)
 	}
 }
 

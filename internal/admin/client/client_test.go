@@ -205,7 +205,7 @@ func TestEvents(t *testing.T) {
 	stream = "data: nonsense\n\n"
 	for _, err := range d.Events(t.Context(), f) {
 		if err == nil {
-			t.Error("no error of nonsense")
+			t.Error("no error for an invalid event")
 		}
 	}
 }

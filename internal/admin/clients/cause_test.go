@@ -123,7 +123,7 @@ func TestCausesAreCounted(t *testing.T) {
 	again := cs.intern(newCause(xds.Cluster, "0", nil))
 	cs.release(again)
 	if again != taken[0] || cs.known[again.key] == nil {
-		t.Error("what one refuses is forgotten since another does not any more")
+		t.Error("a cause with one remaining use is forgotten")
 	}
 }
 

@@ -63,7 +63,7 @@ func TestMemory(t *testing.T) {
 		streams[i] = nil
 	}
 	if left := int64(heap()) - int64(before); left > 4<<20 {
-		t.Errorf("%d bytes are left when all have left", left)
+		t.Errorf("%d bytes stay in memory after all clients have disconnected", left)
 	}
 	runtime.KeepAlive(f)
 }
@@ -104,7 +104,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Logf("%d KiB", used>>10)
 	}
 	if len(f.nodes) > 100 || len(f.clients) != 0 || len(f.left) != 100 {
-		t.Errorf("%d nodes, %d clients, %d that have left", len(f.nodes), len(f.clients), len(f.left))
+		t.Errorf("%d nodes, %d clients, %d disconnected", len(f.nodes), len(f.clients), len(f.left))
 	}
 	f.Clients(Filter{All: true, Left: true})
 	f.Summary()
@@ -194,7 +194,7 @@ func TestEndedStreamsAreForgotten(t *testing.T) {
 			t.Errorf("%d types are kept", n)
 		}
 		if len(w.Tracker.left) != 1 || len(w.Tracker.left[0].rows) != 1 || w.Tracker.left[0].rows[0].stream != nil {
-			t.Error("what is remembered keeps the stream, with all that its node says")
+			t.Error("a remembered client keeps its stream in memory")
 		}
 		w.client(xds.Delta, envoy("b")).Close()
 		d := w.client(xds.Delta, envoy("b"))
@@ -203,7 +203,7 @@ func TestEndedStreamsAreForgotten(t *testing.T) {
 		d.Close()
 		synctest.Wait()
 		if len(w.Tracker.causes.known) != 0 || w.Tracker.causes.bytes != 0 {
-			t.Errorf("%d causes, %d bytes of nobody", len(w.Tracker.causes.known), w.Tracker.causes.bytes)
+			t.Errorf("no client refuses anything, but %d causes of %d bytes are left", len(w.Tracker.causes.known), w.Tracker.causes.bytes)
 		}
 	})
 	within(t, "streams", func(w *testServer) {
@@ -228,12 +228,12 @@ func TestEndedStreamsAreForgotten(t *testing.T) {
 			synctest.Wait()
 		}
 		if n := late(); n != maxEnded {
-			t.Errorf("%d are kept", n)
+			t.Errorf("%d ended streams are kept", n)
 		}
 		time.Sleep(endedFor + time.Second)
 		open()
 		if n := late(); n != 0 {
-			t.Errorf("%d are kept for long", n)
+			t.Errorf("%d ended streams are kept for too long", n)
 		}
 	})
 }

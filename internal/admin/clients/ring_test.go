@@ -104,7 +104,7 @@ func TestSlowReader(t *testing.T) {
 			t.Error(err)
 		}
 		if len(tr.ring.waiting) != 0 {
-			t.Errorf("%d readers are remembered that have gone", len(tr.ring.waiting))
+			t.Errorf("%d disconnected readers are remembered", len(tr.ring.waiting))
 		}
 	})
 }
@@ -119,11 +119,11 @@ func TestChanged(t *testing.T) {
 		changed := w.Changed()
 		select {
 		case <-changed:
-			t.Fatal("it has rung already")
+			t.Fatal("the channel is closed without a change")
 		default:
 		}
 		if w.Changed() != changed {
-			t.Error("each who waits has a channel of its own")
+			t.Error("two calls of Changed return different channels")
 		}
 		c.ACK(r)
 		<-changed

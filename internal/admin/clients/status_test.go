@@ -278,11 +278,11 @@ func TestClientWithoutNodeID(t *testing.T) {
 	}
 	tr.Closed(b, nil)
 	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Left == nil {
-		t.Errorf("that has left: %+v", all)
+		t.Errorf("the disconnected client: %+v", all)
 	}
 	tr.Opened(&server.Stream{ID: 9, Node: &xds.Node{ID: "stream:7"}})
 	if all := tr.Client("stream:7"); len(all) != 1 || all[0].Node != "stream:7" {
-		t.Errorf("a node that is called so: %+v", all)
+		t.Errorf("the node with this ID: %+v", all)
 	}
 	for _, path := range []string{"stream:", "stream:0", "stream:x", "stream:99", "7"} {
 		if all := tr.Client(path); len(all) != 0 {

@@ -157,7 +157,7 @@ func TestOldest(t *testing.T) {
 		}
 		u.answer(c.variant, c.answered)
 		if got := u.oldest(); got != c.oldest {
-			t.Errorf("%s, %d is answered: the oldest is %d, not %d", c.variant, c.answered, got, c.oldest)
+			t.Errorf("%s, answer to %d: the oldest unanswered response is %d, want %d", c.variant, c.answered, got, c.oldest)
 		}
 	}
 	u := typeRow{typ: xds.Cluster, answered: true}
@@ -165,6 +165,6 @@ func TestOldest(t *testing.T) {
 		u.send(&protocol.Event{}, uint64(i)+1, int64(i)+1)
 	}
 	if n := len(u.older); n != maxOlder || u.oldest() != 2*maxOlder {
-		t.Errorf("%d are remembered, from %d on", n, u.oldest())
+		t.Errorf("%d unanswered responses are remembered, from %d on", n, u.oldest())
 	}
 }

@@ -262,7 +262,7 @@ func TestEndedStreamsReleaseCauses(t *testing.T) {
 		refuses(fmt.Sprint("reason ", i))
 	}
 	if n := len(f.causes.known); n != maxEnded {
-		t.Errorf("%d causes of %d streams that are remembered", n, maxEnded)
+		t.Errorf("%d causes, %d remembered streams", n, maxEnded)
 	}
 	now = now.Add(endedFor + time.Second)
 	refuses("the last")

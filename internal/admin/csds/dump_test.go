@@ -137,7 +137,7 @@ func TestDumpSelectsNode(t *testing.T) {
 		}
 	}
 	if w := get(h, "/config_dump?node=same"); strings.Contains(w.Body.String(), "backend") {
-		t.Error("of two with one node id it is the one that came last:", w.Body)
+		t.Error("want the newest of two clients with this node ID:", w.Body)
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/config_dump", nil))

@@ -251,7 +251,7 @@ func TestCallsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := open[0].Recv(); err == nil {
-		t.Error("a stream goes on")
+		t.Error("the stream does not end")
 	}
 	for try := 0; ; try++ { // the slot is free when the handler has returned
 		_, err := client.FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{})
@@ -345,7 +345,7 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	}
 	select {
 	case <-asked:
-		t.Error("a third answer is made")
+		t.Error("the server builds a third answer")
 	default:
 	}
 }

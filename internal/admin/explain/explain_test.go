@@ -351,7 +351,7 @@ var failures = []struct {
 			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
 			blamed := r.Blame(context.Background(), []api.Refusal{{Type: "CDS", Error: "no", Nodes: []string{"edge-1"}}})[0].Resources
 			if len(blamed) != 2 || blamed[0].Name != "a" || blamed[1].Name != "b" || !strings.HasSuffix(blamed[1].Place, "c.yaml:5:3") {
-				r.Errorf("to blame are %+v", blamed)
+				r.Errorf("faulty resources: %+v", blamed)
 			}
 		},
 		says: []string{"accepted: BROKEN: the client refused it", "found by bisecting", "[c.yaml:5:3]"},
@@ -655,6 +655,6 @@ func explainsNothing(t *testing.T) {
 	over, cancel := context.WithCancelCause(ctx)
 	cancel(errors.New("enough"))
 	if _, err := r.Explain(over, "edge-1", "CDS", "a"); err == nil || err.Error() != "enough" {
-		t.Errorf("a context that is over: %v", err)
+		t.Errorf("the cause of an ended context: %v", err)
 	}
 }

@@ -208,7 +208,7 @@ func TestBlame(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			if before[0].Resources != nil {
-				t.Error("what was asked about has changed")
+				t.Error("Blame changed its argument")
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestBlameWhileFixIsInFlight(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		if len(r.faultless.all) != 1 {
-			t.Errorf("%d are known to be good", len(r.faultless.all))
+			t.Errorf("%d resources in the cache of faultless ones, want 1", len(r.faultless.all))
 		}
 	})
 	var s faultlessCache
@@ -352,7 +352,7 @@ func leavesMeanwhile(t *testing.T) {
 		r.says(x, text, connected, "it left 0 s ago: it has just left")
 	}
 	if _, err := r.ClientResources(context.Background(), "edge-1", "", "", 0); err == nil {
-		t.Error("resources of who has left")
+		t.Error("no error for the resources of a disconnected client")
 	}
 }
 

@@ -56,12 +56,12 @@ filter_chains:
 		}
 		for _, place := range regexp.MustCompile(`config/edge/listeners\.yaml:11:\d+`).FindAllString(string(page), -1) {
 			if at := strings.Replace(x.Links[len(x.Links)-1].Place, r.dir+"/", "config/", 1); place != at {
-				t.Errorf("the page shows %s where it is %s", place, at)
+				t.Errorf("the page shows %s, want %s", place, at)
 			}
 		}
 		for _, l := range x.Links {
 			if !strings.Contains(string(page), "\n| "+l.Name+" | ") {
-				t.Errorf("no row says what %q means", l.Name)
+				t.Errorf("no row explains the link %q", l.Name)
 			}
 		}
 	})

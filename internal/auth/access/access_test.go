@@ -192,10 +192,10 @@ rules:
 		}
 	}
 	if _, err := p.Decide(dns("b"), &xds.Node{ID: "x-b"}); err == nil {
-		t.Error("it is denied only when its groups are known")
+		t.Error("b is not denied before its groups are known")
 	}
 	if _, got := decide(t, p, dns("a"), &xds.Node{ID: "a"}); !strings.Contains(got, `(rule "one, two")`) {
-		t.Errorf("by the default: %q", got)
+		t.Errorf("the denial does not name the rules: %q", got)
 	}
 }
 
@@ -265,13 +265,13 @@ rules:
 	}
 	for _, text := range []string{"", "rules: []", "otherwise: refuse"} {
 		if _, err := parse(t, text).Decide(dns("a"), &xds.Node{ID: "a"}); err == nil {
-			t.Errorf("%q lets somebody in", text)
+			t.Errorf("%q allows a node", text)
 		}
 	}
 	// A rule without a node applies to nodes with a name of the identity.
 	p = parse(t, `rules: [{identity: {kind: mtls}, secrets: ["**"]}]`)
 	if _, err := p.Decide(dns("a"), &xds.Node{ID: "b"}); err == nil {
-		t.Error("a rule without a node lets everybody be everyone")
+		t.Error("a rule without a node allows any node")
 	}
 	if _, err := p.Decide(dns("a"), &xds.Node{ID: "a"}); err != nil {
 		t.Error(err)
@@ -291,11 +291,11 @@ rules:
 	two, _ := decide(t, p, dns("a"), node, "two")
 	one, _ := decide(t, p, dns("a"), node, "one")
 	if two.Allows(xds.Secret, "y") || two.Allows(xds.Secret, "x") || two.Allows(xds.Listener, "x") || !two.Allows(xds.Cluster, "x") || !one.Allows(xds.Secret, "x") {
-		t.Error("rules of other groups count")
+		t.Error("a rule for other groups applies")
 	}
 	for _, groups := range [][]string{{"one", "two"}, {"one", "three"}, {"four"}, nil} {
 		if _, err := decide(t, p, dns("a"), node, groups...); err == "" {
-			t.Errorf("%v are seen", groups)
+			t.Errorf("groups %v are not denied", groups)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func many(b *testing.B, n int, rule string) (*store.Store, []*access.View) {
 		b.Cleanup(views[i].Close)
 		views[i].Interested(xds.Secret, true, nil, nil)
 		if view, _, err := views[i].Next(); err != nil || view.Table(xds.Secret).Len() != 1 {
-			b.Fatal("it does not see its own")
+			b.Fatal("the stream does not see its own secret")
 		}
 	}
 	return st, views

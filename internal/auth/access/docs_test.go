@@ -27,6 +27,6 @@ func TestRulesOfDocsPage(t *testing.T) {
 		t.Error(denied)
 	}
 	if _, denied := decide(t, p, dns("h7.edge.example.com"), &xds.Node{ID: "h7"}); denied == "" {
-		t.Error("the stolen one is let in")
+		t.Error("the denied certificate is accepted")
 	}
 }

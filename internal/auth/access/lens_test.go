@@ -39,7 +39,7 @@ func TestHiddenNameIsNotUndecided(t *testing.T) {
 	g, _ := decide(t, parse(t, `rules: [{identity: {dns: "{n}"}, secrets: ["{n}/**"]}]`), dns("a"), &xds.Node{ID: "a"})
 	v := undecidedView{limitedView: limitedView{of: still{}, lenses: &lenses{grant: g}}, of: still{}}
 	if !v.Undecided(xds.Secret, "a/x") || v.Undecided(xds.Secret, "b/x") {
-		t.Error("what is hidden is looked for, or what is seen is not")
+		t.Error("want a/x undecided, and the hidden b/x decided")
 	}
 }
 

@@ -102,7 +102,7 @@ func TestParseLimits(t *testing.T) {
 		b.WriteString("- {identity: {dns: *a}}\n")
 	}
 	if p, problems := Parse("a", []byte(b.String())); p != nil || len(problems) == 0 {
-		t.Error("it is taken")
+		t.Error("the file is accepted")
 	}
 }
 

@@ -212,7 +212,7 @@ func (w *simulation) look(i int) {
 	}
 	if view == nil {
 		if all != nil {
-			w.Fatal("nothing is known")
+			w.Fatal("the stream has no view, but the unlimited stream has one")
 		}
 		return
 	}
@@ -220,7 +220,7 @@ func (w *simulation) look(i int) {
 	for _, t := range worldTypes {
 		table, whole := view.Table(t), all.Table(t)
 		if view.Table(t) != table {
-			w.Fatal("a view changes")
+			w.Fatal("two calls of Table return different tables")
 		}
 		var want []*xds.Resource
 		hidden := 0
@@ -266,12 +266,12 @@ func (w *simulation) look(i int) {
 		for _, old := range s.view.Recent(t) {
 			for r := range old.All() {
 				if !g.Allows(t, r.Name) {
-					w.Fatalf("%s was seen", r.Name)
+					w.Fatalf("a recent table has the forbidden resource %s", r.Name)
 				}
 			}
 		}
 		if got, want := len(s.view.Recent(t)), len(s.whole.Recent(t)); got != want {
-			w.Fatalf("%d tables lately, not %d", got, want)
+			w.Fatalf("%d recent tables, want %d", got, want)
 		}
 		seen[t.URL] = have
 		w.hinted(s, t, hints, have, s.whole.Groups())
@@ -291,19 +291,19 @@ func (w *simulation) hinted(s *viewer, t *xds.Type, hints []xds.Names, have map[
 		return
 	}
 	if !slices.Equal(groups, s.group) {
-		w.Fatal("other groups without a hint")
+		w.Fatal("the groups changed, without a hint")
 	}
 	named := func(name string) bool {
 		return slices.ContainsFunc(hints, func(n xds.Names) bool { return slices.Contains(n[t.URL], name) })
 	}
 	for name, r := range have {
 		if !same(s.last[t.URL][name], r) && !named(name) {
-			w.Fatalf("nobody says that %s %s changed", t, name)
+			w.Fatalf("no hint of the change of %s %s", t, name)
 		}
 	}
 	for name := range s.last[t.URL] {
 		if have[name] == nil && !named(name) {
-			w.Fatalf("nobody says that %s %s went", t, name)
+			w.Fatalf("no hint of the removal of %s %s", t, name)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (r *policyRace) stream(c *xdstest.Client, tenant string, names ...string) {
 			case is.Name == "end":
 				end = true
 			case strings.HasPrefix(is.Name, "round-"), owned && of != tenant && of != "now-and-then":
-				r.Errorf("SAFE-13 a stream of %s was sent %s", tenant, is.Name)
+				r.Errorf("SAFE-13 a stream of %s got %s", tenant, is.Name)
 			}
 		}
 		c.ACK(resp)

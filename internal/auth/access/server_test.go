@@ -168,7 +168,7 @@ func TestExpiredIdentityEndsStream(t *testing.T) {
 				t.Error(err)
 			}
 			if took := time.Since(begun); took != c.ends {
-				t.Errorf("it ends after %v, not %v", took, c.ends)
+				t.Errorf("the stream ended after %v, want %v", took, c.ends)
 			}
 			if len(d.denied) != 1 {
 				t.Errorf("%q", d.denied)
@@ -195,7 +195,7 @@ func TestExpiryFollowsWallClock(t *testing.T) {
 			}
 			want := time.Hour - 30*time.Second - ahead
 			if took := time.Since(begun); took < want || took > want+time.Minute {
-				t.Errorf("with the clock set by %v it ends after %v, not %v", ahead, took, want)
+				t.Errorf("clock set by %v: the stream ended after %v, want %v", ahead, took, want)
 			}
 		})
 	}
@@ -215,7 +215,7 @@ func TestUnverifiedIdentityIsRefused(t *testing.T) {
 		if err := end(); status.Code(err) != codes.Unauthenticated {
 			t.Error(err)
 		}
-		d.failed = errors.New("a token that is none")
+		d.failed = errors.New("an invalid token")
 		if err := end(); status.Code(err) != codes.Unauthenticated || len(d.denied) != 2 {
 			t.Error(err, d.denied)
 		}

@@ -41,7 +41,7 @@ func TestPolicySetWhileStreamOpens(t *testing.T) {
 		t.Error("nothing rings")
 	}
 	if _, _, err := v.Next(); err == nil {
-		t.Error("the old policy is in force")
+		t.Error("the old policy still applies")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestExpiredViewRingsOnceAMinute(t *testing.T) {
 		}
 		v.Close()
 		if got := n.Load(); got < 10 || got > 20 {
-			t.Errorf("it rang %d times in 1000 s", got)
+			t.Errorf("the watch rang %d times in 1000 s", got)
 		}
 	})
 }
@@ -145,9 +145,9 @@ func TestGroupOptionMapsStates(t *testing.T) {
 		return n, nil
 	}
 	if n, err := watch(`rules: [{identity: {dns: a}, groups: [edge]}]`); n != 1 || err != nil {
-		t.Error("it does not see what nodes of the group see:", n, err)
+		t.Error("an allowing rule for the group does not apply to its lane:", n, err)
 	}
 	if _, err := watch(`rules: [{identity: {dns: a}}, {deny: true, groups: [edge]}]`); err == nil {
-		t.Error("it is not refused as nodes of the group are")
+		t.Error("a denying rule for the group does not apply to its lane")
 	}
 }

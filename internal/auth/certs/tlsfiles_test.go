@@ -219,7 +219,7 @@ func TestRewriteWithSameTimeAndSize(t *testing.T) {
 	w.sleep(time.Minute)
 	w.serves(ca.client(), "two")
 	if stamps := stampsOf(f.paths()); !same(stamps, w.source.stamps, w.source.read) {
-		t.Error("files that were read long after their change are read again")
+		t.Error("unchanged files count as changed")
 	}
 }
 
@@ -446,9 +446,9 @@ func TestRewriteWithSameSize(t *testing.T) {
 	}
 	old, read := state("one", time.Hour), time.Now().Add(-time.Minute)
 	if !same(stampsOf([]string{path}), old, read) {
-		t.Error("what has not changed has")
+		t.Error("an unchanged file counts as changed")
 	}
 	if same(state("two", time.Second), old, read) {
-		t.Error("what has changed has not")
+		t.Error("a changed file counts as unchanged")
 	}
 }

@@ -203,7 +203,7 @@ func TestConnectionClosesBeforeCertificate(t *testing.T) {
 	within(t, "closed before, it leaves no timer", func(t *testing.T) {
 		conn, _ := open(t, tlsOf(chain(&x509.Certificate{NotAfter: time.Now().Add(time.Hour)})))
 		if conn.Close(); conn.(mortal).timer.Stop() {
-			t.Error("the timer runs on")
+			t.Error("the timer is still running")
 		}
 	})
 }

@@ -84,7 +84,7 @@ func TestKeyRotation(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := i.count(); n > 7 {
-			t.Errorf("%d times in a minute", n)
+			t.Errorf("the keys were read %d times in a minute", n)
 		}
 	})
 	within(t, "SAFE-13 an issuer that does not answer costs seconds", func(t *testing.T) {
@@ -112,12 +112,12 @@ func TestKeyRotation(t *testing.T) {
 		go func() { defer close(done); tokens.Keys.Run(ctx) }()
 		time.Sleep(time.Minute + time.Second)
 		if n := i.count(); n != 6 {
-			t.Errorf("%d times while it has none", n)
+			t.Errorf("the issuer has no keys, and was read %d times", n)
 		}
 		i.has(set(t, one.jwk()), nil)
 		time.Sleep(21 * time.Minute)
 		if n := i.count(); n != 6+1+4 {
-			t.Errorf("%d times since", n-6)
+			t.Errorf("since it has keys, the issuer was read %d times", n-6)
 		}
 		cancel()
 		<-done

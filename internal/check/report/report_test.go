@@ -131,7 +131,7 @@ func TestSARIF(t *testing.T) {
 	}
 	for i, r := range run.Results {
 		if run.Tool.Driver.Rules[r.Index].ID != r.Rule {
-			t.Errorf("result %d has rule %s, which has not index %d", i, r.Rule, r.Index)
+			t.Errorf("result %d: rule %s does not have index %d", i, r.Rule, r.Index)
 		}
 	}
 	at := run.Results[0].Locations[0]

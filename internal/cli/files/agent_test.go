@@ -60,7 +60,7 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 		up.Send(xds.Listener, upstreamtest.Listener(t, "in", "r"))
 		writes(false, "first")
 		if !up.Wants(xds.Route, "r") {
-			t.Fatal("the routes are not asked for")
+			t.Fatal("the agent does not subscribe to the routes")
 		}
 		up.Send(xds.Route, upstreamtest.Routes(t, "r", "first"))
 		writes(true, "prefix: /")
@@ -74,7 +74,7 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 		up.Send(xds.Route, upstreamtest.Routes(t, "other", "second"))
 		time.Sleep(2 * time.Minute)
 		if up.Wants(xds.Route, "r") || !up.Wants(xds.Route, "other") {
-			t.Error("what is not referred to any more is asked for")
+			t.Error("the agent still subscribes to r, or not to other")
 		}
 
 		away := out + ".away"
@@ -104,7 +104,7 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 			time.Sleep(retryInterval + time.Second)
 			synctest.Wait()
 			if now := treetest.Tree(t, filepath.Join(out, "current")); !maps.Equal(before, now) {
-				t.Errorf("%s is away: %v, want %v", what, now, before)
+				t.Errorf("%s is unreachable: the files are %v, want %v", what, now, before)
 			}
 		}
 	})

@@ -46,11 +46,11 @@ func TestStatusFitsTerminal(t *testing.T) {
 			print(&cli.Page{Out: &b, Columns: columns})
 			for line := range strings.Lines(b.String()) {
 				if n := cli.Cells(strings.TrimSuffix(line, "\n")); n > columns {
-					t.Errorf("%s of %d columns: a line of %d: %s", name, columns, n, line)
+					t.Errorf("%s, %d columns: a line has %d: %s", name, columns, n, line)
 				}
 			}
 			if got, want := letters(b.String()), letters(whole.String()); got != want {
-				t.Errorf("%s of %d columns is not what is printed whole:\n%s", name, columns, b.String())
+				t.Errorf("%s, %d columns: text is missing:\n%s", name, columns, b.String())
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestMalformedIsReportedOnce(t *testing.T) {
 		want bool
 	}{{nil, false}, {[]error{broken}, true}, {[]error{broken}, false}, {[]error{broken, broken}, true}, {nil, false}, {[]error{broken}, true}} {
 		if got := tell(tt.bad...); got != tt.want {
-			t.Errorf("%d: told %v, want %v", i, got, tt.want)
+			t.Errorf("case %d: printed %v, want %v", i, got, tt.want)
 		}
 	}
 	m := &Message{Kind: "response", Type: "CDS"}

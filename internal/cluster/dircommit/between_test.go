@@ -142,7 +142,7 @@ func TestContentHash(t *testing.T) {
 		"other":     contentOf([]*revisions.Item{{Group: "edge", Definition: []byte("match: {id: a}")}}),
 	} {
 		if same, is2 := known[is]; is2 {
-			t.Errorf("%s is as %s", name, same)
+			t.Errorf("%s has the same hash as %s", name, same)
 		}
 		known[is] = name
 	}

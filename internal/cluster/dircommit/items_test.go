@@ -97,7 +97,7 @@ func TestServedAsTheDirectory(t *testing.T) {
 			t.Errorf("groups %q, want %q", b, a)
 		}
 		if len(want) < 10 {
-			t.Error("there is little to compare:", want)
+			t.Error("too few versions to compare:", want)
 		}
 	}
 	one := apply()
@@ -108,7 +108,7 @@ func TestServedAsTheDirectory(t *testing.T) {
 	// A new first line moves each resource, but changes no resource.
 	writeFiles(t, root, map[string]string{"clusters.yaml": "# of the shop\n" + named("a") + "---\n" + named("b")})
 	if s := apply(); s.Revision.Number != 1 {
-		t.Error("a comment is a revision")
+		t.Error("a comment caused a revision")
 	}
 	writeFiles(t, root, map[string]string{"clusters.yaml": named("a"), "edge/b.yaml": named("b")})
 	if s := apply(); s.Revision.Number != 2 || s.Revision.Set != 1 || s.Revision.Removed != 1 {

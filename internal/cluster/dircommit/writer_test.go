@@ -142,7 +142,7 @@ func TestOneWrites(t *testing.T) {
 	f, ana, stop := p.feed("ana", root, p.engine())
 	p.until(ana, writes)
 	if f.Source() == nil {
-		t.Error("who writes has no directory")
+		t.Error("Source is nil while the server writes")
 	}
 	if got := p.head(1, "ana", 1).Revision.Source; !strings.HasPrefix(got, "abc, files ") {
 		t.Errorf("source %q", got)
@@ -158,7 +158,7 @@ func TestOneWrites(t *testing.T) {
 	}
 	stop()
 	if f.Source() != nil {
-		t.Error("who writes no more has a directory")
+		t.Error("Source is not nil after the writer has stopped")
 	}
 	p.until(ben, writes)
 	p.head(3, "eve", 1)
@@ -247,7 +247,7 @@ func TestEmptyDirectoryNeedsConfirmation(t *testing.T) {
 	stop()
 	f, states, stop := p.feed("ben", root, p.engine())
 	if s := p.until(states, writes); s.Err == nil {
-		t.Error("what has gone is not asked about")
+		t.Error("the removal needs no confirmation")
 	}
 	p.head(1, "ana", 3)
 	if _, err := f.Source().ReloadAndWait(t.Context(), true); err != nil {

@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	if err := (About{Admin: "http://127.0.0.1:1"}).reachable(""); err == nil {
-		t.Error("the loopback of a machine without a name is asked")
+		t.Error("a loopback address is reachable, although the machine is unknown")
 	}
 }
 
@@ -73,13 +73,13 @@ func TestWriter(t *testing.T) {
 		y.Changed()
 		synctest.Wait()
 		if w := x.Writer(ctx, false); w.ID != "" {
-			t.Errorf("it knows what it has not read: %+v", w)
+			t.Errorf("Writer returned an announcement without a read: %+v", w)
 		}
 		if w := x.Writer(ctx, true); w.ID != "y" || w.Admin != "http://127.0.0.1:1" {
 			t.Errorf("%+v", w)
 		}
 		if w := y.Writer(ctx, true); w.ID != "" {
-			t.Errorf("it takes itself for another: %+v", w)
+			t.Errorf("Writer returned the server itself: %+v", w)
 		}
 		b.put("replica/z", []byte(`{"format":1,"id":"z","host":"there","admin":"http://127.0.0.1:1","writes":"`+time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)+`"}`))
 		if w := x.Writer(ctx, true); w.ID != "z" || w.Admin != "" {

@@ -122,7 +122,7 @@ func TestAnnounced(t *testing.T) {
 			time.Sleep(announceEvery + lookEvery)
 			synctest.Wait()
 			if got := ids(x); got != want {
-				t.Errorf("there is %q, want %q", got, want)
+				t.Errorf("servers %q, want %q", got, want)
 			}
 		}
 		is("y 7")
@@ -162,7 +162,7 @@ func TestReplacedStoreKeepsKnownServers(t *testing.T) {
 		t.Helper()
 		r.look(t.Context())
 		if _, unsure := r.others(); ids(r) != want || (unsure == nil) != sure {
-			t.Errorf("there is %q, want %q; unsure: %v", ids(r), want, unsure)
+			t.Errorf("servers %q, want %q; unsure: %v", ids(r), want, unsure)
 		}
 	}
 	is("", true) // as a server starts
@@ -208,7 +208,7 @@ func TestReachable(t *testing.T) {
 		}
 	}
 	if err := (About{Admin: "http://127.0.0.1:1", Host: "there"}).reachable("here"); err == nil {
-		t.Error("the loopback of another machine is asked")
+		t.Error("the loopback address of another machine is reachable")
 	}
 }
 
@@ -251,7 +251,7 @@ func TestAsk(t *testing.T) {
 		b := newBoard()
 		r := server(b, "me", io.Discard, func() int { return 0 })
 		r.client.http.Transport.(*http.Transport).DialContext = p.dial
-		r.client.token = func() (string, error) { t.Error("the token is asked for, though there is no TLS"); return "", nil }
+		r.client.token = func() (string, error) { t.Error("the client reads the token without TLS"); return "", nil }
 		port := 0
 		want := map[string]string{}
 		add := func(id, error string, f func(net.Conn)) {
@@ -264,7 +264,7 @@ func TestAsk(t *testing.T) {
 			}
 			b.put(prefix+id, v)
 		}
-		add("me", "", func(net.Conn) { t.Error("it asks itself") })
+		add("me", "", func(net.Conn) { t.Error("the server sent a request to itself") })
 		add("good", "", says(ok("good", "fine")))
 		add("nothing", "", says("HTTP/1.1 404 Not Found\r\nChancery-Replica: nothing\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
 		add("large", "more than 1000 bytes", says(ok("large", strings.Repeat("x", 1001))))
@@ -305,7 +305,7 @@ func TestAsk(t *testing.T) {
 		}
 		for _, at := range p.dialed {
 			if strings.HasSuffix(at, ":999") {
-				t.Error("it went where a server pointed")
+				t.Error("the client followed a redirect")
 			}
 		}
 
@@ -358,7 +358,7 @@ func TestManyHangingServers(t *testing.T) {
 		began := time.Now()
 		all, unsure := r.Ask(t.Context(), "/x", nil, 1000, func(*api.Replica, []byte) { t.Error("one answers") })
 		if took := time.Since(began); took > AskTime || len(p.dialed) != atOnce {
-			t.Errorf("%d were asked in %v", len(p.dialed), took)
+			t.Errorf("%d servers were asked in %v", len(p.dialed), took)
 		}
 		for _, x := range all {
 			if x.Error != "no answer within 1s" {

@@ -48,7 +48,7 @@ func TestSurplus(t *testing.T) {
 		t.Error(n, mean)
 	}
 	if n, _ := s.Next(40, []int{0}, false); n != 0 || s.ends {
-		t.Error("it goes on though it is not sure")
+		t.Error("streams end although sure is false")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestNoStreamsEndWhileUnsure(t *testing.T) {
 			t.Helper()
 			r.look(t.Context())
 			if others, sure := r.Streams(); len(others) != n || sure != want {
-				t.Errorf("%d others, sure: %t", len(others), sure)
+				t.Errorf("%d other servers, sure: %t", len(others), sure)
 			}
 		}
 		is(2, true)
@@ -84,7 +84,7 @@ func TestNoStreamsEndWhileUnsure(t *testing.T) {
 		is(2, true)
 		time.Sleep(time.Minute)
 		if _, sure := r.Streams(); sure {
-			t.Error("it relies on what it read a minute ago")
+			t.Error("sure is true a minute after the last read")
 		}
 		b.put(prefix+"x", []byte("{"))
 		is(2, false)

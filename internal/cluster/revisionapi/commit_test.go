@@ -111,7 +111,7 @@ func TestIfHead(t *testing.T) {
 	}
 	p.is(p.commit(request{IfHead: "r1"}, "edge/b"), "revision r1 is no longer the newest: r2 is")
 	if _, err := p.Commit(t.Context(), of("edge/b"), request{IfHead: "x"}, "ana"); err == nil {
-		t.Error("x is a revision")
+		t.Error("no error for the revision x")
 	}
 }
 

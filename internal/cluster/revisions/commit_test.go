@@ -188,6 +188,6 @@ func TestCommitPreparesResources(t *testing.T) {
 		}
 	}
 	if mine.Refs != nil {
-		t.Error("what somebody has committed has changed")
+		t.Error("the commit changed the caller's resource")
 	}
 }

@@ -78,7 +78,7 @@ func TestSetHoldsIsAtomic(t *testing.T) {
 		t.Error(err)
 	}
 	if now, _ := e.Get(ctx, "head"); !bytes.Equal(now, before) {
-		t.Error("it was done")
+		t.Error("the head has changed")
 	}
 	e.done = true
 	if err := set("a", revisions.Hold{Number: 1}); err != nil {

@@ -58,7 +58,7 @@ func TestFromSavedKnowsItsRevision(t *testing.T) {
 	}
 	for _, mark := range []string{"x", "+1", "revision/1", all[0].Mark() + "x", all[0].Mark()[1:], "revision/0000000000000001-00+0", strings.TrimSuffix(all[0].Mark(), "0") + "-1"} {
 		if _, err := revisions.FromSaved(items, mark); err == nil {
-			t.Errorf("%q is a mark", mark)
+			t.Errorf("no error for the mark %q", mark)
 		}
 	}
 }

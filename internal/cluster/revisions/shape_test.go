@@ -61,7 +61,7 @@ func TestEqualContentMakesEqualTrees(t *testing.T) {
 		}
 		slices.SortFunc(all, (*entry).compare)
 		if !same(root, build(0, all)) {
-			t.Fatalf("%d entries: another tree than when made at once", len(all))
+			t.Fatalf("%d entries: the tree differs from one built at once", len(all))
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestTreeRoundTrip(t *testing.T) {
 			return got
 		}
 		if got := read(0, *top); !same(got, root) {
-			t.Errorf("%d entries: another tree", n)
+			t.Errorf("%d entries: the read tree differs from the written one", n)
 		}
 	}
 }

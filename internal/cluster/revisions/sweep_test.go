@@ -63,7 +63,7 @@ func TestSweepRemovesWhatItsPlanCounts(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", swept, err, plan)
 	}
 	if k, s := stored(); keys-k != swept.Revisions+swept.Packs || size-s != swept.Bytes {
-		t.Errorf("%d keys of %d bytes, were %d of %d, and %+v are gone", k, s, keys, size, swept)
+		t.Errorf("%d keys of %d bytes, before %d of %d; the sweep reports %+v", k, s, keys, size, swept)
 	}
 	if due, err := repo.Due(ctx, 2); err != nil || due != 0 {
 		t.Error(due, err)

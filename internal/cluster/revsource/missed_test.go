@@ -88,7 +88,7 @@ func TestMissedRevision(t *testing.T) {
 				}
 				var is clusterv3.Cluster
 				if err := proto.Unmarshal(gone.Body, &is); err != nil || is.AltStatName != "2" {
-					t.Fatalf("it has 2, and gets %s (%v)", is.AltStatName, err)
+					t.Fatalf("the client has form 2, and gets %s (%v)", is.AltStatName, err)
 				}
 			}
 		})

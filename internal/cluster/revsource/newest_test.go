@@ -91,7 +91,7 @@ func TestNewest(t *testing.T) {
 	}
 	all.Wait()
 	if gets := through.gets.Load() - before; gets > 500 {
-		t.Errorf("%d reads for 1000 who asked at once", gets)
+		t.Errorf("%d reads for 1000 concurrent callers", gets)
 	}
 
 	through.away.Store(true)

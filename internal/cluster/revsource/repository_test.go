@@ -88,7 +88,7 @@ func TestServersOfOneRepositoryAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if st.Snapshot().View(groups.Default) != nil && seen(st, groups.Default) != nil {
-			t.Error("something is served")
+			t.Error("an empty repository is served")
 		}
 		go func() { src.Run(ctx); done <- struct{}{} }()
 	}
@@ -124,7 +124,7 @@ func TestServersOfOneRepositoryAgree(t *testing.T) {
 			}
 		}
 		if a, b := stores[0].Snapshot().View(group), stores[1].Snapshot().View(group); a != nil && a.Table(xds.Route).Version() != b.Table(xds.Route).Version() {
-			t.Error("two versions of the same")
+			t.Error("two servers have different versions")
 		}
 	}
 	edge := definition("edge", "match: {cluster: edge}\ninclude: [default]\n")
@@ -222,7 +222,7 @@ func TestResourceOfReview(t *testing.T) {
 	is("strange", "one")
 	for _, it := range items {
 		if it.Resource.Refs != nil {
-			t.Errorf("what others may read of %s is written to", it.Resource.Name)
+			t.Errorf("the source changed the resource %s of the repository", it.Resource.Name)
 		}
 	}
 }

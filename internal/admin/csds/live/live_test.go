@@ -108,7 +108,7 @@ func ask(t *testing.T, clients []csds.Client, node string) (lines []string) {
 				}
 				line := []string{typ.Type.Short, r.Name, [...]string{"unknown", "synced", "absent", "sent", "refused", "not sent", "leaving"}[r.State]}
 				if r.Body != nil && r.Body.Name != r.Name {
-					t.Error("the body of another:", r.Body.Name)
+					t.Error("the body of another resource:", r.Body.Name)
 				}
 				if r.Body != nil {
 					line = append(line, "body")
@@ -187,7 +187,7 @@ func TestLive(t *testing.T) {
 	two.Close()
 	for try := 0; len(clients()) > 0; try++ {
 		if try > 2000 {
-			t.Fatal("they do not leave")
+			t.Fatal("the clients stay in the list")
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -197,7 +197,7 @@ func TestLive(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := before[0].Config(ctx); err == nil {
-		t.Error("who has left gets an answer")
+		t.Error("no error for a disconnected client")
 	}
 }
 

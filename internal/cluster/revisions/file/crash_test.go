@@ -286,7 +286,7 @@ func TestPowerLossKeepsWholeRevisions(t *testing.T) {
 				}
 				old, cur := has(t, s, c.was...), has(t, s, c.are...)
 				if !old && !cur || err == nil && !cur {
-					t.Fatalf("%s, after %d steps, commit %v: neither the old nor the new, or the old: %s", c.name, n, err, s.Revision.Number)
+					t.Fatalf("%s, after %d steps, commit %v: %s has the wrong content", c.name, n, err, s.Revision.Number)
 				}
 				states[cur]++
 				s, e2 = repo.Commit(ctx, s, s.To(news[1:]), revisions.Note{})
@@ -307,7 +307,7 @@ func TestPowerLossKeepsWholeRevisions(t *testing.T) {
 		}
 		t.Logf("%s: old %d times, new %d times", c.name, states[false], states[true])
 		if states[true] == 0 || states[false] == 0 {
-			t.Error("one of both never")
+			t.Error("every loss of power led to the same content")
 		}
 	}
 }

@@ -40,16 +40,16 @@ func TestRestoreReusesEqualResources(t *testing.T) {
 		at := src.home.content.types[xds.Cluster.URL].at
 		changed, same := at["c000000"], at["c000001"]
 		if changed.Resource == before[0] {
-			t.Errorf("turn %d: what has changed is not read", turn)
+			t.Errorf("turn %d: the changed resource was not read", turn)
 		}
 		if turn > 0 && same.Resource != before[1] {
-			t.Errorf("turn %d: what is the same is read again", turn)
+			t.Errorf("turn %d: the equal resource was read again", turn)
 		}
 		if same.Refs == nil {
-			t.Errorf("turn %d: it is not known what it refers to", turn)
+			t.Errorf("turn %d: the references are unknown", turn)
 		}
 		if same.Line != 1+turn {
-			t.Errorf("turn %d: it stands in line %d", turn, same.Line)
+			t.Errorf("turn %d: the resource is in line %d", turn, same.Line)
 		}
 		before = [2]*xds.Resource{changed.Resource, same.Resource}
 	}
@@ -70,7 +70,7 @@ func TestRestoreReusesEqualResources(t *testing.T) {
 		"manner":  func() *xds.Resource { return said("said", true, 1) },
 	} {
 		if was, is := said("said", false, 1), other(); is == was {
-			t.Errorf("another %s is that of before", what)
+			t.Errorf("a resource with another %s is reused", what)
 		}
 	}
 }
@@ -99,13 +99,13 @@ func TestScratchSharesResources(t *testing.T) {
 		t.Errorf("%v, beside %v", there, here)
 	}
 	if now := src.home.content.types[xds.Cluster.URL].at; len(now) != 3 || now["c000001"].Line != 1 || st.Snapshot().View(store.DefaultGroup).Table(xds.Cluster).Version() != version {
-		t.Error("it is another one here")
+		t.Error("the scratch source changed its source")
 	}
 	if _, ok := src.Lookup("edge", xds.Cluster, "c000002"); ok {
-		t.Error("another group has it")
+		t.Error("another group has the resource")
 	}
 	if _, ok := src.Lookup("default", xds.Cluster, "c000002"); !ok {
-		t.Error("it is gone here")
+		t.Error("the resource is missing in the source")
 	}
 }
 

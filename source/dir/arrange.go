@@ -42,7 +42,7 @@ func (p *plan) definition(dir string, f *file) *definition {
 		d = nil
 	}
 	if d != nil && p.keepsLast(d.Name) && last.named[d.Name] != nil {
-		d = last.named[d.Name] // which may be of another directory
+		d = last.named[d.Name] // the definition may be of another directory
 	}
 	if was := last.dirs[dir]; was != nil && (d == nil || p.keepsLast(was.Name)) {
 		d = was
@@ -163,8 +163,8 @@ func (p *plan) owner(defs map[string]*definition, dir string) string {
 	return p.layout.group(dir)
 }
 
-// definitions returns each definition once. Groups with "on_error: alone" come last, because of two
-// groups with one name the second gets the error.
+// definitions returns each definition once. Groups with "on_error: alone" come last: if two groups
+// have the same name, the second one gets the error.
 func (p *plan) definitions(defs map[string]*definition) []groups.Definition {
 	var first, last []groups.Definition
 	seen, unready := map[*definition]bool{}, p.neverLoaded()

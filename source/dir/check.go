@@ -130,8 +130,8 @@ func (s *Source) danglingWarnings(of *plan) (found []findings.Problem) {
 	return problems(told)
 }
 
-// planCheck makes a plan of the files that were read, and returns it with all errors. A check rejects no
-// single group.
+// planCheck makes a plan of the files that were read, and returns it with all errors. A check does not
+// reject single groups.
 func (s *Source) planCheck(sc *scanner) (*plan, Errors) {
 	p, err := s.plan(sc, true, time.Now())
 	s.addGroups(p)

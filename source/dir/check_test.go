@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 		want  string
 	}{
 		{"nothing", nil, noResource},
-		{"nothing by a name that is read", []string{"a.yml.bak", eds("x")}, noResource},
+		{"a reference whose name is in a readable file", []string{"a.yml.bak", eds("x")}, noResource},
 		{"all there", []string{"a.yaml", eds("e"), "e.json", endpointsE, "r.yaml", to("e")}, "CDS |\nEDS |\nRDS |\n"},
 		{"endpoints and a cluster that are not", []string{"a.yaml", eds("x"), "r.txtpb", `resources { [type.googleapis.com/envoy.config.route.v3.RouteConfiguration] {
 name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } route { cluster: "none" } } } } }`},
@@ -50,7 +50,7 @@ name: "r" virtual_hosts { name: "v" domains: "*" routes { match { prefix: "/" } 
 			"CDS |\n" +
 				"a.yaml:1:104: warning: eds_cluster_config: CDS \"x\" refers to EDS \"x\", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)\n" +
 				"b.yaml: warning: the file is empty; a running server rejects a file that has become empty\n"},
-		{"mistakes: what is missing may be in there", []string{"a.yaml", eds("x"), "b.yaml", "x: y", "c.yaml", ""},
+		{"mistakes: the missing resource may be in the unreadable file", []string{"a.yaml", eds("x"), "b.yaml", "x: y", "c.yaml", ""},
 			"CDS |\n" +
 				"b.yaml:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\n" +
 				"c.yaml: warning: the file is empty; a running server rejects a file that has become empty\n"},
@@ -102,7 +102,7 @@ func TestWithLimitsProblems(t *testing.T) {
 	for most, want := range map[int]int{-1: 4, 0: 4, 2: 3, 1: 2} {
 		got := c.With([]findings.Problem{{File: "z.yaml", Message: "more"}}, nil, most).Errors
 		if len(got) != want || findings.Count(got) != 4 {
-			t.Errorf("of at most %d: %d are told, want %d, and %d counted", most, len(got), want, findings.Count(got))
+			t.Errorf("with the limit %d: %d are reported, want %d, and %d counted", most, len(got), want, findings.Count(got))
 		}
 	}
 }

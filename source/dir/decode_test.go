@@ -62,7 +62,7 @@ resources:
 - "@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
   cluster_name: s
 `, "CDS a at c.yaml:4:3 in v7 → EDS s\nEDS s at c.yaml:8:3 in v7\n"},
-		{"a response that says so", "c.yaml", `
+		{"a response with its own @type", "c.yaml", `
 "@type": type.googleapis.com/envoy.service.discovery.v3.DiscoveryResponse
 typeUrl: type.googleapis.com/envoy.config.cluster.v3.Cluster
 resources: [{` + clusterURL + `, name: a}]
@@ -124,7 +124,7 @@ filter_chains:
 		{"in JSON", "c.json", `{"resources": [
   {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
    "name": 12}]}`, "CDS 12 at c.json:2:3\nc.json:3:12: warning: resources[0].name: int 12 for a string (put it in quotes: Envoy's own reader refuses a bare number or word for a string)\n"},
-		{"a mistake in an aliased place is told at the alias", "c.yaml", "resources:\n- {" + clusterURL + ", name: &n [x]}\n- {" + clusterURL + ",\n   name: *n}\n",
+		{"a mistake in an aliased value is reported at the alias", "c.yaml", "resources:\n- {" + clusterURL + ", name: &n [x]}\n- {" + clusterURL + ",\n   name: *n}\n",
 			"c.yaml:2:72: resources[0].name: a string is needed, not a list\nc.yaml:2:72: resources[1].name: a string is needed, not a list\n"},
 		{"mistakes of several resources", "c.yaml", "resources:\n- {" + clusterURL + ", nam: a}\n- {" + clusterURL + ", name: b}\n- name: c\n- 7\n- {" + clusterURL + "}\n",
 			"CDS b at c.yaml:3:3\n" +
@@ -140,8 +140,8 @@ filter_chains:
 		{"an unknown type inside", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig\nname: e\ntyped_config:\n  \"@type\": type.googleapis.com/x.Y\n",
 			"c.yaml:4:12: typed_config: no message type is known as \"x.Y\"\n"},
 		{"a type without its prefix", "c.yaml", `"@type": envoy.config.cluster.v3.Cluster`, "c.yaml:1:10: \"@type\" must be a full type URL, which begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
-		{"a type by the protocol's word for it", "c.yaml", `"@type": CDS`, "c.yaml:1:10: \"@type\" must be a full type URL, which begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
-		{"what is no type at all", "c.yaml", `"@type": 7`, "c.yaml:1:10: \"@type\" must be a full type URL, which begins with type.googleapis.com/ (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
+		{"a type by its short name", "c.yaml", `"@type": CDS`, "c.yaml:1:10: \"@type\" must be a full type URL, which begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
+		{"a text that is not a type", "c.yaml", `"@type": 7`, "c.yaml:1:10: \"@type\" must be a full type URL, which begins with type.googleapis.com/ (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
 		{"type_url for @type", "c.yaml", "name: a\ntype_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", "c.yaml:1:1: neither \"@type\" nor \"resources\" (did you mean \"@type\" and not \"type_url\"?)\n"},
 		{"type for @type, in a response", "c.yaml", "resources:\n- name: a\n  type: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", "c.yaml:2:3: resources[0]: no \"@type\" (did you mean \"@type\" and not \"type\"?)\n"},
 		{"TYP-7 a response of a type that there is not", "c.json", "{\"typeUrl\": \"type.googleapis.com/envoy.config.cluster.v3.Clustr\",\n\"resources\": [{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": \"a\"}]}",
@@ -154,7 +154,7 @@ filter_chains:
 		{"a config_dump", "it's.json", `{"configs": []}`, "it's.json:1:1: this is a config_dump of Envoy, not a resource (chancery import 'it'\\''s.json' --out DIR converts it)\n"},
 		{"a virtual host without a wrapper", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: v\ndomains: [\"*\"]\n",
 			"c.yaml:1:1: the name of a VHDS resource must be ROUTE/HOST (the name of the route configuration, and the host), not \"v\" (change its name, or put it into a Resource (\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource) with name and resource)\n"},
-		{"a virtual host without a wrapper whose name says its route", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: r/v\ndomains: [\"*\"]\n",
+		{"a virtual host without a wrapper, whose name contains its route", "c.yaml", "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: r/v\ndomains: [\"*\"]\n",
 			"VHDS r/v at c.yaml:1:1\n"},
 		{"VHDS by its own name in a nameless wrapper", "c.yaml", strings.Replace(strings.Replace(vhds(""), "name: \n", "", 1), "name: v", "name: r/v", 1), "VHDS r/v at c.yaml:1:1\n"},
 		{"VHDS by its wrapper's name", "c.yaml", vhds("r/v"), "VHDS r/v at c.yaml:1:1\n"},
@@ -177,14 +177,14 @@ filter_chains:
 		{"a wrapper around nothing", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\nname: a\n", "c.yaml:1:1: the Resource has no field \"resource\"\n"},
 		{"a wrapper with another name", "c.yaml", wrapperURL + "\nname: outer\nresource: {" + clusterURL + ", name: inner}\n---\nresources:\n- " + wrapperURL + "\n  name: xdstp://a/t/n?b=1&a=2\n  resource: {" + clusterURL + ", name: \"xdstp://a/t/n?a=2&b=1\"}\n",
 			"CDS xdstp://a/t/n?a=2&b=1 at c.yaml:6:3\nc.yaml:2:7: CDS resource \"outer\": the name in the message is \"inner\", by which clients know it (give no other name: names that are to find it, too, are aliases)\n"},
-		{"a wrapper with another name, of a type that nobody knows", "c.yaml", wrapperURL + "\nname: outer\nresource: {\"@type\": type.googleapis.com/envoy.config.listener.v3.Filter, name: inner}\n", "Filter outer at c.yaml:1:1 → CDS *\n"},
-		{"a wrapper that says what would be lost", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\ncache_control: {do_not_cache: true}\nresource: {" + clusterURL + ", name: a}\n",
+		{"a wrapper with another name, of an unlisted type", "c.yaml", wrapperURL + "\nname: outer\nresource: {\"@type\": type.googleapis.com/envoy.config.listener.v3.Filter, name: inner}\n", "Filter outer at c.yaml:1:1 → CDS *\n"},
+		{"a wrapper with a field that the store cannot keep", "c.yaml", "\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\ncache_control: {do_not_cache: true}\nresource: {" + clusterURL + ", name: a}\n",
 			"c.yaml:1:1: cache_control of a Resource is not supported\n"},
 		{"TTL-1 kept", "c.yaml", wrapperURL + "\nttl: 1.5s\nresource: {" + clusterURL + ", name: a}\n", "CDS a at c.yaml:1:1 ttl 1.5s\n"},
 		{"TTL-1 of nothing", "c.yaml", wrapperURL + "\nttl: 0s\nresource: {" + clusterURL + ", name: a}\n", "c.yaml:2:6: ttl must be more than 0s, not 0s\n"},
 		{"TTL-1 of less, in a response", "c.yaml", "resources:\n- " + wrapperURL + "\n  resource: {" + clusterURL + ", name: a}\n  ttl: -3s\n",
 			"c.yaml:4:8: resources[0]: ttl must be more than 0s, not -3s\n"},
-		{"TTL-1 of nothing, in text", "c.txtpb", "# proto-message: envoy.service.discovery.v3.Resource\nttl {}\nresource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }", "c.txtpb: ttl must be more than 0s, not 0s\n"},
+		{"TTL-1 a TTL of zero, in text", "c.txtpb", "# proto-message: envoy.service.discovery.v3.Resource\nttl {}\nresource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }", "c.txtpb: ttl must be more than 0s, not 0s\n"},
 		{"names that mean something else", "c.yaml", clusterURL + "\nname: \"*\"\n---\n\"@type\": type.googleapis.com/envoy.service.discovery.v3.Resource\naliases: [\"*\"]\nresource: {" + clusterURL + ", name: a}\n",
 			"c.yaml:1:1: the name \"*\" is reserved: it subscribes to all resources\nc.yaml:4:1: an alias must not be empty or \"*\"\n"},
 		{"TYP-7 another type than the response's", "c.yaml", "type_url: type.googleapis.com/envoy.config.listener.v3.Listener\nresources:\n- {" + clusterURL + ", name: a}\n",
@@ -192,9 +192,9 @@ filter_chains:
 		{"an unknown field of a response", "c.yaml", "version: x\nresources: []\n", "c.yaml:1:1: unknown field \"version\" in DiscoveryResponse\n"},
 		{"resources that are no list", "c.yaml", "resources: a\n", "c.yaml:1:12: resources: a list is needed\n"},
 		{"a mapping for a list of resources, as Envoy takes it", "c.yaml", "resources: {" + clusterURL + ", name: a}\n", "CDS a at c.yaml:1:12\nc.yaml:1:12: warning: resources: a mapping for a list (put \"- \" before it: readers other than Envoy's need a list)\n"},
-		{"YAML that is none", "c.yaml", clusterURL + "\nname: a\n---\na: b: c\n", "c.yaml:4:5: mapping values are not allowed in this context (text that contains \": \" needs quotes; all keys of a mapping must begin in the same column)\n"},
+		{"invalid YAML", "c.yaml", clusterURL + "\nname: a\n---\na: b: c\n", "c.yaml:4:5: mapping values are not allowed in this context (text that contains \": \" needs quotes; all keys of a mapping must begin in the same column)\n"},
 		{"half a JSON file", "c.json", "{\"resources\": [\n  {\"@type\": ", "c.json:2:13: the file ends in the middle of a value\n"},
-		{"JSON that is none", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
+		{"invalid JSON", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
 		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" needs quotes)\n"},
 		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
 		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metadata…: nested more than 200 deep\n"},

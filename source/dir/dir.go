@@ -84,8 +84,8 @@ type Report struct {
 	Commit store.Commit
 	Took   time.Duration
 
-	// Kept are the rejected groups: their files have errors, and they have "on_error: alone", so the
-	// others were loaded. Nil: no group was rejected.
+	// Rejected are the rejected groups: their files have errors, and they have "on_error: alone", so
+	// the other groups were loaded. Nil: no group was rejected.
 	Rejected RejectedGroups
 
 	// Warnings are the warnings of the files, sorted by place. Options.MaxProblems limits their number. Run

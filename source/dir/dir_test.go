@@ -375,7 +375,7 @@ func TestUnreadableFiles(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("a link to a directory whose links stay in it", func(t *testing.T) {
+	t.Run("a link to a directory whose links stay inside", func(t *testing.T) {
 		b := newFixture(t, "v1/.data/b.yaml", clusters("b"))
 		b.link(".data/b.yaml", "v1/a.yaml")
 		b.link("v1", "live")

@@ -217,7 +217,7 @@ func TestResourceNamesItsGroups(t *testing.T) {
 	files := func(more ...string) []string {
 		return append([]string{"a.yaml", clusters("a"), "edge/group.yaml", "match: {id: edge}\n", "edge/e.yaml", clusters("e"), "canary/group.yaml", canaryGroup, "canary/c.yaml", clusters("c")}, more...)
 	}
-	t.Run("in the groups that it names, and not in that of its file", func(t *testing.T) {
+	t.Run("in the groups that the resource names, not in the group of its file", func(t *testing.T) {
 		b := newFixture(t, files("s.yaml", placed("s", "[edge, canary]"), "edge/t.yaml", placed("t", "default"))...)
 		b.expectLoad("", "")
 		b.expectNode("edge", "CDS e s")
@@ -250,7 +250,7 @@ func TestOnErrorAlone(t *testing.T) {
 		b.expectLoad("", "")
 		return b
 	}
-	t.Run("a mistake in a file of it", func(t *testing.T) {
+	t.Run("a mistake in a file of the group", func(t *testing.T) {
 		b := start(t)
 		var told error
 		b.src.opts.Done = func(_ time.Time, err error) { told = err }
@@ -341,11 +341,11 @@ func TestOnErrorAlone(t *testing.T) {
 		b.expectLoad("", "edge/x.yaml")
 		b.expectNode("canary", "CDS c2 s")
 		b.remove("edge/x.yaml")
-		b.write("edge/s.yaml", placed("c2", "[canary]")) // a name that is taken there
+		b.write("edge/s.yaml", placed("c2", "[canary]")) // group canary already has this name
 		b.expectLoad("", `edge/s.yaml:1:1: group edge: CDS "c2" is already at`)
 		b.expectNode("canary", "CDS c2 s")
 	})
-	t.Run("at the first start it is unknown", func(t *testing.T) {
+	t.Run("a group that is rejected at the first start is unknown", func(t *testing.T) {
 		b := newFixture(t, "a.yaml", clusters("a"), "edge/group.yaml", alone+edgeGroup, "edge/x.yaml", bad, "edge/e.yaml", clusters("e"))
 		if r := b.expectLoad("", "edge/x.yaml"); !r.Rejected[0].NeverLoaded {
 			t.Error(r.Rejected)
@@ -389,7 +389,7 @@ func TestOnErrorAlone(t *testing.T) {
 		log.Reset()
 		b.src.reload(order{}, w)
 		if log.Len() > 0 {
-			t.Error("it is told again:", log.String())
+			t.Error("the rejection is logged again:", log.String())
 		}
 	})
 }
@@ -420,7 +420,7 @@ func TestRemovedGroups(t *testing.T) {
 			b.expectNode("edge", tt.becomes)
 		})
 	}
-	t.Run("a group that moves stays the same", func(t *testing.T) {
+	t.Run("a group whose directory moves keeps its content", func(t *testing.T) {
 		b := newFixture(t, "a.yaml", clusters("a"), "x/group.yaml", "name: one\n"+canaryGroup, "x/c.yaml", clusters("c"))
 		b.expectLoad("", "")
 		b.write("y/group.yaml", "name: one\n"+canaryGroup, "y/c.yaml", clusters("c"))

@@ -184,7 +184,7 @@ func TestRestoreFindsSecrets(t *testing.T) {
 	}
 	for _, c := range kept.Types {
 		if r := c.Resources[0]; r.Secret != (r.Name == "s") {
-			t.Error("SAFE-6 who keeps it is not told:", r.Name, r.Secret)
+			t.Error("SAFE-6 the stored resource is not marked as secret:", r.Name, r.Secret)
 		}
 	}
 	clear(seen)

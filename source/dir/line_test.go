@@ -51,7 +51,7 @@ func TestSyntaxErrorQuotesLine(t *testing.T) {
 			if got := c.Errors[0].Text(); !strings.Contains(got, tt.want) {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
-			// A server's log is read by more people than its files.
+			// More people read a server's log than its files.
 			d := newReader(envoy.types, 0).decode(tt.file, []byte(tt.src))
 			if len(d.Problems) != 1 || d.Problems[0].Excerpt != "" {
 				t.Errorf("SAFE-6 without check: %q", d.Problems)
@@ -92,7 +92,7 @@ func TestLineOfSecrets(t *testing.T) {
 		}
 		js, err := protojson.MarshalOptions{UseProtoNames: true, Multiline: true, Resolver: envoy.types}.Marshal(in)
 		if err != nil {
-			t.Skip("it has no JSON:", err)
+			t.Skip("the message has no JSON form:", err)
 		}
 		text := prototext.MarshalOptions{Multiline: true, Resolver: envoy.types}.Format(in)
 		for _, file := range []struct{ path, src string }{{"a.json", string(js)}, {"a.yaml", string(js)}, {"b.yaml", strings.NewReplacer(`"`, "", ",\n", "\n").Replace(string(js))}, {"a.txtpb", text}} {
@@ -131,9 +131,9 @@ func TestSyntaxErrorHidesOwnSecretFields(t *testing.T) {
 	}
 	src := []byte("licence: " + canary + ": x\n")
 	if mayShowLines(types)(src) {
-		t.Error("SAFE-6 it is shown")
+		t.Error("SAFE-6 the line is shown")
 	}
 	if !mayShowLines(envoyapi.Envoy())(src) {
-		t.Error("nobody has marked it")
+		t.Error("the line is hidden, although no field is marked")
 	}
 }

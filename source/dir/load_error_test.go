@@ -68,7 +68,7 @@ func TestRejectedLoadIsLoggedAgain(t *testing.T) {
 			changed := reload(false)
 			if name != "a large removal" { // the file makes the removal small
 				said("when another file has changed", changed, true)
-				said("which is told once", reload(false), false)
+				said("which is logged once", reload(false), false)
 			}
 			if !b.src.failing.since.Equal(since) && b.src.err != nil {
 				t.Error("it fails since", b.src.failing.since, "and not", since)
@@ -132,7 +132,7 @@ func TestDanglingReferencesAreLogged(t *testing.T) {
 		}
 		b.write("bad.yaml", "x: y")
 		if log := reload(false); strings.Contains(log, "level=WARN") {
-			t.Error("what is served is as it was:", log)
+			t.Error("the served configuration has not changed:", log)
 		}
 		b.remove("bad.yaml")
 		b.write("e.yaml", strings.ReplaceAll(endpointsE, `"e"`, `"x"`))
@@ -142,7 +142,7 @@ func TestDanglingReferencesAreLogged(t *testing.T) {
 		b.remove("e.yaml")
 		b.src.opts.AllowMassDelete = true
 		if log := reload(false); strings.Contains(log, line) != wanted {
-			t.Errorf("it is missing again: %s", log)
+			t.Errorf("the resource is missing again: %s", log)
 		}
 	}
 }

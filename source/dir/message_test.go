@@ -83,7 +83,7 @@ func TestDecodeMessages(t *testing.T) {
 			"CDS b at x.textproto\n"},
 		{"a wrapper with another name", "x.textproto", head + "envoy.service.discovery.v3.Resource\nname: 'b' resource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }",
 			"x.textproto: CDS resource \"b\": the name in the message is \"a\", by which clients know it (give no other name: names that are to find it, too, are aliases)\n"},
-		{"a response that says so", "x.textproto", head + "envoy.service.discovery.v3.DiscoveryResponse\n" + textResponse[:len(textResponse)-1],
+		{"a response named by the header", "x.textproto", head + "envoy.service.discovery.v3.DiscoveryResponse\n" + textResponse[:len(textResponse)-1],
 			"CDS a at x.textproto (resources[0]) in v7\nVHDS r/v at x.textproto (resources[1]) aliases [r/w] ttl 30s in v7\n"},
 		{"a resource without a header", "x.txtpb", "name: 'a'\n",
 			"x.txtpb:1:1: unknown field (read as a DiscoveryResponse: for another message, begin with a line \"# proto-message: envoy.config.cluster.v3.Cluster\")\n"},
@@ -98,10 +98,10 @@ func TestDecodeMessages(t *testing.T) {
 			"x.txtpb: resources[0]: the Resource has no field \"resource\"\n"},
 		{"a name that is missing", "x.txtpb", "resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { } }", "x.txtpb: resources[0]: CDS resource without a name\n"},
 		{"no resources", "x.txtpb", "version_info: '7'", "x.txtpb: warning: the DiscoveryResponse has no resources\n"},
-		{"binary that is none", "x.pb", "name: a\n", "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
+		{"invalid binary data", "x.pb", "name: a\n", "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
 		{"another message in binary", "x.pb", "\x0a\x01a\x10\x03", "x.pb: not an encoded DiscoveryResponse: it has unknown fields\n"},
 		{"half a response in binary", "x.pb", string(encoded(t, textResponse)[:40]), "x.pb: not an encoded DiscoveryResponse: cannot parse invalid wire-format data\n"},
-		{"text that is binary", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is not text: byte 0xff\n"},
+		{"binary data in a text file", "x.txtpb", "name: \xff", "x.txtpb:1:7: this is not text: byte 0xff\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := decoded(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {

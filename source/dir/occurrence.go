@@ -48,9 +48,9 @@ type Occurrence struct {
 	MissingGroupFile string // it is served, but this file of its group is gone and the removal is not approved; "": the file exists
 }
 
-// Occurrences returns all occurrences of a resource, by its name or an alias. Served ones come first,
-// that in the root's group before the others. Then come those in files that were read but not served,
-// because their load was rejected.
+// Occurrences returns all occurrences of a resource, by its name or an alias. Served occurrences come
+// first, and among these the one in the root's group. Then come occurrences in files that were read
+// but not served, because their load was rejected.
 func (s *Source) Occurrences(t *xds.Type, name string) (all []Occurrence) {
 	if now := s.served.Load(); now != nil {
 		for group, w := range now.contents {

@@ -139,6 +139,6 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found = examine("bad"); len(found) != 1 || found[0].Pos.Line != 5 {
-		t.Errorf("bad, of a file that is gone: %+v", found)
+		t.Errorf("resource bad, after its file was removed: %+v", found)
 	}
 }

@@ -32,8 +32,8 @@ func (s *Source) storeGroup(name string) string {
 	return name
 }
 
-// commit writes the changes of next to the group in the store; view has the group's tables. With
-// meant, a group without resources is marked known, too.
+// commit writes the changes of next to the group in the store; view has the group's tables. If
+// meant is true, a group without resources is marked known, too.
 func (p *part) commit(tx *store.Tx, next groupContent, meant bool, view xds.Tables) {
 	p.content.replace(tx, next)
 	for _, t := range p.withheld {

@@ -106,11 +106,11 @@ func TestSecretHoldersAreLimited(t *testing.T) {
 		h := secretHolders{}.after(time.Now(), first)
 		one := h[xds.Cluster.URL][0]
 		if h = h.after(time.Now(), first); len(h[xds.Cluster.URL]) != 2 || h[xds.Cluster.URL][0] != one && h[xds.Cluster.URL][1] != one {
-			t.Error("what has not changed is looked at again")
+			t.Error("the unchanged resource was searched again")
 		}
 		h = h.after(time.Now(), of("a"))
 		time.Sleep(rememberTime)
-		if h = h.after(time.Now(), of("a")); len(h[xds.Cluster.URL]) != 4 { // the last two a, and the removed ones
+		if h = h.after(time.Now(), of("a")); len(h[xds.Cluster.URL]) != 4 { // the last two versions of a, and the removed resources
 			t.Error(len(h[xds.Cluster.URL]))
 		}
 		time.Sleep(time.Nanosecond)

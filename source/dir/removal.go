@@ -36,7 +36,8 @@ type removals struct {
 	again     time.Time                     // when to look again at the delayed removals
 }
 
-// An absence is since when a name is missing: since the first look, and since another name came back.
+// An absence has the times since which a name is missing: first is the first look without the name,
+// and since begins again when another name comes back.
 type absence struct{ first, since time.Time }
 
 // removableAt returns when the name may be removed, if the removal is large.

@@ -100,7 +100,7 @@ func TestLargeRemovalsAreDelayed(t *testing.T) {
 		m.expectLoad("")
 		m.expectServed(35)
 	})
-	run("each of two delayed removals is checked in its time", func(m *clockedSource) {
+	run("two delayed removals are checked at their own times", func(m *clockedSource) {
 		m.rewrite(all[5:]...)
 		m.expectLoad("")
 		time.Sleep(3 * time.Second)
@@ -117,14 +117,14 @@ func TestLargeRemovalsAreDelayed(t *testing.T) {
 	})
 	run("files that are written again and again do not delay for ever", func(m *clockedSource) {
 		for i := range 24 {
-			m.rewrite(all[5+i%2:]...) // one comes and goes
+			m.rewrite(all[5+i%2:]...) // one resource disappears and comes back
 			m.expectLoad("")
 			if i < 20 {
 				m.expectServed(40)
 			}
 			time.Sleep(3 * time.Second)
 		}
-		m.expectServed(35) // and that one, which has just gone again
+		m.expectServed(35) // the five delayed resources are removed; c5 has just disappeared again and is delayed
 	})
 	run("delayed removals do not make the next small changes large", func(m *clockedSource) {
 		m.rewrite(append(names("d", 5), all[5:]...)...)
@@ -148,7 +148,7 @@ func TestLargeRemovalsAreDelayed(t *testing.T) {
 		m.expectLoad("this would leave only 19 of the 40 CDS resources of the last 10 minutes")
 		m.expectServed(40)
 	})
-	run("a small removal of another type is delayed with it", func(m *clockedSource) {
+	run("a small removal of another type is delayed together with a large one", func(m *clockedSource) {
 		m.rewrite(all[5:]...)
 		m.remove("e.json")
 		m.expectLoad("")
@@ -159,7 +159,7 @@ func TestLargeRemovalsAreDelayed(t *testing.T) {
 	run("a name that an alias takes over is removed at once", func(m *clockedSource) {
 		m.write("a.yaml", clusters(all[5:]...), "b.yaml", `{"@type": "type.googleapis.com/envoy.service.discovery.v3.Resource", name: n, aliases: [c0], resource: {`+clusterURL+`, name: n}}`)
 		m.expectLoad("")
-		m.expectServed(40) // n, and all but c0
+		m.expectServed(40) // n and all old resources except c0
 		if got := m.src.Held(); got != 4 {
 			m.Errorf("%d held, want 4: c0 is not served any more", got)
 		}
@@ -180,7 +180,7 @@ func TestLargeRemovalsAreDelayed(t *testing.T) {
 		m.expectServed(35)
 		version("v2")
 	})
-	run("a mistake keeps all, and the delay goes on after it", func(m *clockedSource) {
+	run("a mistake keeps all resources, and the delay continues after it", func(m *clockedSource) {
 		m.rewrite(all[5:]...)
 		m.expectLoad("")
 		m.write("b.yaml", "{")
@@ -250,7 +250,7 @@ func TestRemovalsInStepsAreRefused(t *testing.T) {
 			if _, err := m.src.load(order{approve: true}, &scanner{}); err != nil {
 				t.Error(err)
 			}
-			again(18, "") // of the 19 that were approved
+			again(18, "") // 18 of the 19 approved resources
 			again(40, "")
 			again(30, "")
 			time.Sleep(peakTime + time.Second)
@@ -291,7 +291,7 @@ func TestRemovalsInStepsAreRefused(t *testing.T) {
 			m.expectServed(40)
 		})
 	})
-	t.Run("a clock that is set back does not prolong the numbers", func(t *testing.T) {
+	t.Run("setting the clock back does not prolong the recent counts", func(t *testing.T) {
 		var m removals
 		now := time.Now()
 		m.restore(now, []lastgood.Peak{{URL: xds.Cluster.URL, N: 40, Until: now.Add(time.Hour)}})
@@ -342,7 +342,7 @@ func TestDelayedRemovalsAreCheckedInTime(t *testing.T) {
 		t.Helper()
 		at := b.src.reload(o, w)
 		if in := time.Until(at); at.IsZero() == again || again && (in < time.Hour-time.Minute || in > time.Hour) {
-			t.Errorf("again at %v, want it: %v", at, again)
+			t.Errorf("next look at %v, want one: %v", at, again)
 		}
 		var all []string
 		for len(log) > 0 {
@@ -396,13 +396,13 @@ func TestSlowRemovalIsLoggedOnce(t *testing.T) {
 			t.Errorf("told\n%s\nwant\n%s", got, want)
 		}
 		told = nil
-		for i := range 15 { // one more is gone each time, and another comes back: it goes on for a minute
+		for i := range 15 { // each time one more resource is missing and another comes back, for a minute
 			m.rewrite(append(names("n", i%2+1), all[5+i:]...)...)
 			look()
 			time.Sleep(4500 * time.Millisecond)
 		}
 		if n := strings.Count(strings.Join(told, "\n"), more); n != 1 {
-			t.Errorf("%d lines that count, want one after a minute:\n%s", n, strings.Join(told, "\n"))
+			t.Errorf("%d lines with the count, want one after a minute:\n%s", n, strings.Join(told, "\n"))
 		}
 	})
 }

@@ -39,24 +39,24 @@ func TestRestore(t *testing.T) {
 			b.Errorf("%d clusters at %s, want %d at %s", got.Len(), got.Version(), n, version)
 		}
 	}
-	t.Run("it is served before the files are read, at the version it had", func(t *testing.T) { served(restored(t), 30, "v7") })
-	t.Run("the files are compared with it", func(t *testing.T) {
+	t.Run("the stored configuration is served before the files are read, with its version", func(t *testing.T) { served(restored(t), 30, "v7") })
+	t.Run("the files are compared with the stored configuration", func(t *testing.T) {
 		b := restored(t, "a.yaml", clusters(all[:10]...))
 		if got := b.try(); !strings.HasPrefix(got, "this would remove 20 of 30 CDS resources") {
 			t.Error(got)
 		}
 		served(b, 30, "v7")
 	})
-	t.Run("missing files do not remove it", func(t *testing.T) {
+	t.Run("missing files do not remove the stored configuration", func(t *testing.T) {
 		b := restored(t)
 		if got := b.try(); !strings.HasPrefix(got, "the directory has no files any more") {
 			t.Error(got)
 		}
 		served(b, 30, "v7")
 	})
-	t.Run("files without resources do not remove it", func(t *testing.T) {
-		// "A start on nothing [...] tells no client that anything is gone: the last good
-		// is served." (SAFE-10) this holds for types of fewer than 20, too.
+	t.Run("files without resources do not remove the stored configuration", func(t *testing.T) {
+		// "A start on nothing [...] tells no client that anything is gone: the last good is
+		// served." (SAFE-10) This also holds for types of fewer than 20 resources.
 		var kept lastgood.Config
 		first := newFixture(t, "a.yaml", clusters("a", "b"))
 		first.src.opts.Keep = func(c lastgood.Config) { kept = c }
@@ -77,7 +77,7 @@ func TestRestore(t *testing.T) {
 			t.Error(err)
 		}
 		if got := b.content(); got != "" {
-			t.Error("what was approved of is there:", got)
+			t.Error("the approved removals did not happen:", got)
 		}
 	})
 	t.Run("removals since that are not refused are logged once", func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("half is not more than half: %s", <-log)
 		}
 	})
-	t.Run("it is stored when it changes", func(t *testing.T) {
+	t.Run("each change is stored", func(t *testing.T) {
 		n := 0
 		b := newFixture(t, "a.yaml", clusters("a"))
 		b.src.opts.Keep = func(lastgood.Config) { n++ }
@@ -157,7 +157,7 @@ func TestRestore(t *testing.T) {
 		}
 		r := &kept.Types[0].Resources[0]
 		want := r.Refs
-		r.Resource = xds.NewResource(r.Type, r.Name, r.Body) // as it comes from the disk
+		r.Resource = xds.NewResource(r.Type, r.Name, r.Body) // a copy, as a start reads it from the disk
 		b := newFixture(t)
 		if err := b.src.Restore(kept); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRestore(t *testing.T) {
 			return nil, nil
 		}
 		if err := b.src.Restore(kept); err != nil || len(recent(b)) != 0 {
-			t.Errorf("what may not be served is: %v, %v", recent(b), err)
+			t.Errorf("resources that the review refuses were restored: %v, %v", recent(b), err)
 		}
 	})
 	t.Run("an unknown removed resource does not prevent the restore", func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b.st.Snapshot().View(store.DefaultGroup).Table(v2.Type).Lookup("old") == nil {
-			t.Error("it is not served")
+			t.Error("the v2 resource is not served")
 		}
 	})
 }
@@ -294,7 +294,7 @@ func TestRecentlyRemovedResources(t *testing.T) {
 		t.Error(d)
 	}
 	if d = d.after(start.Add(rememberTime+time.Second), of("c"), of("b", "c")); len(d) != 0 {
-		t.Error("it is there again", d)
+		t.Error("the resource that came back is still remembered as removed", d)
 	}
 	d = departed(nil).after(start, of("old"), of())
 	d = d.after(start.Add(time.Second), of(names("n", maxDeparted)...), of())
@@ -317,7 +317,7 @@ func TestEmptyDirectoryAtStart(t *testing.T) {
 		b.write("a.yaml", "resources: []\n")
 		b.load("")
 		if b.st.Snapshot().View(store.DefaultGroup) == nil {
-			t.Error("what was emptied is not known")
+			t.Error("the emptied group is not known")
 		}
 	}
 }
@@ -352,7 +352,7 @@ func TestReloadAndWaitApprovesOnce(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.src.ReloadAndWait(gone, false); !errors.Is(err, context.Canceled) && err == nil {
-		t.Errorf("who left is told %v", err)
+		t.Errorf("the canceled call returned %v", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestFieldAt(t *testing.T) {
 				t.Errorf("at %s, not %s", got, want)
 			}
 			if alone := section(b, []byte(f.text)) != nil; alone != f.alone {
-				t.Errorf("its lines alone: %v", alone)
+				t.Errorf("the lines were parsed alone: %v", alone)
 			}
 		})
 	}

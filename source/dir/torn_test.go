@@ -26,7 +26,7 @@ func TestLinkReplacedDuringRead(t *testing.T) {
 		"a.first": {clusters("a"), clusters("a", "moved")},
 		"z.yaml":  {clusters("moved", "z"), clusters("z")},
 	}
-	for i := range runtime.GOMAXPROCS(0) - 1 { // as many as are read at a time
+	for i := range runtime.GOMAXPROCS(0) - 1 { // as many files as are read at a time
 		files[fmt.Sprint("w", i, ".wait")] = [2]string{"# nothing", "# nothing"}
 	}
 	for name, of := range files {

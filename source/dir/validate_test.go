@@ -81,9 +81,9 @@ func TestCheckAll(t *testing.T) {
 			"CDS|LDS|\nXDS0403 x/x.yaml:3:27: group x: address.socket_address: LDS \"x\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1 (nodes of group \"x\" get both)\n"},
 		{"a reference with a typo", "", one, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", clusterURL + "\nname: cc\n"},
 			"CDS|LDS|\nXDS0201 a.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"a\" refers to CDS \"c\", which no file has (did you mean \"cc\"?)\nXDS0202 b.yaml:1:1: warning: nothing refers to CDS \"cc\"\n"},
-		{"beside a mistake, but for names that stand in its file", "x: c\n", []string{"-", "."}, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", strings.Replace(tcpListener("b", "81"), "cluster: c", "cluster: d", 1)},
+		{"next to a mistake, except names in the file with the mistake", "x: c\n", []string{"-", "."}, nil, []string{"a.yaml", tcpListener("a", "80"), "b.yaml", strings.Replace(tcpListener("b", "81"), "cluster: c", "cluster: d", 1)},
 			"LDS|\nXDS0106 <stdin>:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\nXDS0201 b.yaml:4:163: warning: filter_chains[0].filters[0].typed_config.cluster: LDS \"b\" refers to CDS \"d\", which no file has (requests to it fail, unless the client's bootstrap has it)\n"},
-		{"what one reader takes and another does not", "", one, nil, []string{"a.yaml", clusterURL + "\nname: 7\nconnect_timeout: 1m\ntype: eds\nlb_policy: \"1\"\neds_cluster_config: {eds_config: {ads: {}}}\nhealth_checks: {timeout: {seconds: 1}, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}\nignore_health_on_host_removal: yes\n"},
+		{"spellings that only some readers accept", "", one, nil, []string{"a.yaml", clusterURL + "\nname: 7\nconnect_timeout: 1m\ntype: eds\nlb_policy: \"1\"\neds_cluster_config: {eds_config: {ads: {}}}\nhealth_checks: {timeout: {seconds: 1}, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}\nignore_health_on_host_removal: yes\n"},
 			`CDS|
 XDS0801 a.yaml:2:7: warning: name: int 7 for a string (put it in quotes: Envoy's own reader refuses a bare number or word for a string)
 XDS0801 a.yaml:3:18: warning: connect_timeout: the duration "1m" (write seconds: Envoy's own reader accepts only seconds)
@@ -160,7 +160,7 @@ func TestSourceValidates(t *testing.T) {
 	}
 	write("10s")
 	if r, err := src.Load(); err != nil || len(r.Counts) != 1 {
-		t.Errorf("when it is mended: %v, %v", r, err)
+		t.Errorf("after the mistake is corrected: %v, %v", r, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "b.yaml"), []byte(tcpListener("a", "80")+"---\n"+tcpListener("b", "80")), 0o600); err != nil {
 		t.Fatal(err)

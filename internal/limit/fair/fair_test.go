@@ -9,7 +9,7 @@ import (
 )
 
 func TestShares(t *testing.T) {
-	t.Run("SAFE-9 who comes late gets the newest place of whoever has most", func(t *testing.T) {
+	t.Run("SAFE-9 a late owner gets the newest place of the owner with most", func(t *testing.T) {
 		s := Shares[int]{Max: 4}
 		for i := range 4 {
 			if p, lost := s.Enter("greedy", i); p == nil || lost.OK {
@@ -23,19 +23,19 @@ func TestShares(t *testing.T) {
 			t.Fatal(p, lost)
 		}
 		if p, lost := s.Enter("greedy", 4); p != nil || lost.OK {
-			t.Error("who has most takes a place from somebody:", p, lost)
+			t.Error("the owner with most evicts the item of another:", p, lost)
 		}
 		if p, lost := s.Enter("fourth", 30); p == nil || lost != (Evicted[int]{1, true}) {
 			t.Fatal(p, lost)
 		}
 		if p, lost := s.Enter("fifth", 40); p != nil || lost.OK {
-			t.Error("a place was taken from who has no more than who gets it:", p, lost)
+			t.Error("the evicted owner had no more items than the new one:", p, lost)
 		}
 		if s.Len() != 4 {
 			t.Error(s.Len())
 		}
 	})
-	t.Run("SAFE-9 one alone has all places, as behind a NAT", func(t *testing.T) {
+	t.Run("SAFE-9 a single owner may have all places, as behind a NAT", func(t *testing.T) {
 		s := Shares[int]{Max: 100_000}
 		var last *Place[int]
 		for i := range s.Max {
@@ -63,7 +63,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// Shares do what a list of all that is there says.
+// Shares agree with a simple list of all items.
 func TestSharesQuick(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -118,7 +118,7 @@ func TestSharesQuick(t *testing.T) {
 						t.Fatalf("seed %d: %v lost, and %v is newer", seed, all[k], h)
 					}
 				}
-				s.Leave(all[k].place) // as its owner will
+				s.Leave(all[k].place) // an item may leave at any time
 				all = slices.Delete(all, k, k+1)
 			}
 			if p != nil {
@@ -131,7 +131,7 @@ func TestSharesQuick(t *testing.T) {
 	}
 }
 
-// A text is an address that is what it says.
+// A text is an address with this String.
 type text string
 
 func (text) Network() string  { return "tcp" }
@@ -148,7 +148,7 @@ func TestOwner(t *testing.T) {
 		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 3, Zone: "eth0"}, "fe80::/64"},
 		{&net.UnixAddr{Name: "", Net: "unix"}, "unix"},
 		{&net.TCPAddr{IP: net.ParseIP("2001:db8:1:2:3::4"), Port: 3, Zone: "eth0"}, "2001:db8:1:2::/64"},
-		{text("[::ffff:192.0.2.1]:2"), "192.0.2.1"}, // of another's making
+		{text("[::ffff:192.0.2.1]:2"), "192.0.2.1"}, // an address of another type
 		{nil, ""},
 	} {
 		if got := Owner(c.a); got != c.want {

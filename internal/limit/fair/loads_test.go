@@ -24,12 +24,12 @@ func TestLoads(t *testing.T) {
 	if n := l.All(); n != 100 {
 		t.Errorf("%d in all", n)
 	}
-	set(good, 31, "big") // the largest of who has most, though another came last
-	set(big, 90)         // it is lost, and takes nothing any more
+	set(good, 31, "big") // the largest item of the owner with most, although another item is newer
+	set(big, 90)         // the item is evicted, so its size does not count
 	if n := l.All(); n != 41 || !l.Lost(big) || l.Lost(small) {
 		t.Errorf("%d in all", n)
 	}
-	set(small, 90, "small") // who has most may be who wants more
+	set(small, 90, "small") // the owner with most may evict its own item
 	set(good, 101, "good")
 	if l.All() != 0 || len(l.owners) != 0 || l.most.Len() != 0 {
 		t.Errorf("something is left: %+v", l)
@@ -47,7 +47,8 @@ func TestLoads(t *testing.T) {
 	set(l.Enter("c", "c"), 1<<40)
 }
 
-// Whatever comes, there is room for what stays, and what was lost is gone.
+// After any sequence of calls, the remaining items fit into the limit, and evicted items do not
+// count.
 func TestLoadsQuick(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -90,7 +91,7 @@ func TestLoadsQuick(t *testing.T) {
 				}
 			}
 			if l.most.Len() > 0 && l.most.First().n != top {
-				t.Fatalf("seed %d: who has most has %d, not %d", seed, top, l.most.First().n)
+				t.Fatalf("seed %d: the largest owner has %d, not %d", seed, top, l.most.First().n)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ type number struct {
 
 func (a *number) Before(b *number) bool { return a.n < b.n }
 
-// A ranking has as its first what a sorted list has.
+// The first item of a ranking is the first item of a sorted list.
 func TestRankingQuick(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -31,9 +31,9 @@ func TestRankingQuick(t *testing.T) {
 			default:
 				i := random.IntN(len(all))
 				r.Remove(all[i])
-				r.Remove(all[i]) // it is not there any more
+				r.Remove(all[i]) // the item is not in the ranking any more
 				if all[i].Ranked() {
-					t.Fatalf("seed %d: who was taken out is there", seed)
+					t.Fatalf("seed %d: a removed item is still in the ranking", seed)
 				}
 				all = slices.Delete(all, i, i+1)
 			}

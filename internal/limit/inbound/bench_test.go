@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// endless is a connection on which the same comes again and again, and that takes everything.
+// endless is a connection that repeats the same bytes for ever and accepts all writes.
 type endless struct {
 	net.Conn
 	b []byte
@@ -15,8 +15,8 @@ type endless struct {
 func (e endless) Read(b []byte) (int, error)  { return copy(b, e.b), nil }
 func (e endless) Write(b []byte) (int, error) { return len(b), nil }
 
-// What following the frames of a small request costs, and of a response, of which either
-// costs gRPC and the system some ten microseconds.
+// BenchmarkConn measures the cost of parsing the frames of a small request and of a response. gRPC
+// and the system need some ten microseconds for each.
 func BenchmarkConn(b *testing.B) {
 	frame := newTalk().data(1, false, beginning(200, 200)).Bytes()[preface:]
 	c := NewBudget(Bounds{Bytes: 1 << 20, Stall: time.Hour, Streams: -1}).Conn(endless{b: frame}, false)

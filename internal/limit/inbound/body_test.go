@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// An upload is a client that sends a body, which somebody reads.
+// An upload is a client that sends a body, with a goroutine that reads the body.
 type upload struct {
 	*Body
 	to   *io.PipeWriter
-	done chan error // what reading it ended with
+	done chan error // the error of the reader
 }
 
 func (r *rig) upload(at address) *upload {
@@ -32,7 +32,7 @@ type reading func([]byte) (int, error)
 
 func (f reading) Read(p []byte) (int, error) { return f(p) }
 
-// refusals returns what was refused.
+// refusals returns the refused connections.
 func (r *rig) refusals() []string {
 	synctest.Wait()
 	r.mu.Lock()
@@ -40,7 +40,7 @@ func (r *rig) refusals() []string {
 	return slices.Clone(r.refused)
 }
 
-// sends sends so many bytes, as far as they are read.
+// sends sends n bytes, as far as the body is read.
 func (u *upload) sends(n int) {
 	go u.to.Write(make([]byte, n))
 	synctest.Wait()
@@ -63,7 +63,7 @@ func TestBody(t *testing.T) {
 		if err := <-u.done; err != nil {
 			r.Error(err)
 		}
-		time.Sleep(time.Minute) // it is whole: how long it takes to be handled is not the client's doing
+		time.Sleep(time.Minute) // the body is complete, so the client is not responsible for the time of its handling
 		if n := r.Used(); n != 100*k {
 			r.Errorf("%d", n)
 		}
@@ -82,7 +82,7 @@ func TestBody(t *testing.T) {
 		}
 		u.Close()
 	})
-	within(t, "SAFE-9 a body that is read beyond its end counts once", 4<<20, func(r *rig) {
+	within(t, "SAFE-9 a body that is read after its end counts once", 4<<20, func(r *rig) {
 		b := r.Body(bytes.NewReader(make([]byte, 100*k)), address("a"), func() {})
 		_, _ = io.Copy(io.Discard, b)
 		for range 3 {
@@ -97,20 +97,20 @@ func TestBody(t *testing.T) {
 			r.Errorf("%d", r.Used())
 		}
 	})
-	within(t, "SAFE-9 a body that ends as it is refused gives back no more than it had", 4<<20, func(r *rig) {
+	within(t, "SAFE-9 a body that ends while it is refused releases its bytes only once", 4<<20, func(r *rig) {
 		var b *Body
 		b = r.Body(reading(func(p []byte) (int, error) {
 			b.conn.refuse(TooSlow)
 			return len(p), io.EOF
 		}), address("a"), func() {})
 		if _, err := b.Read(make([]byte, 100*k)); !errors.Is(err, ErrRefused) {
-			r.Error("it is said to be whole:", err)
+			r.Error("the body counts as complete:", err)
 		}
 		if b.Close(); r.Used() != 0 {
 			r.Errorf("%d", r.Used())
 		}
 	})
-	within(t, "SAFE-9 a body that comes slowly but steadily is taken", 4<<20, func(r *rig) {
+	within(t, "SAFE-9 a body that arrives slowly but steadily is accepted", 4<<20, func(r *rig) {
 		u := r.upload("a")
 		u.sends(100 * k)
 		for range 10 {
@@ -128,7 +128,7 @@ func TestBody(t *testing.T) {
 		u.sends(100 * k)
 		time.Sleep(21 * time.Second)
 		if err := <-u.done; err == nil {
-			r.Error("it was read to its end")
+			r.Error("the body was read to its end")
 		}
 		if u.Close(); r.Used() != 0 || len(r.refusals()) != 1 || r.refusals()[0] != "a: "+string(TooSlow) {
 			r.Errorf("%d, %v", r.Used(), r.refusals())
@@ -141,7 +141,7 @@ func TestBody(t *testing.T) {
 			u.sends(200 * k)
 			crowd = append(crowd, u)
 		}
-		if n := r.Used(); n > 20*(64+32)*k+200*k { // of 4,000: each waits that has more than 64 KiB, and one is read
+		if n := r.Used(); n > 20*(64+32)*k+200*k { // each body above 64 KiB waits, except one that is read
 			r.Errorf("%d are held", n)
 		}
 		good := r.upload("good")
@@ -170,7 +170,7 @@ func TestBody(t *testing.T) {
 			r.Errorf("%d, %v", r.Used(), r.refusals())
 		}
 	})
-	within(t, "nobody is stopped after its body was closed", 4<<20, func(r *rig) {
+	within(t, "the function stop is not called after the body was closed", 4<<20, func(r *rig) {
 		stopped := false
 		from, to := io.Pipe()
 		b := r.Body(from, address("a"), func() { stopped = true })
@@ -178,7 +178,7 @@ func TestBody(t *testing.T) {
 		_, _ = io.CopyN(io.Discard, b, 100*k)
 		b.Close()
 		if r.Used() != 0 {
-			r.Error("what was closed counts:", r.Used())
+			r.Error("a closed body counts:", r.Used())
 		}
 		time.Sleep(time.Hour)
 		if stopped || len(r.refusals()) != 0 {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const k = 1 << 10
 
-// A rig is a budget, and what it has refused.
+// A rig is a budget with a record of its refusals.
 type rig struct {
 	*testing.T
 	*Budget
@@ -62,7 +62,7 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.at }
 
-// A peer is a client. What it sends is read, by a goroutine, when it may be.
+// A peer is a client, with a goroutine that reads its bytes when the budget allows.
 type peer struct {
 	*rig
 	net.Conn
@@ -115,7 +115,7 @@ func (p *peer) more(stream uint32, b []byte) {
 
 func (p *peer) send(n int) { p.more(1, make([]byte, n)) }
 
-// is says what has become of what was sent.
+// is checks the state of the sent bytes.
 func (p *peer) is(want string) {
 	p.Helper()
 	synctest.Wait()
@@ -142,17 +142,17 @@ func (r *rig) refuses(want ...string) {
 }
 
 func TestBudget(t *testing.T) {
-	within(t, "SAFE-9 connections take turns when there is no room, and each gets its request", 400*k, func(r *rig) {
+	within(t, "SAFE-9 connections take turns when there is no room, and each completes its request", 400*k, func(r *rig) {
 		a, b := r.from("a"), r.from("b")
 		b.begin(300*k, 90*k)
-		a.begin(300*k, 90*k) // there is no room any more: it is the first to ask
+		a.begin(300*k, 90*k) // the shared room is used up, and a is the first to ask
 		a.send(50 * k)
 		a.is("read")
 		b.send(50 * k)
 		b.is("waiting")
 		small := r.from("c")
 		small.begin(60*k, 60*k)
-		small.is("read") // it has nothing that counts
+		small.is("read") // no byte of small counts
 		a.send(160 * k)
 		a.is("read")
 		b.is("read")
@@ -163,7 +163,7 @@ func TestBudget(t *testing.T) {
 		}
 		r.refuses()
 	})
-	within(t, "SAFE-9 who sends nothing more loses the turn when others wait", 400*k, func(r *rig) {
+	within(t, "SAFE-9 a connection that sends nothing more loses the turn when others wait", 400*k, func(r *rig) {
 		a, b := r.from("a"), r.from("b")
 		b.begin(300*k, 90*k)
 		a.begin(300*k, 90*k)
@@ -173,7 +173,7 @@ func TestBudget(t *testing.T) {
 		b.is("read")
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 so does who holds something, was not in its turn, and sends nothing", 64<<20, func(r *rig) {
+	within(t, "SAFE-9 so does a connection without the turn that holds bytes and sends nothing", 64<<20, func(r *rig) {
 		idle, a, b := r.from("idle"), r.from("a"), r.from("b")
 		idle.begin(60<<20, 15<<20)
 		b.begin(2<<20, 60*k)
@@ -189,13 +189,13 @@ func TestBudget(t *testing.T) {
 		a.is("read")
 		b.is("read")
 	})
-	within(t, "SAFE-9 who sends fast keeps the turn", 64<<20, func(r *rig) {
+	within(t, "SAFE-9 a connection that sends fast keeps the turn", 64<<20, func(r *rig) {
 		a, b := r.from("a"), r.from("b")
 		b.begin(60<<20, 15<<20)
 		a.begin(60<<20, 2<<20)
 		b.send(1 << 20)
 		b.is("waiting")
-		time.Sleep(tick / 2) // so that what is sent and what is judged do not fall on one moment
+		time.Sleep(tick / 2) // so that bytes do not arrive at the moment of a check
 		for range 20 {
 			a.send(2 << 20)
 			time.Sleep(tick)
@@ -204,7 +204,7 @@ func TestBudget(t *testing.T) {
 		b.is("waiting")
 		r.refuses()
 	})
-	within(t, "SAFE-9 a request that is never whole ends its connection", 400*k, func(r *rig) {
+	within(t, "SAFE-9 a request that is never complete ends its connection", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.begin(300*k, 70*k)
 		time.Sleep(19 * time.Second)
@@ -216,7 +216,7 @@ func TestBudget(t *testing.T) {
 			r.Errorf("%d bytes are used", r.Used())
 		}
 	})
-	within(t, "SAFE-9 one that comes slowly but steadily is taken", 4<<20, func(r *rig) {
+	within(t, "SAFE-9 a request that arrives slowly but steadily is accepted", 4<<20, func(r *rig) {
 		a := r.from("a")
 		a.begin(2<<20, 70*k)
 		before := r.Progress(address("a"), 1)
@@ -229,7 +229,7 @@ func TestBudget(t *testing.T) {
 			r.Errorf("progress %d, then %d", before, now)
 		}
 		if n := r.Progress(address("a"), 3); n != 0 {
-			r.Errorf("progress %d of a stream on which nothing comes", n)
+			r.Errorf("progress %d of a stream without new bytes", n)
 		}
 		a.send(28 * k)
 		if r.Progress(address("a"), 1) != 0 || r.Used() != 0 {
@@ -238,7 +238,7 @@ func TestBudget(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.refuses()
 	})
-	within(t, "SAFE-9 one connection may hold what all may, and not more", 400*k, func(r *rig) {
+	within(t, "SAFE-9 one connection may hold the whole budget, and not more", 400*k, func(r *rig) {
 		a := r.from("a")
 		for i := range uint32(5) {
 			a.say(newTalk().open(3+2*i, false).Bytes()[preface:])
@@ -247,7 +247,7 @@ func TestBudget(t *testing.T) {
 		a.is("closed")
 		r.refuses("a: " + string(TooMuch))
 	})
-	within(t, "SAFE-9 the turn goes from address to address", 400*k, func(r *rig) {
+	within(t, "SAFE-9 the turn moves from address to address", 400*k, func(r *rig) {
 		a, a2, b := r.from("a"), r.from("a"), r.from("b")
 		a2.begin(300*k, 60*k)
 		b.begin(300*k, 60*k)
@@ -263,7 +263,7 @@ func TestBudget(t *testing.T) {
 		a2.send(100 * k)
 		a2.is("waiting")
 	})
-	within(t, "SAFE-9 so does the second one, whatever came before", 400*k, func(r *rig) {
+	within(t, "SAFE-9 so does the second request, whatever came before", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.begin(300*k, 300*k)
 		a.begin(300*k, 70*k)
@@ -272,11 +272,11 @@ func TestBudget(t *testing.T) {
 		time.Sleep(tick + tick/2)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 who is slow has a second from when others wait", 64<<20, func(r *rig) {
+	within(t, "SAFE-9 a slow connection has a second from the time when others wait", 64<<20, func(r *rig) {
 		a, b := r.from("a"), r.from("b")
-		a.begin(60<<20, 15<<20) // its ticks fall on whole seconds
+		a.begin(60<<20, 15<<20) // the ticks of a are at whole seconds
 		time.Sleep(5*tick + tick*9/10)
-		b.begin(60<<20, 2<<20) // it goes beyond what is for all, and has the turn
+		b.begin(60<<20, 2<<20) // b exceeds the shared room and gets the turn
 		c := r.from("c")
 		c.begin(60<<20, 70*k)
 		c.send(20 * k)
@@ -289,7 +289,7 @@ func TestBudget(t *testing.T) {
 		time.Sleep(tick / 5)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 who has waited is not judged by what came meanwhile", 400*k, func(r *rig) {
+	within(t, "SAFE-9 a connection that waited is not judged by its bytes of that time", 400*k, func(r *rig) {
 		r.Whole(200 * k)
 		a := r.from("a")
 		a.begin(300*k, 70*k)
@@ -303,18 +303,18 @@ func TestBudget(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 who gets the turn has a second before it is judged", 4<<20, func(r *rig) {
+	within(t, "SAFE-9 a connection that gets the turn has a second before it is judged", 4<<20, func(r *rig) {
 		a, b, c := r.from("a"), r.from("b"), r.from("c")
 		b.begin(3<<20, 400*k)
 		c.begin(3<<20, 400*k)
-		a.begin(2<<20, 1<<20) // there is no room any more, and it asks first
-		r.Whole(300 * k)      // nor is there when it has come
+		a.begin(2<<20, 1<<20) // the shared room is used up, and a asks first
+		r.Whole(300 * k)      // the shared room stays used up when the request of a is complete
 		b.send(20 * k)
 		c.send(20 * k)
 		b.is("waiting")
 		c.is("waiting")
 		time.Sleep(tick * 9 / 10)
-		a.send(1 << 20) // all of it
+		a.send(1 << 20) // the whole request
 		b.is("read")
 		c.is("waiting")
 		time.Sleep(tick / 5)
@@ -323,7 +323,7 @@ func TestBudget(t *testing.T) {
 		time.Sleep(tick)
 		r.refuses("b: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 nobody waits for ever", 400*k, func(r *rig) {
+	within(t, "SAFE-9 no connection waits for ever", 400*k, func(r *rig) {
 		r.Whole(200 * k)
 		a := r.from("a")
 		a.begin(300*k, 70*k)
@@ -333,13 +333,13 @@ func TestBudget(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		a.is("waiting")
 		if now := r.Progress(address("a"), 1); now <= before {
-			r.Error("it is told to be silent, and is not read:", before, now)
+			r.Error("the connection counts as slow, although it is not read:", before, now)
 		}
 		time.Sleep(2 * time.Second)
 		a.is("closed")
 		r.refuses("a: " + string(TooLong))
 	})
-	within(t, "SAFE-9 requests that are whole take room until they are handled", 400*k, func(r *rig) {
+	within(t, "SAFE-9 complete requests take room until they are handled", 400*k, func(r *rig) {
 		r.Whole(200 * k)
 		a := r.from("a")
 		a.begin(300*k, 70*k)
@@ -348,7 +348,7 @@ func TestBudget(t *testing.T) {
 		r.Whole(-200 * k)
 		a.is("read")
 	})
-	within(t, "what ends gives back what it had", 400*k, func(r *rig) {
+	within(t, "a connection that ends releases its bytes", 400*k, func(r *rig) {
 		for what, end := range map[string]func(*peer){
 			"the server ends the stream": func(p *peer) {
 				t := newTalk()
@@ -372,7 +372,7 @@ func TestBudget(t *testing.T) {
 		}
 		r.refuses()
 	})
-	within(t, "what comes after the end counts for nothing", 400*k, func(r *rig) {
+	within(t, "bytes after the end do not count", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.server.Close()
 		synctest.Wait()
@@ -381,7 +381,7 @@ func TestBudget(t *testing.T) {
 			r.Error(err, r.Used())
 		}
 	})
-	within(t, "who is closed while it waits, waits no more", 400*k, func(r *rig) {
+	within(t, "a connection that is closed while it waits stops waiting", 400*k, func(r *rig) {
 		r.Whole(200 * k)
 		a := r.from("a")
 		a.begin(300*k, 80*k)
@@ -392,7 +392,7 @@ func TestBudget(t *testing.T) {
 			r.Error(r.Used(), r.holding, r.waiting)
 		}
 	})
-	within(t, "SAFE-9 a small request that is never whole ends its connection", 400*k, func(r *rig) {
+	within(t, "SAFE-9 a small request that is never complete ends its connection", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.begin(60*k, 59*k)
 		time.Sleep(20 * time.Second)
@@ -400,13 +400,13 @@ func TestBudget(t *testing.T) {
 		time.Sleep(5*time.Second + tick/2)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 so does one of which nothing has come but where it begins", 400*k, func(r *rig) {
+	within(t, "SAFE-9 so does a request of which only the beginning has arrived", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.more(1, []byte{0, 0})
 		time.Sleep(25*time.Second + tick/2)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 so do those that have stopped while another comes on", 400*k, func(r *rig) {
+	within(t, "SAFE-9 so do requests that have stopped while another one arrives", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.say(newTalk().open(3, false).Bytes()[preface:])
 		a.more(3, beginning(30*k, 20*k))
@@ -419,7 +419,7 @@ func TestBudget(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 one that is small and comes slowly is taken, and so is one after the other", 400*k, func(r *rig) {
+	within(t, "SAFE-9 a small request that arrives slowly is accepted, and so are several in a row", 400*k, func(r *rig) {
 		a := r.from("a")
 		for range 20 {
 			a.begin(60*k, 10*k)
@@ -435,7 +435,7 @@ func TestBudget(t *testing.T) {
 			r.Errorf("something is left: %+v", a.server.in)
 		}
 	})
-	within(t, "SAFE-9 those that come at once share what must come", 4<<20, func(r *rig) {
+	within(t, "SAFE-9 requests that arrive at once share the required rate", 4<<20, func(r *rig) {
 		a := r.from("a")
 		const n = 8
 		for i := range uint32(n) {
@@ -450,7 +450,7 @@ func TestBudget(t *testing.T) {
 		}
 		r.refuses()
 	})
-	within(t, "SAFE-9 who has not been given room for the rest is waited for", 400*k, func(r *rig) {
+	within(t, "SAFE-9 a client without a window for the rest of its request is not too slow", 400*k, func(r *rig) {
 		a := r.from("a")
 		a.begin(100*k, 64*k-10) // in a stream's first window
 		time.Sleep(time.Hour)
@@ -465,7 +465,7 @@ func TestBudget(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		r.refuses("a: " + string(TooSlow))
 	})
-	within(t, "SAFE-9 many small requests that are not whole count as a large one does", 400*k, func(r *rig) {
+	within(t, "SAFE-9 many small incomplete requests count like a large one", 400*k, func(r *rig) {
 		a := r.from("a")
 		for i := range uint32(7) {
 			if r.Used() != 0 && r.Used() != int(i)*50*k {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Who passes over frames sees the same ones as who looks into them, however the bytes are cut.
+// A scanner that skips payloads finds the same frames as one that reads them, for any division of
+// the bytes.
 func TestReplies(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))

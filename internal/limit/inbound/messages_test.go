@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// What a client and a server say, as the frames that it is made of.
+// A talk is the conversation of a client and a server, as frames.
 type talk struct {
 	bytes.Buffer
 	*http2.Framer
@@ -33,7 +33,7 @@ func (t *talk) data(stream uint32, end bool, b []byte) *talk {
 	return t
 }
 
-// beginning is the first n bytes of one of size bytes.
+// beginning returns the first n bytes of a request of size bytes.
 func beginning(size, n int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), make([]byte, n)...)
 }
@@ -59,7 +59,7 @@ func TestMessages(t *testing.T) {
 		{"less than the window", newTalk().open(1, false).data(1, false, beginning(1<<20, 64*k)), 0},
 		{"less than the window, which has room for the rest", newTalk().open(1, false).data(1, false, beginning(60*k, 59*k)), 0},
 		{"SAFE-9 many of these", newTalk().open(1, false).data(1, false, beginning(60*k, 40*k)).open(3, false).data(3, false, beginning(60*k, 50*k)), 90 * k},
-		{"those for which the server has given no room are not its client's fault", newTalk().open(1, false).data(1, false, beginning(70*k, 60*k)).open(3, false).data(3, false, beginning(60*k, 50*k)), 0},
+		{"the client is not responsible for requests without a window", newTalk().open(1, false).data(1, false, beginning(70*k, 60*k)).open(3, false).data(3, false, beginning(60*k, 50*k)), 0},
 		{"padding makes no room scarce", func() *talk {
 			t := newTalk().open(1, false).data(1, false, beginning(60*k, 50*k)).open(3, false)
 			_ = t.WriteDataPadded(3, false, beginning(60*k, 59*k), make([]byte, 255))
@@ -70,14 +70,14 @@ func TestMessages(t *testing.T) {
 		}(), 109 * k},
 		{"SAFE-9 more than the window", begun(), 70 * k},
 		{"it is whole", begun().data(1, false, make([]byte, 30*k)), 0},
-		{"another follows in the same frame", begun().data(1, false, append(make([]byte, 30*k), beginning(1<<20, 65*k)...)), 65 * k},
-		{"the client ends it", func() *talk { t := begun(); _ = t.WriteRSTStream(1, http2.ErrCodeCancel); return t }(), 0},
-		{"the client says that it was all", begun().data(1, true, nil), 0},
-		{"what comes on a stream that is not open is dropped", newTalk().data(1, false, beginning(1<<20, 500*k)), 0},
+		{"another request follows in the same frame", begun().data(1, false, append(make([]byte, 30*k), beginning(1<<20, 65*k)...)), 65 * k},
+		{"the client ends the stream", func() *talk { t := begun(); _ = t.WriteRSTStream(1, http2.ErrCodeCancel); return t }(), 0},
+		{"the client marks the end of its requests", begun().data(1, true, nil), 0},
+		{"bytes on a stream that is not open are dropped", newTalk().data(1, false, beginning(1<<20, 500*k)), 0},
 		{"another stream", begun().open(3, false).data(3, false, beginning(80*k, 80*k)), 70 * k},
-		{"another stream has a little", begun().open(3, false).data(3, false, beginning(80, 8)), 70*k + 8},
+		{"another stream has few bytes", begun().open(3, false).data(3, false, beginning(80, 8)), 70*k + 8},
 		{"two", begun().open(3, false).data(3, false, beginning(90*k, 80*k)), 150 * k},
-		{"padding is no part of it", func() *talk {
+		{"padding does not count", func() *talk {
 			t := newTalk().open(1, false)
 			_ = t.WriteDataPadded(1, false, beginning(1<<20, 64*k-100), make([]byte, 200))
 			return t
@@ -108,15 +108,15 @@ func TestMessages(t *testing.T) {
 	}
 	m.receive(newTalk().data(1, false, make([]byte, 100*k)).Bytes()[preface:])
 	if m.large != 0 || len(m.open) != 0 {
-		t.Errorf("more comes on it: %+v", m)
+		t.Errorf("after more bytes: %+v", m)
 	}
 	if m = fed(newTalk().open(1, false).data(1, true, beginning(10, 10))); len(m.open) != 1 || m.open[0].message != nil {
 		t.Errorf("between requests something is kept: %+v", m.open)
 	}
 }
 
-// oracle says what is unfinished, by a framer of another make. grants are by how much
-// windows have grown.
+// oracle returns the size of the unfinished requests, with the framer of another library. The
+// argument grants has the growth of each stream's window.
 func oracle(b []byte, grants map[uint32]int) (large int) {
 	if len(b) < preface {
 		return 0
@@ -167,7 +167,7 @@ func oracle(b []byte, grants map[uint32]int) (large int) {
 	return large
 }
 
-// However its bytes are cut, a connection holds what another framer says it does.
+// For any division of the bytes, a connection counts the same bytes as another framer.
 func TestMessagesQuick(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -221,7 +221,7 @@ func TestMessagesQuick(t *testing.T) {
 	}
 }
 
-// What is whole when it is read leaves nothing behind, and costs no memory.
+// BenchmarkMessages reads complete requests, which leave no state and allocate no memory.
 func BenchmarkMessages(b *testing.B) {
 	for _, c := range []struct {
 		what   string
@@ -244,8 +244,8 @@ func BenchmarkMessages(b *testing.B) {
 	}
 }
 
-// Whatever a client sends, nothing panics, what is counted is what was sent or less, and
-// the pieces do not matter.
+// For any bytes of a client, nothing panics, at most the sent bytes count, and the division into
+// pieces does not matter.
 func FuzzMessages(f *testing.F) {
 	f.Add(newTalk().open(1, false).data(1, false, beginning(1<<20, 70<<10)).Bytes(), uint16(7), uint32(1))
 	padded := newTalk().open(3, false)

@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// "A panic behind one stream, poll, observer or source ends that one, is logged with its stack
-// and counted; the process lives" (SAFE-8): gRPC's goroutines and timers guard nothing.
+// "A panic behind one stream, poll, observer or source ends that one, is logged with its stack and
+// counted; the process lives" (SAFE-8): gRPC's goroutines and timers do not catch panics.
 func TestPanics(t *testing.T) {
 	odd := scanner{have: frameHeader, left: -1} // the next byte is beyond its frame
 	bomb := func(r *rig, p *peer) {
@@ -29,22 +29,22 @@ func TestPanics(t *testing.T) {
 		"what is written": func(r *rig, p *peer) {
 			p.server.out = replies{scanner: odd}
 			if n, err := p.server.Write([]byte("more")); n > 0 || err == nil {
-				r.Error("it was written all the same:", n, err)
+				r.Error("the bytes were written although the connection is closed:", n, err)
 			}
 		},
-		"what is given back when a request is whole": func(r *rig, p *peer) {
+		"the release of a complete request": func(r *rig, p *peer) {
 			p.begin(300*k, 90*k)
 			bomb(r, p)
 			p.send(210 * k)
 		},
-		"what is given back when the server ends a stream": func(r *rig, p *peer) {
+		"the release when the server ends a stream": func(r *rig, p *peer) {
 			p.begin(300*k, 90*k)
 			bomb(r, p)
 			talk := newTalk()
 			_ = talk.WriteRSTStream(1, 0)
 			_, _ = p.server.Write(talk.Bytes()[preface:])
 		},
-		"what is given back when it is closed": func(r *rig, p *peer) {
+		"the release when the connection is closed": func(r *rig, p *peer) {
 			p.begin(300*k, 90*k)
 			bomb(r, p)
 			p.server.Close()
@@ -54,25 +54,25 @@ func TestPanics(t *testing.T) {
 			bomb(r, p)
 			time.Sleep(tick)
 		},
-		"who is told that a request is too slow": func(r *rig, p *peer) {
+		"the callback for a slow request": func(r *rig, p *peer) {
 			r.Budget.refused = nil
 			p.begin(300*k, 90*k)
 			time.Sleep(21 * tick)
 		},
-		"who is told that there is no room": func(r *rig, p *peer) {
+		"the callback for missing room": func(r *rig, p *peer) {
 			r.Budget.refused = nil
 			r.Whole(200 * k)
 			p.begin(300*k, 90*k)
 			p.send(10 * k)
 			time.Sleep(maxTurnWait)
-			synctest.Wait() // it is told before there is room again
+			synctest.Wait() // the refusal is reported before there is room again
 			r.Whole(-200 * k)
 		},
-		"who is told that there is too much": func(r *rig, p *peer) {
+		"the callback for too many bytes": func(r *rig, p *peer) {
 			r.Budget.refused = nil
 			p.begin(500*k, 450*k)
 		},
-		"who is told of haste": func(r *rig, p *peer) {
+		"the callback for ended streams": func(r *rig, p *peer) {
 			r.Budget.hasty = nil
 			p.streams(3, 1100, true)
 		},
@@ -88,10 +88,10 @@ func TestPanics(t *testing.T) {
 			plant(r, bad)
 			synctest.Wait()
 			if len(told) != 1 || !strings.HasPrefix(told[0], "bad: ") || !strings.Contains(told[0], "inbound.(*Conn)") || panics.Count() == before {
-				r.Errorf("%d panics, told of: %q", panics.Count()-before, told)
+				r.Errorf("%d panics, reported: %q", panics.Count()-before, told)
 			}
 			if _, err := bad.Write([]byte{0}); err == nil {
-				r.Error("it is still connected")
+				r.Error("the client is still connected")
 			}
 			good.begin(300*k, 90*k)
 			good.send(210 * k)
@@ -101,7 +101,7 @@ func TestPanics(t *testing.T) {
 			}
 		})
 	}
-	within(t, "SAFE-8 who is told of a panic may panic", 400*k, func(r *rig) {
+	within(t, "SAFE-8 the callback for panics may panic", 400*k, func(r *rig) {
 		r.panicked, r.pace = nil, nil
 		bad := r.from("bad")
 		bad.streams(3, 2, true)

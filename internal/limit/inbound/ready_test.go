@@ -20,10 +20,10 @@ type pool struct {
 func (p *pool) Get(n int) *[]byte { p.out.Add(1); return p.BufferPool.Get(n) }
 func (p *pool) Put(b *[]byte)     { p.out.Add(-1); p.BufferPool.Put(b) }
 
-// Who reads what the system does has a buffer only while there is something in it, and hears
-// of the end.
+// A reader of the system's connection has a buffer only while it has bytes, and gets the end of the
+// connection.
 func TestReadOnReady(t *testing.T) {
-	t.Parallel() // it waits for a real connection
+	t.Parallel() // the test waits for a real connection
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestReadOnReady(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, c.want)
 		}
 		if n := p.out.Load(); n != 0 {
-			t.Errorf("%s: %d buffers are gone", what, n)
+			t.Errorf("%s: %d buffers were not put back", what, n)
 		}
 		near.Close()
 		server.Close()

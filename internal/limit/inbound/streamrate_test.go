@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// streams opens n streams, from the one with an id on; a reset ends each at once.
+// streams opens n streams, starting with the given id. With reset, it ends each stream at once.
 func (p *peer) streams(from uint32, n int, reset bool) (next uint32) {
 	for range n {
 		t := newTalk().open(from, false)
@@ -21,10 +21,10 @@ func (p *peer) streams(from uint32, n int, reset bool) (next uint32) {
 	return from
 }
 
-// "What a client can make the server hold or do is bounded per stream, per peer and in all,
-// in bytes and in time, from the first byte" (SAFE-9): opening a stream makes it do much.
+// "What a client can make the server hold or do is bounded per stream, per peer and in all, in
+// bytes and in time, from the first byte" (SAFE-9): opening a stream costs the server much work.
 func TestHaste(t *testing.T) {
-	within(t, "SAFE-9 who resets streams as fast as it can is read at a rate, and stays connected", 1<<20, func(r *rig) {
+	within(t, "SAFE-9 a client that resets streams as fast as it can is read at a limited rate, and stays connected", 1<<20, func(r *rig) {
 		p := r.from("a")
 		start := time.Now()
 		id := p.streams(3, 1000, true) // ten seconds' worth
@@ -38,7 +38,7 @@ func TestHaste(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 		}
-		if d := time.Since(start); d < 890*time.Millisecond || d > 910*time.Millisecond { // the last is read when 89 have had their time
+		if d := time.Since(start); d < 890*time.Millisecond || d > 910*time.Millisecond { // the last reset is read after the time of 89 others
 			r.Errorf("1,090 streams at 100 a second, 1,000 at once, took %v", d)
 		}
 		p.is("read")
@@ -47,9 +47,9 @@ func TestHaste(t *testing.T) {
 			r.Errorf("told %d times", n)
 		}
 	})
-	within(t, "SAFE-9 streams that the server ends count as well", 1<<20, func(r *rig) {
+	within(t, "SAFE-9 streams that the server ends count, too", 1<<20, func(r *rig) {
 		p := r.from("a")
-		go func() { // what the server answers
+		go func() { // the responses of the server
 			for b := make([]byte, k); ; {
 				if _, err := p.Read(b); err != nil {
 					return
@@ -63,7 +63,7 @@ func TestHaste(t *testing.T) {
 			_ = t.WriteRSTStream(stream, http2.ErrCodeProtocol)
 			_, _ = p.server.Write(t.Bytes()[preface:])
 		}
-		p.streams(id, 2, false) // the first one tells how many have ended
+		p.streams(id, 2, false) // the next read notices how many streams have ended
 		p.is("waiting")
 		time.Sleep(1010 * time.Millisecond)
 		p.is("read")
@@ -73,17 +73,17 @@ func TestHaste(t *testing.T) {
 		p.streams(3, 10_000, false)
 		p.is("read")
 		if r.hasty.Load() != 0 {
-			r.Error("it was told to be hasty")
+			r.Error("the client was reported as hasty")
 		}
 	})
-	within(t, "SAFE-9 others are read meanwhile", 1<<20, func(r *rig) {
+	within(t, "SAFE-9 other connections are read meanwhile", 1<<20, func(r *rig) {
 		p, other := r.from("a"), r.from("a")
 		p.streams(3, 1100, true)
 		p.is("waiting")
 		other.streams(3, 100, true)
 		other.is("read")
 	})
-	within(t, "SAFE-9 who begins anew with each connection has the pace of its address", 1<<20, func(r *rig) {
+	within(t, "SAFE-9 a client that reconnects keeps the rate of its address", 1<<20, func(r *rig) {
 		for range 100 {
 			p := r.from("a")
 			p.streams(3, 1000, true)
@@ -105,7 +105,7 @@ func TestHaste(t *testing.T) {
 			r.Errorf("100 streams at 10,000 a second took %v", t)
 		}
 	})
-	within(t, "who is closed while it rests, rests no more", 1<<20, func(r *rig) {
+	within(t, "a connection that is closed during a delay stops waiting", 1<<20, func(r *rig) {
 		p := r.from("a")
 		p.streams(3, 1100, true)
 		p.is("waiting")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a request costs more than before.
+// BenchmarkTake measures the added cost of a request.
 func BenchmarkTake(b *testing.B) {
 	s := NewOwners(10, 100_000).Of("a", 1)
 	now := time.Now()

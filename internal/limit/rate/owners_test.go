@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// All that an owner's clients do has one pace.
+// All clients of an owner share one rate.
 func TestOwners(t *testing.T) {
 	now := time.Now()
-	t.Run("they come as fast together as one would", func(t *testing.T) {
+	t.Run("together the connections are as fast as one", func(t *testing.T) {
 		o := NewOwners(10, 100)
 		var all sync.WaitGroup
 		for range 10 {
@@ -25,10 +25,10 @@ func TestOwners(t *testing.T) {
 			t.Error(d)
 		}
 		if d := o.Of("b", 1).Take(now, 1); d > 0 {
-			t.Error("another waits for them:", d)
+			t.Error("another owner waits for them:", d)
 		}
 	})
-	t.Run("those that come are remembered, and a bounded number of others", func(t *testing.T) {
+	t.Run("recent owners are remembered, and a bounded number of others", func(t *testing.T) {
 		o := NewOwners(10, 100)
 		busy := o.find("busy")
 		for i := range 1000 {
@@ -44,7 +44,7 @@ func TestOwners(t *testing.T) {
 			t.Error("forgotten")
 		}
 	})
-	t.Run("SAFE-9 nobody waits for ever", func(t *testing.T) {
+	t.Run("SAFE-9 no connection waits for ever", func(t *testing.T) {
 		s := NewOwners(10, 100).Of("a", 1)
 		for range 3 {
 			if d := s.Take(now, 1_000_000); d != 30*time.Second {
@@ -52,20 +52,20 @@ func TestOwners(t *testing.T) {
 			}
 		}
 		if d := s.Take(now.Add(10*time.Second), 500); d != 25*time.Second {
-			t.Error("what came before is forgotten, or remembered too long:", d)
+			t.Error("the earlier requests are forgotten, or remembered too long:", d)
 		}
 	})
-	t.Run("without a rate nobody waits", func(t *testing.T) {
+	t.Run("without a rate no request waits", func(t *testing.T) {
 		if d := NewOwners(1, -1).Of("a", 1).Take(now, 1<<30); d != 0 {
 			t.Error(d)
 		}
 	})
 }
 
-// Of what is too much for an owner, nobody waits for what another connection does.
+// If an owner exceeds its rate, a connection does not wait for the requests of another connection.
 func TestParts(t *testing.T) {
 	now := time.Now()
-	t.Run("SAFE-9 who has done nothing does not wait for what its neighbours do", func(t *testing.T) {
+	t.Run("SAFE-9 an idle connection does not wait for the requests of its neighbours", func(t *testing.T) {
 		o := NewOwners(10, 100)
 		for conn := range 9 {
 			for range 1000 {
@@ -74,21 +74,21 @@ func TestParts(t *testing.T) {
 		}
 		for i := range 50 { // a tenth of half of ten seconds' worth
 			if d := o.Of("a", "good").Take(now, 1); d > 0 {
-				t.Fatalf("its request %d waits %v", i, d)
+				t.Fatalf("request %d of the idle connection waits %v", i, d)
 			}
 		}
 		if d := o.Of("a", "good").Take(now, 1); d != time.Second/10 {
 			t.Errorf("one more waits %v", d)
 		}
 		if d := o.Of("a", 8).Take(now, 1); d != 30*time.Second {
-			t.Errorf("who has done much waits %v", d)
+			t.Errorf("the busy connection waits %v", d)
 		}
 	})
-	t.Run("SAFE-9 they have the owner's rate together, and each the same part of it", func(t *testing.T) {
+	t.Run("SAFE-9 connections share the rate of their owner equally", func(t *testing.T) {
 		o := NewOwners(10, 100)
 		start, got, next := now, [10]int{}, [10]time.Time{}
 		for at := start; at.Before(start.Add(100 * time.Second)); at = at.Add(time.Second / 100) {
-			for conn := range got { // each comes again as soon as it may; the last only once a second
+			for conn := range got { // each connection asks again as soon as it may, the last one only once a second
 				if wait := next[conn]; at.Before(wait) || conn == 9 && at.Before(wait.Add(time.Second)) {
 					continue
 				}
@@ -107,7 +107,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("%d were taken", all)
 		}
 	})
-	t.Run("SAFE-9 nobody has more of it who begins anew with each connection", func(t *testing.T) {
+	t.Run("SAFE-9 a client that reconnects does not get a larger share", func(t *testing.T) {
 		o := NewOwners(10, 100)
 		all := 0
 		for conn := range 10_000 { // a hundred a second
@@ -122,11 +122,11 @@ func TestParts(t *testing.T) {
 				t.Fatalf("%d connections are remembered", n)
 			}
 		}
-		if all > 15_000 { // of half a million that it would
+		if all > 15_000 { // half a million if each connection had its own rate
 			t.Errorf("%d were taken within 100 s", all)
 		}
 	})
-	t.Run("what was long ago does not count", func(t *testing.T) {
+	t.Run("old requests do not count", func(t *testing.T) {
 		o := NewOwners(10, 100)
 		for conn := range 100 {
 			o.Of("a", conn).Take(now, 100)
@@ -137,10 +137,10 @@ func TestParts(t *testing.T) {
 		}
 		o.Of("a", 1).Take(later.Add(time.Minute), 1)
 		if o.find("a").conns != nil {
-			t.Error("it is known who it was, though it does not matter")
+			t.Error("connections are remembered although less than half of the bucket is used")
 		}
 	})
-	t.Run("many connections are taken to be one", func(t *testing.T) {
+	t.Run("many connections share one pace", func(t *testing.T) {
 		o := NewOwners(10, 1_000_000)
 		o.Of("a", 0).Take(now, 6_000_000)
 		for conn := range maxConns + 100 {

@@ -18,13 +18,13 @@ func TestPace(t *testing.T) {
 		t.Errorf("one more waits %v", d)
 	}
 	if d := p.Take(at(time.Second), 9, 10); d != 0 {
-		t.Errorf("what came within a second waits %v", d)
+		t.Errorf("requests within a second wait %v", d)
 	}
 	if d := p.Take(at(time.Second), 20, 10); d != 2*time.Second {
 		t.Errorf("twenty more wait %v", d)
 	}
 	if d := p.Take(at(time.Hour), 101, 10); d != time.Second/10 {
-		t.Errorf("who was silent for long has saved up: %v", d)
+		t.Errorf("a long silence saves more than the burst: %v", d)
 	}
 	if d := p.Take(at(time.Hour), 1_000_000, -1); d != 0 {
 		t.Errorf("without a rate: %v", d)

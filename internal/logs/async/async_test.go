@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A reader reads when it is let.
+// A reader reads when the test allows it.
 type reader struct {
 	let chan struct{} // nil: always
 
@@ -46,7 +46,7 @@ func TestInOrder(t *testing.T) {
 		line := fmt.Appendf(nil, "%d\n", i)
 		want.Write(line)
 		_, _ = w.Write(line)
-		line[0] = 'x' // it is the caller's again
+		line[0] = 'x' // the buffer belongs to the caller again
 	}
 	w.Close(time.Minute)
 	if r.String() != want.String() {
@@ -54,9 +54,8 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// Nobody waits for who does not read. What there was no room for is counted, and the
-// count stands where the lines would, however many come after; for what is urgent some
-// room is left.
+// Writers do not wait for a reader that does not read. Dropped lines are counted, and the count is
+// in their place, whatever follows. Some room is left for urgent lines.
 func TestNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{let: make(chan struct{})}
@@ -69,7 +68,7 @@ func TestNobodyReads(t *testing.T) {
 			}
 		}
 		put(w, "a\n")
-		synctest.Wait() // it is being written, and takes no room any more
+		synctest.Wait() // the line is being written and takes no room any more
 		put(w, "b\n", "c\n", "d\n", "e\n")
 		put(w.Urgent(), "!", "!")
 		start := time.Now()
@@ -103,13 +102,13 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Lines are written when they come, not when the next one does, and who closes waits no
-// longer than it takes.
+// Each line is written at once, not with the next line. Close waits only until all lines are
+// written.
 func TestAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{}
 		w := New(r, 100, nil)
-		synctest.Wait() // it waits for a line
+		synctest.Wait() // the writer waits for a line
 		for _, line := range []string{"a", "b"} {
 			fmt.Fprint(w, line)
 			synctest.Wait()

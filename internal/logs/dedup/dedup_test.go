@@ -34,7 +34,7 @@ func (b *book) want(t *testing.T, lines, counts, counted int) {
 	}
 }
 
-// remembered is how many reasons and sources are.
+// remembered returns how many reasons and sources are in memory.
 func (b *book) remembered() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func within(t *testing.T, name string, f func(*testing.T)) {
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 func TestSay(t *testing.T) {
-	within(t, "OBS-2 the first few are named who gave a reason again, each once", func(t *testing.T) {
+	within(t, "OBS-2 the first few sources of a repeated reason are named, each once", func(t *testing.T) {
 		var c Counter
 		var named []string
 		for _, source := range []string{"a", "b", "b", "c", "a", "d", "e", "f"} {
@@ -61,7 +61,7 @@ func TestSay(t *testing.T) {
 			t.Errorf("%q are named", named)
 		}
 	})
-	within(t, "SAFE-2 a reason is a line, and one that counts while it goes on", func(t *testing.T) {
+	within(t, "SAFE-2 a reason has one line, and then a line with the count of each period", func(t *testing.T) {
 		var b book
 		for i := range 3 {
 			for range 5 {
@@ -83,7 +83,7 @@ func TestSay(t *testing.T) {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
-	within(t, "OBS-3 a few lines, and one that counts the others", func(t *testing.T) {
+	within(t, "OBS-3 a few lines, and one line with the count of the others", func(t *testing.T) {
 		var b book
 		for range 30 {
 			b.say("n", "connected", 20)
@@ -91,7 +91,7 @@ func TestSay(t *testing.T) {
 		b.want(t, 20, 0, 0)
 		pass(Within)
 		b.want(t, 20, 1, 10)
-		for range 30 { // it goes on: the line that counts stands for one
+		for range 30 { // the lines continue: the line with the count is the first of the new period
 			b.say("n", "connected", 20)
 		}
 		b.want(t, 39, 1, 10)
@@ -99,7 +99,7 @@ func TestSay(t *testing.T) {
 		b.want(t, 39, 2, 21)
 		pass(Within)
 	})
-	within(t, "OBS-2 a flood of reasons by one hides nothing of another", func(t *testing.T) {
+	within(t, "OBS-2 a flood of reasons from one source does not hide lines of another", func(t *testing.T) {
 		var b book
 		for i := range 3 * MaxReasons {
 			b.say("flood", fmt.Sprint("made up ", i), 1)
@@ -115,7 +115,7 @@ func TestSay(t *testing.T) {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
-	within(t, "OBS-2 nor does one by many, and its memory is bounded", func(t *testing.T) {
+	within(t, "OBS-2 nor does a flood from many sources, and memory is bounded", func(t *testing.T) {
 		var b book
 		b.say("first", "old", 1)
 		b.say("second", "old", 1)
@@ -125,12 +125,12 @@ func TestSay(t *testing.T) {
 		if n := b.remembered(); n != MaxReasons {
 			t.Errorf("%d are remembered", n)
 		}
-		b.want(t, 3*MaxReasons+1, 1, 1) // what was counted is told when it is displaced
+		b.want(t, 3*MaxReasons+1, 1, 1) // the count is reported when its reason is evicted
 		if !b.say("real", "bad cluster", 1) {
 			t.Error("it is hidden")
 		}
 		if b.say("real", "bad cluster", 1) {
-			t.Error("it is told twice")
+			t.Error("a repeated reason gets a second line")
 		}
 		pass(Within)
 		b.want(t, 3*MaxReasons+2, 2, 2)
@@ -139,19 +139,19 @@ func TestSay(t *testing.T) {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
-	within(t, "OBS-2 what others gave is no reason of one's own", func(t *testing.T) {
+	within(t, "OBS-2 reasons that others gave first do not count for a source's share", func(t *testing.T) {
 		var b book
 		b.say("other", "theirs", 1)
 		for i := range Share {
 			b.say("one", fmt.Sprint("own ", i), 1)
 		}
 		if b.say("one", "theirs", 1) {
-			t.Error("it is told twice")
+			t.Error("a repeated reason gets a second line")
 		}
 		pass(2 * Within)
 		b.want(t, Share+1, 1, 1)
 	})
-	within(t, "OBS-2 what was counted just now is not the oldest", func(t *testing.T) {
+	within(t, "OBS-2 a reason that was just counted is not the oldest", func(t *testing.T) {
 		var b book
 		b.say("first", "goes on", 1)
 		b.say("first", "goes on", 1)
@@ -163,11 +163,11 @@ func TestSay(t *testing.T) {
 		b.want(t, MaxReasons, 1, 1)
 		b.say("last", "one more", 1)
 		if b.say("first", "goes on", 1) {
-			t.Error("it was forgotten, and others that are older were not")
+			t.Error("the reason was forgotten before older ones")
 		}
 		pass(2 * Within)
 	})
-	within(t, "OBS-2 a count that comes too late is of nothing", func(t *testing.T) {
+	within(t, "OBS-2 a timer of an evicted reason reports nothing", func(t *testing.T) {
 		var b book
 		b.say("first", "old", 1)
 		old := b.order.Front().Value.(*repeated)
@@ -175,16 +175,16 @@ func TestSay(t *testing.T) {
 			b.say(fmt.Sprint("flood-", i), fmt.Sprint("made up ", i), 1)
 		}
 		b.say("first", "old", 1) // anew
-		b.expire(old)            // its timer had fired when it was displaced
+		b.expire(old)            // the timer of the old reason had fired when the reason was evicted
 		if b.say("first", "old", 1) {
-			t.Error("the new one is forgotten")
+			t.Error("the new reason is forgotten")
 		}
 		pass(2 * Within)
 		if n := b.remembered(); n != 0 {
 			t.Errorf("%d are remembered for ever", n)
 		}
 	})
-	within(t, "who tells may say more, and the newest tells", func(t *testing.T) {
+	within(t, "report may log more, and the newest report is called", func(t *testing.T) {
 		var c Counter
 		var told []string
 		for _, who := range []string{"line", "first", "last"} {
@@ -199,7 +199,7 @@ func TestSay(t *testing.T) {
 		}
 		pass(2 * Within)
 	})
-	within(t, "SAFE-8 who tells may panic", func(t *testing.T) {
+	within(t, "SAFE-8 report may panic", func(t *testing.T) {
 		var c Counter
 		for range 2 {
 			c.Allow("n", "no", 1, func(int, []string) { panic("a logger") })

@@ -55,7 +55,7 @@ func TestLimit(t *testing.T) {
 	ended := func(c net.Conn) {
 		t.Helper()
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of a pipe
-			t.Errorf("it is not closed: %v", err)
+			t.Errorf("the connection is not closed: %v", err)
 		}
 	}
 	call("192.0.2.1")
@@ -89,7 +89,7 @@ func TestLimit(t *testing.T) {
 		t.Error(err)
 	}
 	if _, ok := NewLimit(0).On(calls).(callers); !ok {
-		t.Error("a limit of any number is one")
+		t.Error("without a limit the listener is wrapped")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestPanics(t *testing.T) {
 	}
 	for _, refused := range []net.Conn{ends[0], ends[3]} {
 		if _, err := refused.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of a pipe
-			t.Errorf("it is not closed: %v", err)
+			t.Errorf("the connection is not closed: %v", err)
 		}
 	}
 	if n := panics.Count() - before; n != 3 || l.Open() != 2 { // one when it is accepted, and one for each refusal

@@ -86,7 +86,7 @@ func TestUnix(t *testing.T) {
 	}
 	refuses(t, "unix:"+path, "the socket is in use by another process")
 	if err := dial(t, l); err != nil {
-		t.Errorf("after another tried: %v", err)
+		t.Errorf("after another process tried: %v", err)
 	}
 	l.Close()
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {

@@ -168,7 +168,7 @@ func (c counted) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func TestNote(t *testing.T) {
-	t.Run("OBS-4 of a reason a few are lines, and one line counts the others", func(t *testing.T) {
+	t.Run("OBS-4 a reason has a few lines, and one line counts the others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var b book
 			f := &Failures{Log: b.at(slog.LevelInfo)}
@@ -191,7 +191,7 @@ func TestNote(t *testing.T) {
 			time.Sleep(dedup.Within)
 		})
 	})
-	t.Run("OBS-4 who debugs sees all, and who sees one counted has its line", func(t *testing.T) {
+	t.Run("OBS-4 level debug has all lines, and each counted failure already has its line", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var b book
 			f := &Failures{Log: b.at(slog.LevelDebug)}
@@ -209,7 +209,7 @@ func TestNote(t *testing.T) {
 			time.Sleep(2 * dedup.Within)
 		})
 	})
-	t.Run("what else net/http says is for those who debug", func(t *testing.T) {
+	t.Run("other lines of net/http have level debug", func(t *testing.T) {
 		for level, want := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 1} {
 			var b book
 			f := &Failures{Log: b.at(level)}
@@ -220,6 +220,6 @@ func TestNote(t *testing.T) {
 		}
 	})
 	if len(kinds) > len(new(Failures).counts) {
-		t.Error("there is no room for all reasons")
+		t.Error("the array of counts is too small for all reasons")
 	}
 }

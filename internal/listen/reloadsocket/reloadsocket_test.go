@@ -47,7 +47,7 @@ func serve(t *testing.T, folder string, h Handler) (end func() error) {
 			break
 		}
 		if time.Since(start) > 10*time.Second {
-			t.Fatal("SAFE-6 nobody listens on a socket of mode 0600")
+			t.Fatal("SAFE-6 no socket of mode 0600 appeared")
 		}
 	}
 	return func() error {
@@ -98,7 +98,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
 	if _, err := Ask(t.Context(), folder, false); !errors.Is(err, ErrNobody) {
-		t.Error("of one that was killed:", err)
+		t.Error("the socket of a killed server:", err)
 	}
 	h := newHandler()
 	end := serve(t, folder, h)
@@ -119,7 +119,7 @@ func TestEndOfServerEndsRequests(t *testing.T) {
 	go func() {
 		r, err := Ask(context.Background(), folder, false)
 		if err == nil && len(r.Errors) == 0 {
-			err = errors.New("it was told that all is well")
+			err = errors.New("the caller got a result without an error")
 			told <- err
 		}
 		told <- nil
@@ -159,7 +159,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	select {
 	case <-h.asked:
-		t.Error("it was asked to reload")
+		t.Error("the handler was called")
 	default:
 	}
 	if err := end(); err != nil {

@@ -130,6 +130,6 @@ func TestBytesAreBounded(t *testing.T) {
 		r.hear([]Change{{Key: k}}, false)
 	}
 	if r.set.bytes != 0 {
-		t.Errorf("%d bytes of nothing", r.set.bytes)
+		t.Errorf("%d bytes of an empty set", r.set.bytes)
 	}
 }

@@ -80,10 +80,10 @@ func value(v any) (b []byte) {
 
 // assignment encodes the ClusterLoadAssignment of a cluster.
 //
-// Of two endpoints with the same address only the first is included: gRPC refuses an assignment with a
-// duplicate. gRPC and Envoy require priorities without gaps. So the priorities are renumbered when the
-// last endpoint of one goes. A locality has the weight of its endpoints, since gRPC ignores one without a
-// weight. Envoy uses the weight only if a cluster asks for it.
+// If two endpoints have the same address, only the first one is included, because gRPC refuses an
+// assignment with a duplicate. gRPC and Envoy require priorities without gaps. So the priorities are
+// renumbered when the last endpoint of one goes. A locality has the weight of its endpoints, since gRPC
+// ignores one without a weight. Envoy uses the weight only if a cluster asks for it.
 func assignment(name string, c *cluster) []byte {
 	parts := c.parts
 	if c.twice > 0 {

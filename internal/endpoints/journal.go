@@ -20,7 +20,7 @@ import (
 
 // A journal is a file with a line for each change: the checksum of the rest, a space, and a record as
 // JSON. The last record of a key counts. A long journal is replaced by one with the current values. An
-// incomplete last line is of a write that never returned.
+// incomplete last line comes from a write that never returned.
 type journal struct {
 	path string
 	f    *os.File

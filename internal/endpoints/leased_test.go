@@ -45,7 +45,7 @@ func TestEmptyLeasesAreRevoked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	is("one endpoint for other times", 1)
+	is("one endpoint with other lease times", 1)
 	var writing sync.WaitGroup
 	for i := range 8 {
 		writing.Go(func() {
@@ -57,14 +57,14 @@ func TestEmptyLeasesAreRevoked(t *testing.T) {
 		})
 	}
 	writing.Wait()
-	is("one endpoint of several who write", 1)
+	is("one endpoint with several writers", 1)
 	if err := put(time.Hour, at(0), at(1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := put(2*time.Hour, at(0)); err != nil {
 		t.Fatal(err)
 	}
-	is("one of two is under another one", 2)
+	is("one of two endpoints gets another lease", 2)
 	if _, err := r.Remove(ctx, x); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestEmptyLeasesAreRevoked(t *testing.T) {
 	if err := put(0, at(0)); err != nil {
 		t.Fatal(err)
 	}
-	is("it has none any more", 0)
+	is("the endpoint has no lease any more", 0)
 }
 
 // A session gets a lease at its first put, and keeps it while it runs, even when empty. At its end an
@@ -128,18 +128,18 @@ func TestSessionKeepsItsLease(t *testing.T) {
 		is("both go on", 2, 1)
 		apply(s)
 		s.End(ctx)
-		is("one has ended, with nothing", 1, 1)
+		is("a session that ends without registrations", 1, 1)
 		other.End(ctx)
 		is("the other, with something", 1, 1)
 		apply(begin(), one)
-		is("another one has put the same", 1, 1)
+		is("another session has put the same endpoint", 1, 1)
 		if _, err := r.Put(ctx, x, []Registered{at(0)}, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		is("it has nothing any more, and goes on", 2, 1)
+		is("a session that becomes empty continues", 2, 1)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		is("it went on no more", 1, 1)
+		is("without a renewal", 1, 1)
 
 		lost := begin()
 		apply(lost, Op{Cluster: Cluster{Name: "y"}, Endpoint: &e})
@@ -150,10 +150,10 @@ func TestSessionKeepsItsLease(t *testing.T) {
 		}
 		apply(lost, Op{Cluster: Cluster{Name: "y"}, Endpoint: &e})
 		if len(r.held) != 2 {
-			t.Errorf("%d leases are of sessions", len(r.held)) // one of them was never ended
+			t.Errorf("%d leases are of sessions", len(r.held)) // a session was never ended
 		}
 		lost.End(ctx)
-		is("what has lost one has had another", 2, 1)
+		is("the endpoint that lost its lease has another one", 2, 1)
 	})
 }
 

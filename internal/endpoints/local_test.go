@@ -343,7 +343,7 @@ func TestRestartKeepsRegistrations(t *testing.T) {
 		r.stop()
 		r = start(t, dir, Options{})
 		if n := r.sees("x"); n != 1 {
-			t.Errorf("sees %d: what has ended is there again", n)
+			t.Errorf("sees %d: an ended registration is served again", n)
 		}
 		r.stop()
 	})

@@ -26,7 +26,7 @@ func TestPutWhenTheLeaseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	next, _ := l.Grant(ctx, time.Hour)
-	l.queue = []*write{{changes: []Change{{k, []byte("2"), next}}}} // it waits for the disk
+	l.queue = []*write{{changes: []Change{{k, []byte("2"), next}}}} // the write waits for the disk
 	l.end()
 	if got := l.values[k]; string(got.Value) != "2" || got.Lease != next || !l.leases.by[next].keys[k] {
 		t.Errorf("%s, lease %d", got.Value, got.Lease)
@@ -64,7 +64,7 @@ func TestSlowLoad(t *testing.T) {
 		select {
 		case <-r.Loaded():
 		case <-time.After(time.Minute):
-			t.Error("it is never loaded")
+			t.Error("the registry is never loaded")
 		}
 		cancel()
 		running.Wait()

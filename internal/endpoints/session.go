@@ -26,7 +26,7 @@ type Session struct {
 	renewed time.Time
 }
 
-// Session returns a session. If ttl is 0, it has no lease.
+// Session returns a session. If ttl is 0, the endpoint has no lease.
 func (r *Registry) Session(ttl time.Duration) (*Session, error) {
 	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
 		return nil, wrong("ttl", "must be %v to %v", MinTTL, MaxTTL)

@@ -94,7 +94,7 @@ func TestWholeClusters(t *testing.T) {
 		has(1)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		has(0) // it had the lease
+		has(0) // the endpoint had the lease of the session
 		if err := s.KeepAlive(t.Context()); !errors.Is(err, ErrNoLease) {
 			t.Error(err)
 		}

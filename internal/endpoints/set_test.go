@@ -202,7 +202,7 @@ func TestEqualVersions(t *testing.T) {
 	}
 	for name, c := range sets[0].clusters {
 		if once := sets[1].clusters[name]; !maps.Equal(c.addrs, once.addrs) || c.twice != once.twice {
-			t.Errorf("%v: addresses that are gone are counted", name)
+			t.Errorf("%v: removed addresses are still counted", name)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		time.Sleep(time.Minute + time.Second/2) // the disk is written each second
 		select {
 		case <-r.Loaded():
-			t.Fatal("endpoints are served though the engine reported none")
+			t.Fatal("endpoints are served although the engine reported an empty set")
 		default:
 		}
 		back()
@@ -122,7 +122,7 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		r, _, _, _ = begin(false)
 		<-r.Loaded()
 		if n := r.sees("x"); n != 4 {
-			t.Errorf("what the disk did not take was not tried again: %d", n)
+			t.Errorf("a failed write to the disk was not tried again: %d", n)
 		}
 		r.stop()
 
@@ -146,7 +146,7 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		time.Sleep(time.Minute)
 		select {
 		case <-r.Loaded():
-			t.Errorf("what has gone is on the disk still: %d", r.sees("x"))
+			t.Errorf("removed registrations are still on the disk: %d", r.sees("x"))
 		default:
 		}
 		r.stop()

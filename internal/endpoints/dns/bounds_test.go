@@ -55,13 +55,13 @@ func TestRemovedTargetStaysUntilReplaced(t *testing.T) {
 	srv("dead", "")
 	srv("dead2", "")
 	if n := len(s.names[Name{"s", 0}].gone); n != 1 {
-		t.Errorf("%d hosts that have gone are known", n)
+		t.Errorf("%d removed hosts are still known", n)
 	}
 	srv("dead3 b", "")
 	s.hears("A b", time.Hour, "10.0.0.2", "srv:s: 10.0.0.1:80/0/1 10.0.0.2:80/0/1") // dead3 may replace a, too
-	srv("dead4 b", "srv:s: 10.0.0.2:80/0/1")                                        // it has gone, and b is there
+	srv("dead4 b", "srv:s: 10.0.0.2:80/0/1")                                        // a was removed, and b is resolved
 	srv("dead4 c", "")
-	s.hears("A c", time.Hour, "10.0.0.3", "srv:s: 10.0.0.3:80/0/1") // dead4 was there when b went
+	s.hears("A c", time.Hour, "10.0.0.3", "srv:s: 10.0.0.3:80/0/1") // dead4 existed when b was removed
 	srv("dead4", "srv:s:")
 }
 

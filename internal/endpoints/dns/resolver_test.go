@@ -82,7 +82,7 @@ func TestLookUp(t *testing.T) {
 		}
 	}
 	if s.TCP() == 0 || s.Asked("long", a) != 2 {
-		t.Error("nothing was asked over TCP")
+		t.Error("no question came over TCP")
 	}
 }
 
@@ -138,6 +138,6 @@ func TestServersOfTheSystem(t *testing.T) {
 		}
 	}
 	if _, err := system(path + "x"); err == nil {
-		t.Error("no error of a file that is not there")
+		t.Error("no error for a missing file")
 	}
 }

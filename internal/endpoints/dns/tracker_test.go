@@ -201,7 +201,7 @@ func TestEmptyIsConfirmed(t *testing.T) {
 	s.hears("A b.example", 0, "", "")
 	s.after(30 * time.Second)
 	s.asks("A b.example")
-	s.hears("A b.example", 0, "10.0.0.1", "") // it was a mistake
+	s.hears("A b.example", 0, "10.0.0.1", "") // the empty answer was a mistake
 	for range 2 {
 		s.after(30 * time.Second)
 		s.asks("A b.example")
@@ -252,7 +252,7 @@ func TestServiceRecords(t *testing.T) {
 	s.asks("SRV _h._tcp.b.example")
 	s.hears("SRV _h._tcp.b.example", time.Minute, "t2.example:81/20/0", "srv:_h._tcp.b.example: 10.0.0.2:81/0/1 [::2]:81/0/1")
 	if len(s.lookups) != 5 {
-		t.Errorf("%d questions, want those of the service, of t2 and of who still follows t1", len(s.lookups))
+		t.Errorf("%d questions, want those of the service, of t2, and of t1 for the other name", len(s.lookups))
 	}
 }
 

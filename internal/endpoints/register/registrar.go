@@ -183,7 +183,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 			r.opts.Log.Info("endpoints are registered at the server", "server", r.server.URL())
 		})
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was asked to end
+			return nil //nolint:nilerr // ctx is done
 		}
 		if !ever && Refusing(err) {
 			return err

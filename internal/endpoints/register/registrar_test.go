@@ -164,7 +164,7 @@ func TestRegistrar(t *testing.T) {
 
 	stopServer()
 	r.Set(part, of("10.0.0.4"))
-	stopServer = p.serve() // it has lost all
+	stopServer = p.serve() // the new server has no registrations
 	p.has("b", "x/10.0.0.4:80")
 	p.has("c/d", "x/10.0.0.3:80")
 
@@ -302,7 +302,7 @@ func TestRegistrarWaits(t *testing.T) {
 	r := New(p.Client, Options{Log: slog.New(slog.NewTextHandler(line, nil))})
 	r.Set(Part{Cluster: "b", Owner: "z"}, of("10.0.0.1"))
 	run(t, r)
-	<-line // it has asked without success
+	<-line // the registrar has asked without success
 	p.serve()
 	p.has("b", "z/10.0.0.1:80")
 }

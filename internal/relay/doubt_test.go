@@ -72,7 +72,7 @@ func TestRefusalIsPassedUp(t *testing.T) {
 			t.Fatalf("%d refusals upstream at once", n)
 		}
 		time.Sleep(2 * time.Second)
-		gets(t, picky, "b", "bad") // the quarantine sends it the others
+		gets(t, picky, "b", "bad") // the quarantine sends the client the other resources
 		if got := up.refused.textsSent(); len(got) != 1 || !strings.Contains(got[0], "clients of the relay refuse it: a: it is bad") || strings.Contains(got[0], `"b"`) {
 			t.Fatalf("the upstream hears %q", got)
 		}
@@ -147,7 +147,7 @@ func TestRefusalIsForgotten(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for i, more := range []string{"good", "bad"} {
 			up.content(xds.Cluster, more, "a", "b")
-			gets(t, picky, "a", more) // it accepts it now
+			gets(t, picky, "a", more) // the client accepts the content now
 			gets(t, other, "a", more)
 			time.Sleep(time.Minute)
 			if n, streams := len(up.refused.textsSent()), up.srv.Stats().Streams; n != 1 || streams != 2 {
@@ -168,7 +168,7 @@ func TestRefusedComesBackAtOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		up.content(xds.Cluster, "bad", "a")
 		picky.NACK(picky.Next(xds.Cluster), "a: it is bad")
-		gets(t, picky, "a", "") // what it had
+		gets(t, picky, "a", "") // the earlier content
 		gets(t, other, "a", "bad")
 		time.Sleep(2 * time.Second)
 		up.content(xds.Cluster, "good", "a")
@@ -183,7 +183,7 @@ func TestRefusedComesBackAtOnce(t *testing.T) {
 		gets(t, picky, "a", "bad")
 		gets(t, other, "a", "bad")
 		if !up.refused.settled() {
-			t.Error("the upstream has not heard that it is accepted")
+			t.Error("the upstream has not got the ACK")
 		}
 	})
 }

@@ -94,7 +94,7 @@ func TestRemovalAndLostUpstream(t *testing.T) {
 func TestKeptResourceKeepsItsReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, _, c := removing(t, true)
-		up.content(xds.Cluster, "to:f", "b") // of the kept ones only a needs e
+		up.content(xds.Cluster, "to:f", "b") // of the kept clusters, only a needs e
 		up.set(xds.Endpoint, "f")
 		c.ACK(c.Next(xds.Cluster))
 		warms := c.Next(xds.Endpoint)

@@ -34,7 +34,7 @@ func TestEmptinessIsConfirmedAnewAfterLoss(t *testing.T) {
 		start := time.Now()
 		c.Await(xds.Endpoint)
 		if d := time.Since(start); d < 4990*time.Millisecond {
-			t.Errorf("it gets %v after the upstream has come back", d)
+			t.Errorf("the client gets %v after the upstream is back", d)
 		}
 	})
 }
@@ -122,7 +122,7 @@ func TestEmptyTypeBecomesKnownWithoutChanges(t *testing.T) {
 		watch.Interested(xds.Listener, true, nil, nil)
 		watch.Interested(xds.Endpoint, false, []string{"e"}, nil)
 		if v, _, _ := watch.Next(); !v.(xds.Undecided).Undecided(xds.Listener, "*") {
-			t.Error("it is known at once that there are no listeners")
+			t.Error("the absence of listeners is known at once")
 		}
 		up.set(xds.Endpoint, "e")
 		time.Sleep(10 * time.Second)
@@ -172,10 +172,10 @@ func TestTypeKnownBeforeRequestWakesStream(t *testing.T) {
 		select {
 		case <-watch.C():
 		default:
-			t.Fatal("it does not ring")
+			t.Fatal("the watch is not signalled")
 		}
 		if v, _, _ := watch.Next(); v.(xds.Undecided).Undecided(xds.Listener, xds.Wildcard) {
-			t.Error("it is not known that there are no listeners")
+			t.Error("the absence of listeners is not known")
 		}
 	})
 }

@@ -295,7 +295,7 @@ func (p *play) take(c *player, typ *xds.Type, r *xdstest.Response) {
 		}
 		for _, body := range c.has[xds.Route] {
 			if typ == xds.Cluster && strings.Contains(body, "to:"+name) && time.Since(p.gone[name]) < 5*time.Second {
-				p.Fatalf("%s loses cluster %q after %v, to which a route of it leads", c.node, name, time.Since(p.gone[name]))
+				p.Fatalf("%s loses cluster %q after %v, although one of its routes refers to it", c.node, name, time.Since(p.gone[name]))
 			}
 		}
 	}
@@ -315,7 +315,7 @@ func (p *play) equal() {
 				}
 				want, got := p.has[typ][name], c.has[typ][name]
 				switch {
-				case want == "bad": // it has the last good one
+				case want == "bad": // the client has the last good resource
 				case want == "" && typ != xds.Cluster && (!p.delta || !c.delta): // no response reports it
 				case want == "" && got != "":
 					p.Errorf("%s has %s %q = %q, the upstream has none", c.node, typ, name, got)

@@ -39,7 +39,7 @@ func TestOneSubscription(t *testing.T) {
 		up.set(xds.Cluster, "a", "b")
 		up.set(xds.Endpoint, "e", "f", "g")
 		w := relayOf(t, up, "", delta, nil)
-		time.Sleep(2 * time.Minute) // it has probed the upstream
+		time.Sleep(2 * time.Minute) // the relay has probed the upstream
 		if n := w.streams(); n != 0 || !w.src.Ready() {
 			t.Fatalf("%d streams upstream before there is a client; ready: %v", n, w.src.Ready())
 		}
@@ -151,7 +151,7 @@ func TestEmptinessIsConfirmed(t *testing.T) {
 		c.ExpectNothing()
 
 		up.start()
-		up.set(xds.Cluster) // it knows nothing yet
+		up.set(xds.Cluster) // the relay knows nothing yet
 		for n := 0; w.streams() == 0; n++ {
 			if time.Sleep(time.Second); n > 300 {
 				t.Fatal("the relay does not come back")
@@ -209,7 +209,7 @@ func TestRestartServesFromDisk(t *testing.T) {
 		time.Sleep(time.Second)
 		next := xdstest.Delta(t, w.conn)
 		next.Resume(xds.Cluster, c)
-		next.ExpectNothing() // it has all: versions are derived from the content
+		next.ExpectNothing() // the client has all: versions are derived from the content
 		next.Resume(xds.Endpoint, c)
 		next.ExpectNothing()              // though the relay has to request it first (DELTA-9)
 		next.Subscribe(xds.Listener, "*") // the disk has none
@@ -247,12 +247,12 @@ func TestRefusals(t *testing.T) {
 		c.NACK(c.Expect(xds.Cluster, "a"), "no")
 		synctest.Wait()
 		if n := up.refused.n.Load(); n != 0 {
-			t.Errorf("%d refusals upstream of what a client has refused", n)
+			t.Errorf("%d refusals upstream for a refusal of a client", n)
 		}
 		up.content(xds.Cluster, "bad", "a")
 		synctest.Wait()
 		if n := up.refused.n.Load(); n != 1 {
-			t.Errorf("%d refusals upstream of what the relay cannot use, want 1", n)
+			t.Errorf("%d refusals upstream for an unusable resource, want 1", n)
 		}
 		c.ExpectNothing()
 		up.content(xds.Cluster, "good", "a")
@@ -295,7 +295,7 @@ func TestLingerBeginsWithLastStream(t *testing.T) {
 		up := newUpstream(t)
 		up.set(xds.Endpoint, "e")
 		w := relayOf(t, up, "", delta, nil)
-		for range 2 { // it leaves after 0 s, and after 40 s
+		for range 2 { // the stream leaves after 0 s, then another one after 40 s
 			c := xdstest.Delta(t, w.conn)
 			c.Subscribe(xds.Endpoint, "e")
 			c.Await(xds.Endpoint, "e")

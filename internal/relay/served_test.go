@@ -56,8 +56,8 @@ func TestReferencedResourceStays(t *testing.T) {
 		{"its name", "a", to("a"), 5 * time.Second},
 		{"an alias", "a", to("x"), 5 * time.Second},
 		{"its collection", collection + "a", to(collection + "*"), 5 * time.Second},
-		{"what refers to all", "a", to("*"), 5 * time.Second},
-		{"what may refer to anything", "a", nil, 5 * time.Second},
+		{"a reference to all resources", "a", to("*"), 5 * time.Second},
+		{"a resource with unknown references", "a", nil, 5 * time.Second},
 	} {
 		t.Run(tt.by, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestReleasedNameMayBeUsedAtOnce(t *testing.T) {
 		up.send(called("e"))
 		c.Await(xds.Cluster, "a", "b", "c", "e")
 		if n := strings.Count(log.String(), "cannot serve a resource of the upstream"); n != 1 {
-			t.Errorf("it is logged %d times: %s", n, log.String())
+			t.Errorf("the conflict is logged %d times: %s", n, log.String())
 		}
 	})
 }

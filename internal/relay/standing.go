@@ -5,7 +5,7 @@ import "time"
 // A standing decides whether removals of a type are passed on to clients. The zero value passes them on.
 type standing struct {
 	phase
-	since time.Time // of doubted alone
+	since time.Time // used only in phase doubted
 }
 
 type phase uint8

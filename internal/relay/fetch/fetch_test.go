@@ -133,11 +133,11 @@ func TestAll(t *testing.T) {
 	}{
 		"all clusters of SotW are one response": {asked: []Asked{ask(xds.Cluster, "*")},
 			answers: map[string][]*xds.Response{"CDS": {response(xds.Cluster, "b", "a")}}, want: "CDS/a CDS/b"},
-		"none is an answer": {asked: []Asked{ask(xds.Cluster, "*")},
+		"an empty response is an answer": {asked: []Asked{ask(xds.Cluster, "*")},
 			answers: map[string][]*xds.Response{"CDS": {response(xds.Cluster)}}, want: ""},
 		"another response may have more": {asked: []Asked{ask(xds.Route, "*")},
 			answers: map[string][]*xds.Response{"RDS": {response(xds.Route, "a"), response(xds.Route, "b")}}, want: "RDS/a RDS/b", took: settle},
-		"so may one of delta": {variant: xds.Delta, asked: []Asked{ask(xds.Cluster, "*")},
+		"so may another delta response": {variant: xds.Delta, asked: []Asked{ask(xds.Cluster, "*")},
 			answers: map[string][]*xds.Response{"CDS": {response(xds.Cluster, "a"), response(xds.Cluster, "b")}}, want: "CDS/a CDS/b", took: settle},
 		"names need no rest": {variant: xds.Delta, asked: []Asked{ask(xds.Route, "a", "b")},
 			answers: map[string][]*xds.Response{"RDS": {response(xds.Route, "a", "b")}}, want: "RDS/a RDS/b"},
@@ -146,10 +146,10 @@ func TestAll(t *testing.T) {
 		"a name without an answer": {asked: []Asked{ask(xds.Route, "a", "b")},
 			answers: map[string][]*xds.Response{"RDS": {response(xds.Route, "a")}}, want: "RDS/a -RDS/b", took: timeout},
 		"no answer": {asked: []Asked{ask(xds.Cluster, "*")}, want: "-CDS/*", took: timeout},
-		"what it refers to": {asked: []Asked{ask(xds.Listener, "l")}, refs: routes,
+		"the references of a resource": {asked: []Asked{ask(xds.Listener, "l")}, refs: routes,
 			answers: map[string][]*xds.Response{"LDS": {response(xds.Listener, "l")}, "RDS": {response(xds.Route, "r-l")}, "CDS": {response(xds.Cluster, "c")}},
 			want:    "CDS/c LDS/l RDS/r-l"},
-		"what it refers to is among all": {asked: []Asked{ask(xds.Listener, "*"), ask(xds.Cluster, "*")}, refs: routes,
+		"the reference is covered by the wildcard": {asked: []Asked{ask(xds.Listener, "*"), ask(xds.Cluster, "*")}, refs: routes,
 			answers: map[string][]*xds.Response{"LDS": {response(xds.Listener, "l")}, "RDS": {response(xds.Route, "r-l")}, "CDS": {response(xds.Cluster, "d")}},
 			want:    "CDS/d LDS/l RDS/r-l"},
 		"no stream": {asked: []Asked{ask(xds.Listener, "*"), ask(xds.Route, "r")}, fails: errors.New("no such server"), want: "no such server"},
@@ -237,9 +237,9 @@ func TestEndless(t *testing.T) {
 		there bool
 		took  time.Duration
 	}{
-		"names":                       {took: timeout + settle},
-		"that refer to others":        {refs: true, there: true, took: most * timeout}, // or less: when all was answered for a moment
-		"that refer to missing names": {refs: true, took: most * timeout},
+		"names":                          {took: timeout + settle},
+		"resources that refer to others": {refs: true, there: true, took: most * timeout}, // or less: when all was answered for a moment
+		"that refer to missing names":    {refs: true, took: most * timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -112,7 +112,7 @@ func TestSAFE10ChangesAreAppended(t *testing.T) {
 		if was != nil && bytes.HasPrefix(data, was) {
 			grew++
 			if n := len(data) - len(was); n > 3*minGrowing/16 {
-				t.Errorf("one change is %d bytes", n)
+				t.Errorf("one change takes %d bytes", n)
 			}
 			for range 5 {
 				cut := len(was) + r.IntN(len(data)-len(was))
@@ -127,7 +127,7 @@ func TestSAFE10ChangesAreAppended(t *testing.T) {
 			other := slices.Clone(data)
 			other[r.IntN(len(was)-len(formatParts))+len(formatParts)] ^= 1
 			if got, err := parse(other); err == nil && textOf(got) == textOf(c) {
-				t.Errorf("seed %d: what is damaged is read", seed)
+				t.Errorf("seed %d: a damaged file is read", seed)
 			}
 		}
 		was, before = data, textOf(c)
@@ -185,7 +185,7 @@ func TestSAFE10UnknownFileIsRewritten(t *testing.T) {
 		}
 	}
 	if now, err := os.Stat(path); err != nil || os.SameFile(info, now) {
-		t.Error("it was not written anew", err)
+		t.Error("the file was not rewritten", err)
 	}
 }
 
@@ -251,20 +251,20 @@ func TestSAFE10AnyChangeIsReadBack(t *testing.T) {
 			was := c.Types[0].Resources
 			c.Types[0].Resources = slices.Concat(was[:1], all[:1], was[2:4], was[6:17], all[1:2], was[18:19], all[2:])
 		}, false},
-		"a version of a type":              {func(c *Config) { c.Types[0].Version = "next" }, false},
-		"a place":                          {func(c *Config) { c.Types[0].Resources[3].Line = 9 }, false},
-		"a version":                        {func(c *Config) { c.Types[0].Resources[3] = other(c.Types[0].Resources[3], "next", false) }, false},
-		"on demand":                        {func(c *Config) { c.Types[0].Resources[3] = other(c.Types[0].Resources[3], "", true) }, false},
-		"what has gone of a group":         {func(c *Config) { c.Groups[0].Gone = one(xds.Route, "gone", false) }, false},
-		"what had gone, with a secret":     {func(c *Config) { c.Gone = nil }, true},
-		"a Secret":                         {func(c *Config) { c.Types[1].Resources = nil }, true},
-		"a Secret of v2":                   {func(c *Config) { c.Types[2].Resources = nil }, true},
-		"withheld":                         {func(c *Config) { c.Types[0].Withheld = true }, true},
-		"a type less":                      {func(c *Config) { c.Types = c.Types[:2] }, true},
-		"a group less":                     {func(c *Config) { c.Groups = nil }, true},
-		"a group of another name":          {func(c *Config) { c.Groups[0].Name = "other" }, true},
-		"a group to which other nodes go":  {func(c *Config) { c.Definitions[0].Data = []byte("match: none") }, true},
-		"a group whose definition is gone": {func(c *Config) { c.Definitions = nil }, true},
+		"a version of a type":                  {func(c *Config) { c.Types[0].Version = "next" }, false},
+		"a place":                              {func(c *Config) { c.Types[0].Resources[3].Line = 9 }, false},
+		"a version":                            {func(c *Config) { c.Types[0].Resources[3] = other(c.Types[0].Resources[3], "next", false) }, false},
+		"on demand":                            {func(c *Config) { c.Types[0].Resources[3] = other(c.Types[0].Resources[3], "", true) }, false},
+		"removed resources of a group":         {func(c *Config) { c.Groups[0].Gone = one(xds.Route, "gone", false) }, false},
+		"removed resources with a secret":      {func(c *Config) { c.Gone = nil }, true},
+		"a Secret":                             {func(c *Config) { c.Types[1].Resources = nil }, true},
+		"a Secret of v2":                       {func(c *Config) { c.Types[2].Resources = nil }, true},
+		"withheld":                             {func(c *Config) { c.Types[0].Withheld = true }, true},
+		"a type less":                          {func(c *Config) { c.Types = c.Types[:2] }, true},
+		"a group less":                         {func(c *Config) { c.Groups = nil }, true},
+		"a group of another name":              {func(c *Config) { c.Groups[0].Name = "other" }, true},
+		"a group to which other nodes go":      {func(c *Config) { c.Definitions[0].Data = []byte("match: none") }, true},
+		"a group whose definition was removed": {func(c *Config) { c.Definitions = nil }, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			k, err := Open(t.TempDir())
@@ -312,10 +312,10 @@ func TestSAFE10DamagedPart(t *testing.T) {
 	flipped := slices.Clone(files[2])
 	flipped[(len(files[0])+len(files[1]))/2] ^= 1
 	for what, data := range map[string][]byte{
-		"in its middle":      flipped,
-		"in its first part":  files[0][:len(files[0])-1],
-		"at its begin":       []byte(formatParts),
-		"a length like none": append([]byte(formatParts), 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1),
+		"in its middle":     flipped,
+		"in its first part": files[0][:len(files[0])-1],
+		"at its begin":      []byte(formatParts),
+		"an invalid length": append([]byte(formatParts), 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1),
 	} {
 		if c, err := parse(data); !errors.Is(err, errDamaged) {
 			t.Errorf("%s: %v, %v", what, c.At, err)

@@ -186,8 +186,8 @@ const retry = 5 * time.Second
 
 // Run writes configurations until ctx is done, and writes the last one before it returns. It writes at
 // most half of the time, so that frequent changes of a large configuration do not keep the disk busy.
-// After an error of the system, such as a full disk, it tries again, because the next change may be
-// days away.
+// After an error of the system, such as a full disk, the relay tries again, because the next change
+// may be days away.
 func (k *Keeper) Run(ctx context.Context) {
 	other := false
 	for k.lock == nil {

@@ -118,7 +118,7 @@ func TestKeepFileNameNotUTF8(t *testing.T) {
 		t.Fatal(err)
 	}
 	if file := got.Types[0].Resources[0].File; file != "caf\uFFFD.yaml" {
-		t.Errorf("it stood in %q", file)
+		t.Errorf("the resource was in %q", file)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestRunWritesNewest(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); k.Run(ctx) }()
 		written := map[int]bool{}
-		for n := 3; n < 23; n++ { // each 10 ms
+		for n := 3; n < 23; n++ { // a configuration every 10 ms
 			k.Keep(some(t, n))
 			synctest.Wait()
 			if c, err := k.Load(); err == nil {
@@ -169,7 +169,7 @@ func TestRunWritesBeforeItReturns(t *testing.T) {
 		k.Keep(some(t, 1))
 		k.Run(ended)
 		if _, err := k.Load(); err != nil {
-			t.Fatal("what was to be kept is not:", err)
+			t.Fatal("the last configuration is not stored:", err)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 	defer k.lock.Unlock()
 	if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("nothing was kept: %v", err)
+		t.Errorf("nothing was stored: %v", err)
 	}
 	if err := k.Save(some(t, 3)); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestDamagedFile(t *testing.T) {
 	for i := range good {
 		for _, bad := range [][]byte{good[:i], append(append(bytes.Clone(good[:i]), good[i]^1), good[i+1:]...)} {
 			if _, err := parse(bad); err == nil {
-				t.Fatalf("what is damaged at byte %d of %d is taken", i, len(good))
+				t.Fatalf("a file damaged at byte %d of %d is accepted", i, len(good))
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func TestWithoutSecretsLeavesOutTypes(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := k.Load(); !errors.Is(err, fs.ErrNotExist) {
-			t.Error("an older one stays:", err)
+			t.Error("an older configuration stays:", err)
 		}
 	}
 }
@@ -312,7 +312,7 @@ func TestSecondKeeperTakesOver(t *testing.T) {
 		<-done
 		third, err := Open(dir)
 		if err != nil || third.lock == nil {
-			t.Fatal("what has ended keeps the folder:", err)
+			t.Fatal("an ended keeper still locks the folder:", err)
 		}
 		third.lock.Unlock()
 	})
@@ -357,7 +357,7 @@ func TestRelease(t *testing.T) {
 	there := func(want bool) {
 		t.Helper()
 		if _, err := os.Stat(dir); (err == nil) != want {
-			t.Errorf("it is there: %v, want %v", err == nil, want)
+			t.Errorf("the folder exists: %v, want %v", err == nil, want)
 		}
 	}
 	first, second := begin(), begin()
@@ -408,7 +408,7 @@ func TestFailedWriteIsLoggedOnce(t *testing.T) {
 	k.Keep(some(t, 2))
 	time.Sleep(300 * time.Millisecond)
 	if k.Storing() {
-		t.Error("what could not be written is kept")
+		t.Error("the keeper counts as storing after a failed write")
 	}
 	k.Keep(some(t, 3))
 	stop()
@@ -421,7 +421,7 @@ func TestFailedWriteIsLoggedOnce(t *testing.T) {
 		t.Errorf("the next failure %q is not logged", said)
 	}
 	if !k.Storing() {
-		t.Error("what was written is not stored")
+		t.Error("the keeper does not count as storing after a write")
 	}
 	if c, err := k.Load(); err != nil || len(c.Types[0].Resources) != 1 {
 		t.Errorf("%+v, %v", c, err)
@@ -455,7 +455,7 @@ func TestFailedWriteIsRetried(t *testing.T) {
 		k.Keep(some(t, 2))
 		time.Sleep(retry / 2)
 		if k.Storing() {
-			t.Fatal("what could not be written is kept")
+			t.Fatal("the keeper counts as storing after a failed write")
 		}
 		free()
 		time.Sleep(retry)

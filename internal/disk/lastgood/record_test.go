@@ -132,7 +132,7 @@ func TestSAFE10Groups(t *testing.T) {
 	alone := Config{At: at, Types: types("a"), Peaks: peaks}
 	data := write(alone)
 	if !bytes.HasPrefix(data, []byte(formatNoGroups)) {
-		t.Errorf("without groups the version before cannot read it: %q", data[:25])
+		t.Errorf("without groups, an older version cannot read the file: %q", data[:25])
 	}
 	if got, err := parse(data); err != nil || names(got.Types) != "a@a.yaml " || got.Groups != nil || got.Definitions != nil {
 		t.Errorf("%+v, %v", got, err)

@@ -37,8 +37,8 @@ func TestPace(t *testing.T) {
 			hint()
 			wait(31 * time.Second)
 		}, "29100 59100"},
-		{"what is held is looked at again", 5 * time.Second, func(_, _ func(), wait func(time.Duration)) { wait(36 * time.Second) }, "5000 35000"},
-		{"forced, hints or none", time.Hour, func(hint, force func(), wait func(time.Duration)) {
+		{"delayed removals are checked in time", 5 * time.Second, func(_, _ func(), wait func(time.Duration)) { wait(36 * time.Second) }, "5000 35000"},
+		{"an order, with and without hints", time.Hour, func(hint, force func(), wait func(time.Duration)) {
 			force()
 			wait(time.Second)
 			hint()

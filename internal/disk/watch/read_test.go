@@ -29,11 +29,11 @@ func (f *slowFile) Read(b []byte) (int, error) {
 func TestReadDetectsConcurrentWrite(t *testing.T) {
 	later := time.Now().Add(time.Second) // because clocks of file systems tick slowly
 	for name, write := range map[string]func(path string) error{
-		"it grows":                         func(path string) error { return os.WriteFile(path, []byte("name: a\nmore: b"), 0o600) },
-		"it shrinks":                       func(path string) error { return os.Truncate(path, 3) },
-		"it is emptied":                    func(path string) error { return os.Truncate(path, 0) },
-		"it is as long as it was":          func(path string) error { return os.WriteFile(path, []byte("name: b"), 0o600) },
-		"who may read it is yet to be set": func(path string) error { return os.Chmod(path, 0o640) },
+		"it grows":                             func(path string) error { return os.WriteFile(path, []byte("name: a\nmore: b"), 0o600) },
+		"it shrinks":                           func(path string) error { return os.Truncate(path, 3) },
+		"it is emptied":                        func(path string) error { return os.Truncate(path, 0) },
+		"a file of the same length":            func(path string) error { return os.WriteFile(path, []byte("name: b"), 0o600) },
+		"permissions that are still to be set": func(path string) error { return os.Chmod(path, 0o640) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.yaml")

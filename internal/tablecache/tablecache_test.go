@@ -33,8 +33,8 @@ func namesOf(t *xds.Table) (names []string) {
 	return names
 }
 
-// Few tables are remembered, and the newest part only is kept: that the next is made of it, though
-// no stream has it any more.
+// Few tables are cached. Only the newest result is kept alive without a stream, so that the next
+// result can share its parts.
 func TestKeepsLittle(t *testing.T) {
 	ours := func(of, near *xds.Table) *xds.Table {
 		return of.Part(func(name string) bool { return strings.HasPrefix(name, "a/") }, near)
@@ -76,7 +76,7 @@ func TestKeepsLittle(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// No two lists of groups are taken for one.
+// Different lists of groups have different keys.
 func TestKey(t *testing.T) {
 	seen := map[string][]string{}
 	for _, list := range [][]string{nil, {""}, {"", ""}, {"a"}, {"a", "b"}, {"ab"}, {"a", "", "b"}, {"1:a"}, {"a1:b"}, {"a:b"}, {"b", "a"}} {

@@ -17,7 +17,7 @@ func TestShorten(t *testing.T) {
 		{"aüüb", 4, "aü…", "a…b"},
 		{"aüübc", 4, "aü…", "a…bc"},
 		{"\xff\xfe\xfd", 2, "\xff\xfe…", "\xff…\xfd"},
-		{"\x80\x80\x80", 2, "…", "…"}, // parts of characters, of which there is no first
+		{"\x80\x80\x80", 2, "…", "…"}, // parts of characters, without a first character
 	} {
 		if got := Head(c.text, c.n); got != c.head {
 			t.Errorf("head of %q at %d: %q, want %q", c.text, c.n, got, c.head)

@@ -48,7 +48,7 @@ type broken struct{ slog.Handler }
 
 func (broken) Enabled(context.Context, slog.Level) bool { panic("the log is broken") }
 
-// What is guarded costs no memory.
+// Do allocates no memory.
 func TestDoAllocates(t *testing.T) {
 	n := 0
 	if a := testing.AllocsPerRun(100, func() { Do(func() { n++ }) }); a > 0 {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// message has a field of each kind that there is.
+// message returns a message with a field of each kind.
 func message() []byte {
 	b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 300)
 	b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), "two")

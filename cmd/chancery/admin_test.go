@@ -82,7 +82,7 @@ func TestAdminAPIOfRunningServer(t *testing.T) {
 	}
 	answer("")
 	if w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 10*time.Second); err != nil || !w.Done {
-		t.Errorf("after it: %+v %v", w, err)
+		t.Errorf("after the reload: %+v %v", w, err)
 	}
 	if l, err := api.ClientResources(d.ctx, "edge/1", "CDS", "a", 0); err != nil || len(l.Items) != 1 || l.Items[0].State != adminapi.Synced {
 		t.Errorf("%+v %v", l, err)
@@ -124,14 +124,14 @@ func TestAdminAPIOfRunningServer(t *testing.T) {
 	}
 	d.logged("shutting down: closing streams")
 	if st, err := api.Status(d.ctx, ""); err != nil || st.Clients.Connected != 1 {
-		t.Errorf("while it ends: %+v %v", st, err)
+		t.Errorf("while the server ends: %+v %v", st, err)
 	}
 	d.logged("ended")
 	if err := d.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
 	if _, err := api.Status(d.ctx, ""); err == nil {
-		t.Error("it answers after its end")
+		t.Error("the server answers after its end")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestAdminTokenIsReadAgain(t *testing.T) {
 	}
 	write(t, dir, "token", "")
 	if _, err := old.Status(d.ctx, ""); err == nil {
-		t.Error("let in while there is no token")
+		t.Error("a caller is accepted although there is no token")
 	}
 	if line := d.logged("cannot read the token of the admin API, refusing all requests"); !strings.Contains(line["error"].(string), "0 bytes") {
 		t.Errorf("%v", line)

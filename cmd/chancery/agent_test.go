@@ -63,7 +63,7 @@ func TestAgent(t *testing.T) {
 	d := agentOf(t, url, out, state)
 	d.logged("exported")
 	if l := d.logged("export warning"); !strings.Contains(l["problem"].(string), "every user of this machine can read the secrets in "+out) {
-		t.Error("SAFE-6 nobody is told:", l)
+		t.Error("SAFE-6 no warning about readable secrets:", l)
 	}
 	kept := filepath.Join(state, "*", "last-good")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -71,7 +71,7 @@ func TestAgent(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("CLI-11 nothing is stored")
+			t.Fatal("CLI-11 no resource is stored")
 		}
 	}
 	d.signal(syscall.SIGTERM)

@@ -33,12 +33,12 @@ func TestExplainShowsRuleThatHidesResource(t *testing.T) {
 		return is, e.Broken
 	}
 	if l, broken := link("a"); !l.OK || broken == "allowed" || !strings.Contains(l.Text, "by rule edges") {
-		t.Errorf("what it may see: %+v, broken %q", l, broken)
+		t.Errorf("a visible resource: %+v, broken %q", l, broken)
 	}
 	if l, broken := link("nick"); !l.OK || broken == "allowed" || !strings.Contains(l.Text, "by rule edges") {
-		t.Errorf("another name of what it may see: %+v, broken %q", l, broken)
+		t.Errorf("an alias of a visible resource: %+v, broken %q", l, broken)
 	}
 	if l, broken := link("b"); l.OK || broken != "allowed" || !strings.Contains(l.Text, `may not see CDS "b", by rule edges`) {
-		t.Errorf("SAFE-13 what it may not see: %+v, broken %q", l, broken)
+		t.Errorf("SAFE-13 a hidden resource: %+v, broken %q", l, broken)
 	}
 }

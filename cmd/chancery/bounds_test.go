@@ -60,7 +60,7 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 		flags   string
 		limit   string // as it is counted
 		line    string
-		says    string // in the line
+		says    string // text in the log line
 		provoke func(*runningServer)
 	}{
 		{"--max-silent-streams 1", "silent_streams", stream, "on which no request has come", opens(3)},
@@ -71,7 +71,7 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 		{"--max-request 1KiB", "request", stream, "larger than max", opens(1, named(1000))},
 		{"--max-rate 1", "rate", "client sends requests too fast: they wait", "per_second:1", opens(1, many...)},
 		{"--max-address-rate 1", "address_rate", "an address sends requests too fast: they wait", "per_second:1", opens(1, many...)},
-		// Who does not answer has its place for 100 ms.
+		// A client that does not answer keeps its place for 100 ms.
 		{"--max-first-answers 1", "first_answers", "many clients connect at once: they get their first responses in turn", "at_once:1", opens(50, clusters)},
 		{"--max-other-streams 1", "other_streams", stream, "1 streams of other services", func(d *runningServer) {
 			for range 2 {
@@ -96,7 +96,7 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 		}},
 		{"--max-request 64KiB --max-unfinished 128KiB", "unfinished", conn, "more bytes than the limit for all clients", func(d *runningServer) {
 			f := flood(d.T, d.conn.Target())
-			for i := range uint32(3) { // small ones, in sum
+			for i := range uint32(3) { // small requests, counted together
 				f.open(2*i + 1)
 				f.begin(2*i+1, 60_000, 60_001)
 			}
@@ -116,7 +116,7 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 				d.Error("the stranger stays")
 			}
 			if r, err := good.Recv(); err != nil || len(r.Resources) != 1 {
-				d.Error("who comes from elsewhere is not served:", r, err)
+				d.Error("a client from another address is not served:", r, err)
 			}
 		}},
 	} {

@@ -54,7 +54,7 @@ func TestCanaries(t *testing.T) {
 			}
 			for name := range canaries {
 				if strings.HasSuffix(tt.args, "bad") && !strings.Contains(string(out), filepath.Join("bad", name)+":") {
-					t.Errorf("nothing is said of %s in\n%s", name, out)
+					t.Errorf("%s is not mentioned in\n%s", name, out)
 				}
 			}
 		})

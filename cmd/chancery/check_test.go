@@ -42,7 +42,7 @@ key: {fragments: [{string_key: k}]}
 `)
 	out, err := exec.Command(binary, "check", root, "--envoy", envoy).CombinedOutput()
 	if err == nil {
-		t.Error("it ends with 0")
+		t.Error("the exit code is 0")
 	}
 	for _, want := range []string{
 		`a.yaml:1:1: Envoy refuses RDS "r": `, "/nowhere/at/all", "[XDS0901]",
@@ -54,7 +54,7 @@ key: {fragments: [{string_key: k}]}
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	t.Run("what is not told is no news of Envoy's", func(t *testing.T) {
+	t.Run("a rejected file without a report from Envoy", func(t *testing.T) {
 		root := t.TempDir()
 		for _, name := range []string{"a", "b", "c"} {
 			write(t, root, name+".yaml", `"@type": type.googleapis.com/envoy.config.listener.v3.Listener
@@ -114,7 +114,7 @@ func TestCheckEnvoyWithBootstrap(t *testing.T) {
 		code := run([]string{"check", root, "--envoy", envoy}, &stdout, &stderr)
 		want = filepath.Join(root, "_bootstrap.yaml") + ": Envoy refuses the content of " + filepath.Join(root, "_bootstrap.yaml") + ": " + want + " [XDS0901]\n"
 		if said := stdout.String(); code != cli.Failed || !strings.HasPrefix(said, want) || !strings.Contains(said, `Envoy did not validate 1 CDS resource; the first is "a"`) {
-			t.Errorf("SAFE-6 %d, want %s, and it says\n%s%s", code, want, said, &stderr)
+			t.Errorf("SAFE-6 exit code %d, want %s, output\n%s%s", code, want, said, &stderr)
 		}
 	}
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/tlstest"
 )
 
-// pagesWithCommands are what users read and type from. Blocks that are indented by four
-// spaces or fenced as "console" hold commands if they begin with one of programs, or with
-// "$ "; what follows "$ " is then what the command prints, where "…" is any text.
+// pagesWithCommands are the pages with commands that users type. A block that is indented by four
+// spaces or fenced as "console" has commands if it begins with one of programs or with "$ ". The
+// lines after a "$ " line are the output of the command, where "…" is any text.
 var (
 	pagesWithCommands = []string{"README.md", "CONTRIBUTING.md", "examples/README.md", "docs/*.md"}
 	programs          = regexp.MustCompile(`^(\./\S+|[A-Z]+=\S+|\$\w+|chancery|envoy|curl|make|go|cd|docker|kubectl|protoc|buf|export|git|bin/\S+|e2e/\S+)( |$)`)
 )
 
-// notHere says which commands the test does not run, and why.
+// notHere lists the commands that the test does not run, with the reason.
 var notHere = []struct {
 	what *regexp.Regexp
 	why  string
@@ -42,15 +42,15 @@ var notHere = []struct {
 	{regexp.MustCompile(`\./client$|^helm | --(tls-cert tls\.crt|store-ca) |^chancery check (a\.yaml|.* --envoy /usr/bin/envoy)`), "the files, or the program, are yours"},
 }
 
-// What a command of a page needs to have been typed before.
+// The command that must run before the commands of a page.
 var before = map[string]string{"docs/troubleshooting.md": "chancery serve examples/quickstart", "docs/commands.md": "chancery serve examples/quickstart",
 	"docs/commands-reference.md": "chancery serve examples/quickstart"}
 
-// A command of a page, and what it prints.
+// A command of a page, with its output.
 type command struct {
 	line, prelude string
 	prints        []string
-	shown         bool // prints is what it prints
+	shown         bool // the page shows the output prints
 }
 
 func TestCommandsOfDocs(t *testing.T) {
@@ -94,7 +94,7 @@ func TestCommandsOfDocs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newTypist(t)
-			if name == "docs/import.md" { // who begins with it has no directory yet
+			if name == "docs/import.md" { // a reader who begins with this page has no directory yet
 				_ = os.RemoveAll(filepath.Join(p.root, "config"))
 			}
 			if line := before[name]; line != "" {
@@ -154,16 +154,16 @@ func commandsOf(page string) (all []command) {
 	return all
 }
 
-// A typist is a reader who types, in a copy of the examples, with ports that are free.
+// A typist types the commands of a page, in a copy of the examples, with free ports.
 type typist struct {
 	*testing.T
 	root, envoy string
 	ports       map[string]string
 	env         []string
-	server      *exec.Cmd // the newest that was started
+	server      *exec.Cmd // the server that was started last
 }
 
-// staticEnvoy is what somebody runs who does not know Chancery yet.
+// staticEnvoy is the bootstrap of a user without Chancery.
 const staticEnvoy = `
 node: {id: edge-1, cluster: edge}
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: 9901}}}
@@ -196,7 +196,7 @@ func newTypist(t *testing.T) *typist {
 			t.Fatal(err)
 		}
 	}
-	// What this test compiles is in the repository still.
+	// The test compiles these programs in the repository.
 	here, err := filepath.Abs("../../examples/grpc/greeter")
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func newTypist(t *testing.T) *typist {
 	} else if os.Getenv("CI") != "" {
 		t.Error("there is no Envoy: make .cache/envoy")
 	}
-	// Envoy gets the ports that are free. A server of another machine it only could ask.
+	// Envoy gets free ports. It cannot reach a server of another machine.
 	write(t, p.root, "bin/envoy", `#!/bin/sh
 test "$1" = -c || exit 2
 f="$(mktemp "$TMPDIR/XXXXXX.json")"; case "$2" in *.yaml) mv "$f" "${f%.json}.yaml"; f="${f%.json}.yaml";; esac
@@ -254,7 +254,7 @@ exec `+p.envoy+` $mode -c "$f" --concurrency 1 --disable-hot-restart --log-level
 
 var absolute = regexp.MustCompile(`(^|\s)/(etc|var)/`)
 
-// moved is a text with the ports and directories of this typist.
+// moved returns a text with the ports and directories of this typist.
 func (p *typist) moved(text string) string {
 	for was, is := range p.ports {
 		text = regexp.MustCompile(`\b`+was+`\b`).ReplaceAllString(text, is)
@@ -284,7 +284,7 @@ func (p *typist) types(c command) {
 		if server && p.server != nil {
 			p.ends(p.server)
 		}
-		cmd.Args[2] = p.moved(c.prelude) + regexp.MustCompile(`^chancery`).ReplaceAllString(line, "exec chancery") // it has ended when the shell has
+		cmd.Args[2] = p.moved(c.prelude) + regexp.MustCompile(`^chancery`).ReplaceAllString(line, "exec chancery") // the command ends with its shell
 		log := filepath.Join(p.root, fmt.Sprint("log", time.Now().UnixNano()))
 		f, err := os.Create(log)
 		if err != nil {
@@ -316,12 +316,12 @@ func (p *typist) types(c command) {
 		for end := time.Now().Add(20 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				b, _ := os.ReadFile(log)
-				p.Fatalf("%s: nothing came of it\n%s", c.line, b)
+				p.Fatalf("%s: the command did not succeed\n%s", c.line, b)
 			}
 		}
 		return
 	}
-	// What asks a server asks again until there is an answer, as a reader would.
+	// A command that asks a server is repeated until there is an answer, as a reader would do.
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		var said bytes.Buffer
 		cmd.Stderr = &said
@@ -346,8 +346,8 @@ func (p *typist) ends(cmd *exec.Cmd) {
 	}
 }
 
-// prints reports whether an output is what a page shows. White space does not count, which
-// JSON of protobuf has at random.
+// prints reports whether an output equals the output on a page. White space does not count, because
+// protobuf's JSON varies it at random.
 func prints(out, shown string) bool {
 	dense := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	parts := strings.Split(dense(shown), "…")

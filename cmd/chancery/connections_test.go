@@ -52,14 +52,14 @@ func (d *runningServer) metrics() string {
 	return string(b)
 }
 
-// "fd limit 300 with 1,000 idle connections: /healthz answers within 100 ms", and files
-// are loaded, and who comes from elsewhere is served.
+// "fd limit 300 with 1,000 idle connections: /healthz answers within 100 ms", files are loaded, and
+// clients from other addresses are served.
 func TestReserveOfFileDescriptors(t *testing.T) {
 	few := []string{"sh", "-c", `ulimit -n 300 && exec "$0" "$@"`}
 	for _, c := range []struct {
 		what  string
 		flags []string
-		at    func(*runningServer) string // what is flooded
+		at    func(*runningServer) string // the flooded address
 	}{
 		{"SAFE-9 idle connections leave room for health, reloads and other clients", nil, func(d *runningServer) string { return d.conn.Target() }},
 		{"SAFE-9 so do those for health", nil, func(d *runningServer) string { return d.http }},
@@ -74,7 +74,7 @@ func TestReserveOfFileDescriptors(t *testing.T) {
 			var took []time.Duration
 			for range 10 {
 				begin := time.Now()
-				// Of another address: kubelet's is not a client's.
+				// From another address: the kubelet does not share the address of a client.
 				web := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.3")}}).DialContext}}
 				r, err := web.Get("http://" + d.http + "/healthz")
 				if err != nil {
@@ -106,10 +106,10 @@ func TestMaxConnections(t *testing.T) {
 		if line := d.logged(closed); fmt.Sprintf("%v, %v, %v", line["connections"], line["open"], line["repeated"]) != "of clients, 3, <nil>" {
 			t.Error(line)
 		}
-		d.conn = from("127.0.0.2", d.conn.Target(), t) // takes the place of one of them
+		d.conn = from("127.0.0.2", d.conn.Target(), t) // the new connection replaces one of the idle ones
 		d.clusters().gets("a")
 		if line := d.logged(closed); line["repeated"] != 1.0 {
-			t.Errorf("one was closed since: %v", line)
+			t.Errorf("a connection was closed since: %v", line)
 		}
 		m := d.metrics()
 		for _, want := range []string{"xds_server_connections 3\n", "xds_server_connections_closed_total 2\n"} {

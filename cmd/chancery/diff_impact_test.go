@@ -87,7 +87,8 @@ func TestDiffImpact(t *testing.T) {
 			}
 		}
 	}
-	// b is for all with a wildcard (the group edge includes the root's), e for the edge.
+	// All clients with a wildcard get b, because group edge includes the root. Only group edge gets
+	// e.
 	want(1, []string{"diff", d.dir, after}, "IMPACT 2 of 3 clients", "PUSHES CDS 2;", "GROUPS default 2, edge 1")
 	write(t, after, "b.yaml", "")
 	want(1, []string{"diff", d.dir, after}, "IMPACT 1 of 3 clients", "PUSHES CDS 1;", "GROUPS edge 1")
@@ -100,13 +101,14 @@ func TestDiffImpact(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What a client was sent, as it sees it: no cluster of it is another.
+	// The diff compares the resources that the client was sent with its view of the directory: no
+	// cluster differs.
 	want(0, []string{"diff", "client:edge-1", d.dir}, "no difference")
 	want(1, []string{"diff", "client:edge-1", after}, "~ CDS/a", "~ CDS/e", "IMPACT 1 of 1 client")
 	want(1, []string{"diff", "client:plain", after}, "~ CDS/a", "0 added", "IMPACT 1 of 1 client")
 	want(1, []string{"diff", after, "client:edge-1"}, "2 changed, 0 added, 0 removed")
 	if _, out := d.says(append([]string{"diff", after, "client:edge-1"}, admin...)...); strings.Contains(out, "IMPACT") {
-		t.Errorf("what a client has is nothing that clients would get: %s", out)
+		t.Errorf("the resources of a client are not a change for clients: %s", out)
 	}
 	want(4, []string{"diff", "client:nobody", after}, "nobody")
 	if code, out := d.says("diff", d.dir, after, "--admin", "unix:///none/admin.sock"); code != 1 || !strings.Contains(out, "the impact is unknown") {

@@ -24,7 +24,7 @@ func TestDocumentedFiles(t *testing.T) {
 	for _, e := range examples {
 		write(t, root, e[1], e[2])
 	}
-	c := dir.CheckAll([]string{root}, nil, dir.Options{}, findings.Unused) // each is to show one thing
+	c := dir.CheckAll([]string{root}, nil, dir.Options{}, findings.Unused) // each example shows one thing
 	for _, p := range append(c.Errors, c.Warnings...) {
 		t.Error(p.Text())
 	}

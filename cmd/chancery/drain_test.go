@@ -19,9 +19,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// "Going away (drain) costs no client a request: not ready first, then GOAWAY, then
-// streams, spread over time." (SAFE-12) With two replicas and 200 clients behind a list
-// of addresses nobody is refused, and nobody is without a stream for more than 300 ms.
+// "Going away (drain) costs no client a request: not ready first, then GOAWAY, then streams, spread
+// over time." (SAFE-12) With two replicas and 200 clients behind a list of addresses, no client is
+// refused, and no client is without a stream for more than 300 ms.
 func TestRollout(t *testing.T) {
 	const clients, most = 200, 300 * time.Millisecond
 	first := serve(t, []string{"--drain", "2s", "--drain-delay", "200ms"}, "a.yaml", cluster("a"))
@@ -29,7 +29,7 @@ func TestRollout(t *testing.T) {
 	both := resolver.State{Addresses: []resolver.Address{{Addr: first.conn.Target()}, {Addr: second.conn.Target()}}}
 
 	type result struct {
-		at      string // where the last stream was
+		at      string // the server of the last stream
 		refused []error
 		without time.Duration
 		streams int
@@ -106,7 +106,7 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d clients have moved, refused %d times, at most %v without a stream", moved, clients, refused, longest)
-	// On a busy machine a client may have begun at the second of the list.
+	// On a busy machine a client may have started with the second address of the list.
 	if moved < clients/2 || served != clients || longest > most {
 		t.Errorf("%d of %d clients have moved, %d are at the other server, at most %v without a stream, want %v", moved, clients, served, longest, most)
 	}
@@ -136,7 +136,7 @@ func TestSilentPeersDoNotDelayShutdown(t *testing.T) {
 			}
 			d.exits(signals - 1)
 			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("it ended after %v", took)
+				t.Errorf("the server ended after %v", took)
 			}
 		})
 	}
@@ -168,8 +168,8 @@ func TestAdminReadersDoNotDelayShutdown(t *testing.T) {
 	d.signal(syscall.SIGTERM)
 	d.exits(0)
 	took := time.Since(start)
-	t.Logf("it ended after %v", took)
+	t.Logf("the server ended after %v", took)
 	if took > drain+spare {
-		t.Errorf("it ended after %v", took)
+		t.Errorf("the server ended after %v", took)
 	}
 }

@@ -133,7 +133,7 @@ func TestFollowDNS(t *testing.T) {
 	s.SetAnswer(host, a, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.2", "10.0.0.3")}) // whole over TCP only
 	e.gets("10.0.0.2:80 10.0.0.3:80 10.9.9.9:1")
 	for _, heard := range e.heard {
-		if !strings.Contains(heard, "10.0.0.2:80") { // of all that came before, the client heard nothing
+		if !strings.Contains(heard, "10.0.0.2:80") { // the client got none of the earlier answers
 			t.Errorf("the client got %q", heard)
 		}
 	}

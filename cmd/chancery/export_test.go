@@ -15,7 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/testkit/treetest"
 )
 
-// exporter runs chancery export --watch from dir to out, by way of a command.
+// exporter runs chancery export --watch from dir to out, through another command (way).
 func exporter(t *testing.T, way []string, dir, out string, flags ...string) *runningServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -42,7 +42,7 @@ func aSecret(name, content string) string {
 }
 
 func TestExportWatch(t *testing.T) {
-	t.Run("FILE-5 an edit is followed, a mistake is not, a signal ends it", func(t *testing.T) {
+	t.Run("FILE-5 an edit is exported, a mistake is not, a signal ends the command", func(t *testing.T) {
 		t.Parallel()
 		dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
 		write(t, dir, "a.yaml", cluster("a"), "s.yaml", aSecret("s", "one"))
@@ -77,7 +77,7 @@ func TestExportWatch(t *testing.T) {
 		second.exits(1)
 	})
 
-	t.Run("FILE-5 a full disk changes nothing, and all is well with room again", func(t *testing.T) {
+	t.Run("FILE-5 a full disk changes nothing, and the export continues when there is room again", func(t *testing.T) {
 		t.Parallel()
 		dir, out := t.TempDir(), t.TempDir()
 		write(t, dir, "a.yaml", cluster("a"), "s.yaml", aSecret("s", "one"))
@@ -94,7 +94,7 @@ func TestExportWatch(t *testing.T) {
 		if now := treetest.Tree(t, out); !maps.Equal(was, now) {
 			t.Errorf("left %v", now)
 		}
-		// A second try that ends the same is not told again.
+		// A second try with the same result is not logged again.
 		d.signal(syscall.SIGHUP)
 		d.logged("loaded")
 		write(t, dir, "large.yaml", "# nothing\n")
@@ -103,17 +103,17 @@ func TestExportWatch(t *testing.T) {
 		}
 	})
 
-	t.Run("FILE-5 what could not be written is tried again", func(t *testing.T) {
+	t.Run("FILE-5 a failed write is tried again", func(t *testing.T) {
 		t.Parallel()
 		dir, out := t.TempDir(), t.TempDir()
 		write(t, dir, "a.yaml", cluster("a"))
 		d := exporter(t, nil, dir, out)
 		d.logged("exported")
-		// It exports once more at the start, silently, and tidies up: an edit that
-		// is exported says that this is over.
+		// At the start the command exports once more, silently, and tidies up. An exported edit
+		// shows that this has ended.
 		write(t, dir, "also.yaml", cluster("also"))
 		d.logged("exported")
-		// What is in the way of the next generation is removed.
+		// An obstacle in the directory of the next generation is removed.
 		write(t, dir, "../obstacle/cds.yaml/mine", "")
 		if err := os.Rename(filepath.Join(dir, "../obstacle"), filepath.Join(out, ".generations/3")); err != nil {
 			t.Fatal(err)
@@ -142,8 +142,8 @@ func TestExportWatch(t *testing.T) {
 	})
 }
 
-// small returns by what way to run a program to which out is too small for
-// 2 MiB, the error that it gets, and where out is seen from here.
+// small returns a command that runs a program with an out directory too small for 2 MiB, the error
+// that the program gets, and the path of out for this test.
 func small(t *testing.T, out string) (way []string, why string, seen func(pid int) string) {
 	t.Helper()
 	mount := []string{"unshare", "--user", "--map-root-user", "--mount", "sh", "-c", `mount -t tmpfs -o size=1m none "$0" && exec "$@"`, out}

@@ -99,7 +99,7 @@ func TestFollow(t *testing.T) {
 						return
 					}
 				}
-				t.Fatalf("it has ended without %q", part)
+				t.Fatalf("the command has ended without %q", part)
 			}
 			await(lines, of.first)
 			revision.Store(2)

@@ -89,13 +89,14 @@ func TestGroupsServed(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A node moves, and loses nothing it still needs: its cluster goes after its route.
+	// A node moves and keeps the resources that it still needs: its cluster is removed after its
+	// route.
 	write(t, d.dir, "base/group.yaml", "match: {id: [\"b-*\", canary]}\ninclude: [default]\n", "canary/group.yaml", "match: {id: other}\n")
 	canary.took(xds.Cluster, "new", "old", "own")
 	canary.took(xds.Route, "old")
 	canary.took(xds.Cluster, "old", "own")
 
-	// What a client refuses is told at the place in the group that the node sees.
+	// A refused resource is logged with its place in the group that the node sees.
 	write(t, d.dir, "canary/a.yaml", cluster("own"), "base/b.yaml", cluster("own")+"connect_timeout: 1s\n")
 	r, err := base.stream.Recv()
 	if err != nil {
@@ -107,8 +108,8 @@ func TestGroupsServed(t *testing.T) {
 	}
 }
 
-// One group that is alone with its errors, while another changes, and a restart on files
-// that cannot be read.
+// A group with "on_error: alone" and errors does not stop changes of another group. The server also
+// restarts on unreadable files.
 func TestGroupAlone(t *testing.T) {
 	port, admin := freePort(t), freePort(t)
 	flags := []string{"--metrics-listen", "127.0.0.1:" + port, "--admin-listen", "127.0.0.1:" + admin}
@@ -136,7 +137,7 @@ func TestGroupAlone(t *testing.T) {
 	asks("wait --for=synced --revision 99 --timeout 10ms", 124, "not synced after 10ms: revision 99 is not served yet: ")
 	asks("wait --for=synced --node other", 0, "ok: 1 connected: 1 synced")
 
-	d.kept(2) // what is served is on disk a little later
+	d.kept(2) // the served configuration is on disk a little later
 	d.killed()
 	write(t, d.dir, "a.yaml", "nonsense", "edge/group.yaml", "nonsense: 1")
 	d = serveDir(t, d.dir, flags...)

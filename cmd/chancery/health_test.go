@@ -27,7 +27,7 @@ func TestHealth(t *testing.T) {
 	write(t, dir, "a.yaml", cluster("a"))
 	d.tells(port, "/readyz", "ok")
 	chancery(t, 0, "ok\n", "health", of)
-	chancery(t, 0, "ok\n", "health", "--metrics-listen", "0.0.0.0:"+port) // as serve was told
+	chancery(t, 0, "ok\n", "health", "--metrics-listen", "0.0.0.0:"+port) // as --metrics-listen of serve
 
 	d.signal(syscall.SIGTERM)
 	d.logged("shutting down: closing streams")
@@ -56,7 +56,7 @@ func TestHealthOfStuckServer(t *testing.T) {
 	chancery(t, 1, "the server at "+l.Addr().String()+" did not answer in time (--timeout)", "health", "--timeout", "200ms", "--metrics-listen", l.Addr().String())
 }
 
-// Of an endless answer, the probe reads no more than any server sends.
+// The probe reads only the beginning of an endless answer.
 func TestHealthOfEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -50,14 +50,14 @@ func serveMutual(t *testing.T, flags []string, files ...string) *mutual {
 	return m
 }
 
-// certificate gives the server a new one.
+// certificate gives the server a new certificate.
 func (m *mutual) certificate(t *testing.T) {
 	own := m.ca.Issue("server", "127.0.0.1")
 	write(t, m.files, "key", string(own.Key))
 	write(t, m.files, "crt", string(own.Cert))
 }
 
-// config is that of a client with a certificate.
+// config returns the TLS configuration of a client with a certificate.
 func (m *mutual) config(p tlstest.Pair) *tls.Config {
 	m.Helper()
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)
@@ -69,7 +69,7 @@ func (m *mutual) config(p tlstest.Pair) *tls.Config {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
 }
 
-// as opens a stream of a node.
+// as opens a stream with a node id.
 func (d *runningServer) as(id string, more ...string) subscriber {
 	d.Helper()
 	stream, err := clusterservice.NewClusterDiscoveryServiceClient(d.conn).StreamClusters(metadata.AppendToOutgoingContext(d.ctx, more...))
@@ -81,7 +81,7 @@ func (d *runningServer) as(id string, more ...string) subscriber {
 	return s
 }
 
-// refused wants the end of a stream.
+// refused fails the test unless the stream ends with this code and text.
 func (s subscriber) refused(code codes.Code, want string) {
 	s.Helper()
 	r, err := s.stream.Recv()
@@ -93,7 +93,7 @@ func (s subscriber) refused(code codes.Code, want string) {
 const deniedLine = "client denied: its identity may not be this node"
 
 func TestBinding(t *testing.T) {
-	t.Run("SAFE-13 a client is the node that its certificate names", func(t *testing.T) {
+	t.Run("SAFE-13 the certificate of a client names its node", func(t *testing.T) {
 		t.Parallel()
 		m := serveMutual(t, []string{"--rest-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
 		api := adminClient(t, adminclient.Target{URL: "http://" + adminOf(t, m.runningServer)})
@@ -109,7 +109,7 @@ func TestBinding(t *testing.T) {
 			{[]string{"spiffe://example/ns/edge/test"}, "spiffe://example/ns/edge/test", true},
 			{[]string{"test"}, "other", false},
 			{[]string{"spiffe://example/test/other"}, "test", false},
-			{nil, "test", false}, // the common name is none
+			{nil, "test", false}, // the common name is not an identity
 			{[]string{"test"}, "", false},
 		} {
 			config := m.config(m.ca.Issue("test", tt.names...))
@@ -361,12 +361,12 @@ func TestTokens(t *testing.T) {
 			line = d.logged(deniedLine)
 		}
 		if b, _ := json.Marshal(line); !strings.Contains(string(b), tt.want) && !strings.Contains(fmt.Sprint(line["error"]), tt.want) || len(tt.token) > 10 && strings.Contains(string(b), tt.token[len(tt.token)-10:]) || line["node"] != "test" {
-			t.Errorf("%s: want %q, and nothing of the token", b, tt.want)
+			t.Errorf("%s: want %q, and no part of the token", b, tt.want)
 		}
 	}
 	d.tells(port, "/metrics", "\nxds_server_denied_total 7\n")
 
-	// A token is good for 30 s longer than it says, since clocks differ.
+	// A token is valid for 30 s longer than its expiry time, because clocks differ.
 	brief := d.as("test", "authorization", "Bearer "+i.token("spiffe://example/test", time.Now().Add(-27*time.Second)))
 	brief.gets("a")
 	brief.refused(codes.Unauthenticated, "has expired")
@@ -377,7 +377,7 @@ func TestTokens(t *testing.T) {
 	d.as("test", "authorization", "Bearer "+i.token("spiffe://example/test", hour)).gets("a")
 	d.as("test", "authorization", "Bearer "+old).refused(codes.Unauthenticated, `the key "k1", which the issuer does not have`)
 	write(t, d.dir, "a.yaml", cluster("b"))
-	s.gets("b") // who is here stays
+	s.gets("b") // the open stream stays
 }
 
 func TestSockets(t *testing.T) {
@@ -385,5 +385,5 @@ func TestSockets(t *testing.T) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	m := serveMutual(t, []string{"--listen", socket}, "a.yaml", cluster("a"))
 	m.dial(socket, insecure.NewCredentials())
-	m.as("anybody").gets("a") // the mode of its file says who may
+	m.as("anybody").gets("a") // the mode of the socket's file decides who may connect
 }

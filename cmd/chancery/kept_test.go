@@ -32,9 +32,9 @@ typed_config:
   downstream_auth_passwords: [{inline_string: hunter2Quokkas}]
 `
 
-// The last good configuration on disk has secrets or not, as the operator has chosen.
+// The operator chooses whether the last good configuration on disk has secrets.
 func TestStateWithoutSecrets(t *testing.T) {
-	// onDisk reports whether a secret is, after n resources are kept.
+	// onDisk reports whether the secret is on disk, after n resources are stored.
 	onDisk := func(d *runningServer, n int) bool {
 		d.Helper()
 		d.kept(n)
@@ -69,7 +69,7 @@ func TestStateWithoutSecrets(t *testing.T) {
 		d.clusters().gets("a")
 		d.subscribe(xds.Listener).gets("edge")
 	})
-	t.Run("SAFE-6 SAFE-10 a password in an extension is not on disk, and nobody is told that it is gone", func(t *testing.T) {
+	t.Run("SAFE-6 SAFE-10 a password in an extension is not on disk, and does not count as removed", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{without}, "a.yaml", cluster("a"), "e.yaml", inlinePassword)
 		if onDisk(d, 1) {
@@ -80,12 +80,12 @@ func TestStateWithoutSecrets(t *testing.T) {
 		s := d.subscribe(xds.Cluster)
 		s.send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.ExtensionConfig.URL, ResourceNames: []string{"redis"}})
 		s.gets("a")
-		d.signal(os.Interrupt) // who waits is told nothing to the end
+		d.signal(os.Interrupt) // a waiting client gets no response until the end
 		if r, err := s.stream.Recv(); err == nil {
 			t.Errorf("told %v", r)
 		}
 	})
-	t.Run("SAFE-6 with a key in a listener nothing is kept, nor what was before", func(t *testing.T) {
+	t.Run("SAFE-6 with a key in a listener nothing is stored, and the earlier file is removed", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", cluster("a"), "l.yaml", inlineKey)
 		if !onDisk(d, 2) {

@@ -90,7 +90,7 @@ func TestKubernetes(t *testing.T) {
 	deployment, service, config := all["Deployment"], all["Service"], all["ConfigMap"]
 	pod := deployment.Spec.Template
 	if len(pod.Spec.Containers) != 1 || len(config.Data) == 0 || service.Kind == "" {
-		t.Fatalf("what is there: %v", slices.Collect(maps.Keys(all)))
+		t.Fatalf("the objects are: %v", slices.Collect(maps.Keys(all)))
 	}
 	c := pod.Spec.Containers[0]
 	mounts := map[string]string{}
@@ -126,7 +126,7 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 
-	// The server itself, elsewhere: directory, state and addresses are this test's.
+	// The server runs with the directory, state and addresses of this test.
 	dir, state := t.TempDir(), t.TempDir()
 	for name, text := range config.Data {
 		write(t, dir, name, text)

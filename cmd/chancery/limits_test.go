@@ -92,7 +92,7 @@ func TestWriteTimeoutFlag(t *testing.T) {
 		t.Parallel()
 		large := strings.Repeat("x", 1<<20)
 		d := serve(t, []string{"--write-timeout", "200ms"}, "a.yaml", cluster("a")+"alt_stat_name: "+large, "s.yaml", aSecret("s", large))
-		// Windows of a size of their own do not grow while nobody reads.
+		// Windows of a fixed size do not grow while the client does not read.
 		conn, err := grpc.NewClient(d.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<16))
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestWriteTimeoutFlag(t *testing.T) {
 	})
 }
 
-// What nothing is known of is bounded by flags, too.
+// Streams of unknown clients and of other services are limited by flags, too.
 func TestFirstRequestAndOtherStreamsFlags(t *testing.T) {
 	t.Run("SAFE-9 --first-request-timeout --max-other-streams", func(t *testing.T) {
 		t.Parallel()
@@ -146,8 +146,8 @@ func TestFirstRequestAndOtherStreamsFlags(t *testing.T) {
 	})
 }
 
-// "MAX_CONCURRENT_STREAMS [...] indicates the maximum number of concurrent
-// streams that the sender will allow": it stands in the first frame.
+// "MAX_CONCURRENT_STREAMS [...] indicates the maximum number of concurrent streams that the sender
+// will allow": the value is in the first frame.
 func TestConnectionStreamsFlag(t *testing.T) {
 	t.Run("SAFE-7 --max-connection-streams", func(t *testing.T) {
 		t.Parallel()
@@ -179,12 +179,12 @@ func TestConnectionStreamsFlag(t *testing.T) {
 	})
 }
 
-// packed is a compression of clients, which the program has, too, and refuses.
+// packed is a compression that clients use. The program registers the same name and refuses it.
 const packed = packing("gzip")
 
 type packing string
 
-func init() { encoding.RegisterCompressor(packed) } // in place of the one that refuses
+func init() { encoding.RegisterCompressor(packed) } // replaces the compressor that refuses
 
 func (p packing) Name() string { return string(p) }
 
@@ -192,8 +192,8 @@ func (packing) Compress(w io.Writer) (io.WriteCloser, error) { return gzip.NewWr
 
 func (packing) Decompress(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
 
-// "What a client can make the server hold or do is bounded" (SAFE-9): what is compressed
-// could be counted only when it is unpacked.
+// "What a client can make the server hold or do is bounded" (SAFE-9): compressed bytes could be
+// counted only after decompression.
 func TestCompressedRequests(t *testing.T) {
 	t.Run("SAFE-9 compressed requests are refused", func(t *testing.T) {
 		t.Parallel()
@@ -202,7 +202,7 @@ func TestCompressedRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // which says that Recv tells why
+		if err := s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.Cluster.URL}); err != nil && !errors.Is(err, io.EOF) { // Recv returns the reason
 			t.Fatal(err)
 		}
 		const says = "compressed requests are not supported"
@@ -217,7 +217,7 @@ func TestCompressedRequests(t *testing.T) {
 			t.Error(err)
 		}
 		if m := d.metrics(); !strings.Contains(m, "xds_server_malformed_requests_total 2\n") {
-			t.Error("they are not counted")
+			t.Error("the requests are not counted")
 		}
 	})
 }

@@ -36,7 +36,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "chancery")
-	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
+	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // do not use the state directory of the user
 	os.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "run"))
 	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0") // several servers run at a time
 	args := append([]string{"build", "-ldflags", "-X " + version + "release=" + testVersion + " -X " + version + "commit=" + testCommit}, buildFlags...)
@@ -99,9 +99,9 @@ func TestCommands(t *testing.T) {
 		{"serve good --listen 127.0.0.1:" + port, 1, []string{"chancery: error: listen on 127.0.0.1:" + port, "in use", "chancery: hint: --listen"}},
 		{"serve good --listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1", 2, []string{"chancery: error: --listen and --metrics-listen: both use the address 127.0.0.1:1\n"}},
 		{"serve good --listen 127.0.0.1:1,127.0.0.1:1", 2, []string{"chancery: error: --listen: 127.0.0.1:1 is given twice\n"}},
-		{"serve good --max-request 32", 2, []string{"chancery: error: --max-request: 32 bytes is too small for any client: must be 1024 or more; give a unit, as in 64KiB\n"}}, // MiB were meant
+		{"serve good --max-request 32", 2, []string{"chancery: error: --max-request: 32 bytes is too small for any client: must be 1024 or more; give a unit, as in 64KiB\n"}}, // the user meant MiB
 		{"serve good --max-node 64", 2, []string{"chancery: error: --max-node: 64 bytes is too small for any client: must be 256 or more; give a unit, as in 64KiB\n"}},
-		{"serve good --max-connection-age 30ms", 2, []string{"chancery: error: --max-connection-age: must be at least 1s"}}, // 30m were
+		{"serve good --max-connection-age 30ms", 2, []string{"chancery: error: --max-connection-age: must be at least 1s"}}, // the user meant 30m
 		{"serve none", 1, []string{"chancery: error: none: no such file or directory\n"}},
 		{"serve good/a.yaml", 1, []string{"chancery: error: good/a.yaml: not a directory\n"}},
 		{"serve good --max-file 5B", 1, []string{"chancery: error: good/a.yaml: ", "more than the limit of 5 (--max-file)\n"}},
@@ -114,7 +114,7 @@ func TestCommands(t *testing.T) {
 			cmd.Dir = dir
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
-			_ = cmd.Run() // the code tells
+			_ = cmd.Run() // the exit code reports errors
 			if code := cmd.ProcessState.ExitCode(); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}

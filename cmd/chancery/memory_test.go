@@ -12,7 +12,7 @@ import (
 
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
-	t.Run("SAFE-9 the log says what limits memory", func(t *testing.T) {
+	t.Run("SAFE-9 the log has the memory limit", func(t *testing.T) {
 		t.Parallel()
 		cmd := exec.Command(binary, "serve", filepath.Join(t.TempDir(), "none"), "--state-dir", "")
 		cmd.Env = append(os.Environ(), "GOMEMLIMIT=700MiB")

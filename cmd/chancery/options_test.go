@@ -28,7 +28,7 @@ const (
 	edsOf  = "type: EDS\neds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}\n"
 )
 
-// dial makes the daemon's tests use another address.
+// dial makes the test use another address and other credentials.
 func (d *runningServer) dial(address string, creds credentials.TransportCredentials) {
 	d.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
@@ -90,7 +90,7 @@ func TestListeners(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
-	t.Run("SAFE-11 a reload that would send them in plain text is refused", func(t *testing.T) {
+	t.Run("SAFE-11 a reload that would send secrets in plain text is refused", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--listen", "0.0.0.0:0"}, "a.yaml", cluster("a"))
 		s := d.clusters()
@@ -118,11 +118,12 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestAssignments(t *testing.T) {
-	t.Run("OBS-6 what is missing is warned of as check does", func(t *testing.T) {
+	t.Run("OBS-6 the server warns of missing resources, as check does", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		write(t, dir, "a.yaml", cluster("a")+edsOf)
-		// What it warns of at the start may come before it serves: b is what a reload says.
+		// Warnings of the start may be logged before the server serves. So the test waits for the
+		// warning about b, which a reload logs.
 		d := serveDir(t, dir)
 		write(t, dir, "b.yaml", cluster("b")+edsOf)
 		want := filepath.Join(dir, "b.yaml") + `:1:1: CDS "b" refers to EDS "b", which no file has (Envoy waits 15 s for endpoints that are missing, at each start)`
@@ -155,7 +156,7 @@ func TestMonitor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", cluster("a"))
-	// A port of one's own, since the address is logged before the daemon serves.
+	// A fixed port, because the daemon logs its address before it serves.
 	address := "127.0.0.1:" + freePort(t)
 	d := serveDir(t, dir, "--metrics-listen", address, "--drain", "2s")
 	d.clusters().gets("a")

@@ -21,13 +21,13 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// The unit in the packages is the one in the pages.
+// The systemd unit in the packages equals the unit in the pages.
 func TestSystemdUnit(t *testing.T) {
 	unit := content(t, "packaging/chancery.service")
 	if !strings.Contains(content(t, "docs/operations.md"), "```ini\n"+unit+"```\n") {
 		t.Error("docs/operations.md does not show packaging/chancery.service")
 	}
-	for _, line := range []string{"Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0"} { // it never stays down
+	for _, line := range []string{"Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0"} { // systemd always restarts the server
 		if !strings.Contains(unit, "\n"+line+"\n") {
 			t.Errorf("the unit has no %s", line)
 		}
@@ -35,7 +35,7 @@ func TestSystemdUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		return
 	}
-	// Where nothing is installed, the program that it names is another.
+	// Nothing is installed here, so the unit gets another program.
 	dir := t.TempDir()
 	write(t, dir, "chancery.service", strings.NewReplacer("/usr/bin/chancery", binary, "Documentation=man:chancery-serve(1)\n", "").Replace(unit))
 	if out, err := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "chancery.service")).CombinedOutput(); err != nil || strings.Contains(string(out), "chancery.service:") {

@@ -88,7 +88,7 @@ func TestRelayWithTokensSeparatesClients(t *testing.T) {
 	}
 	for of, text := range said {
 		if text == "" {
-			t.Errorf("%s: nothing is said", of)
+			t.Errorf("%s: no line was logged", of)
 		}
 		for _, part := range append(strings.Split(token, "."), "Bearer") {
 			if strings.Contains(text, part) {

@@ -46,7 +46,7 @@ func TestRelayRefusals(t *testing.T) {
 			}
 			send := func(r *discoveryv3.DeltaDiscoveryRequest) {
 				r.TypeUrl = xds.Cluster.URL
-				_ = stream.Send(r) // Recv says why
+				_ = stream.Send(r) // Recv returns the reason
 			}
 			send(&discoveryv3.DeltaDiscoveryRequest{Node: node})
 			r, err := stream.Recv()
@@ -59,7 +59,7 @@ func TestRelayRefusals(t *testing.T) {
 			if line := d.logged("client refused a response (NACK)"); line["error"] != shown {
 				t.Errorf("%v", line)
 			}
-			r, err = stream.Recv() // the quarantine has it told without b
+			r, err = stream.Recv() // the quarantine sends the response without b
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestRelayRefusals(t *testing.T) {
 			_, port, _ := net.SplitHostPort(d.http)
 			d.tells(port, "/metrics", `xds_server_nacks_total{group="default",type="cds"} 1`+"\n")
 			if !pass {
-				time.Sleep(3 * time.Second) // a second after it would be asked for
+				time.Sleep(3 * time.Second) // a second later than the relay would request it again
 				for len(up.log) > 0 {
 					if line := <-up.log; line["msg"] == "client refused a response (NACK)" {
 						t.Errorf("upstream: %v", line)

@@ -72,7 +72,7 @@ func (p *poller) poll(version string) (*http.Response, string, string) {
 
 func TestREST(t *testing.T) {
 	t.Parallel()
-	t.Run("REST-1 REST-2 an edit reaches a poll that is held", func(t *testing.T) {
+	t.Run("REST-1 REST-2 an edit reaches a held poll", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--rest-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
 		p := d.poller(nil, "tcp", d.logged("serving REST-JSON")["http"].(string))

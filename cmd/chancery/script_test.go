@@ -32,7 +32,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Deadline:            time.Now().Add(8 * time.Minute), // of all scripts: a server that should not have begun does not end
+		Deadline:            time.Now().Add(8 * time.Minute), // for all scripts together: a server that starts by mistake does not end
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, ".state"))

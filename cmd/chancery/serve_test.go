@@ -39,8 +39,8 @@ type runningServer struct {
 	dir    string
 	cmd    *exec.Cmd
 	log    chan map[string]any
-	passed []map[string]any // what was logged before the line that was waited for last
-	http   string           // where metrics are, if it has logged that
+	passed []map[string]any // lines before the last awaited line
+	http   string           // address of the metrics, once it was logged
 	conn   *grpc.ClientConn
 }
 
@@ -157,7 +157,7 @@ func (d *runningServer) signal(s os.Signal) {
 // exits waits for the exit code.
 func (d *runningServer) exits(code int) {
 	d.Helper()
-	for range d.log { // to its end: Wait closes it
+	for range d.log { // read the log to its end, because Wait closes it
 	}
 	_ = d.cmd.Wait()
 	if got := d.cmd.ProcessState.ExitCode(); got != code {
@@ -230,7 +230,7 @@ func (s subscriber) gets(want ...string) {
 }
 
 func TestServe(t *testing.T) {
-	t.Run("an edit reaches a stream, a mistake does not, mended it does", func(t *testing.T) {
+	t.Run("an edit reaches a stream, a mistake does not, and the corrected file does", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", cluster("a"), "sub/b.yaml", cluster("b"))
 		s := d.clusters()
@@ -312,7 +312,7 @@ func TestServe(t *testing.T) {
 		d.subscribe(xds.Listener).gets("http")
 		d.subscribe(xds.Route).gets("local")
 	})
-	t.Run("SAFE-11 links that lead out are followed if that is wanted", func(t *testing.T) {
+	t.Run("SAFE-11 links out of the directory are followed with the flag", func(t *testing.T) {
 		t.Parallel()
 		dir, other := t.TempDir(), t.TempDir()
 		write(t, other, "b.yaml", cluster("b"))
@@ -322,12 +322,12 @@ func TestServe(t *testing.T) {
 		}
 		serveDir(t, dir, "--follow-links-outside").clusters().gets("a", "b")
 	})
-	t.Run("TYP-6 files of v2 are served if that is wanted", func(t *testing.T) {
+	t.Run("TYP-6 files of v2 are served with the flag", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--legacy-v2"}, "a.yaml", cluster("a"), "b.yaml", strings.ReplaceAll(cluster("b"), "envoy.config.cluster.v3", "envoy.api.v2"))
 		d.clusters().gets("a")
 	})
-	t.Run("SAFE-10 SAFE-11 what waits to be removed can be seen, and when certificates end", func(t *testing.T) {
+	t.Run("SAFE-10 SAFE-11 metrics show delayed removals and the expiry of certificates", func(t *testing.T) {
 		t.Parallel()
 		end := time.Now().AddDate(0, 0, 90)
 		pair := tlstest.NewAuthority(t, "ca").IssueUntil(end, "s")
@@ -421,7 +421,7 @@ func TestSignals(t *testing.T) {
 		d.logged("ended")
 		d.exits(0)
 	})
-	t.Run("SAFE-12 not ready first: it serves on for --drain-delay", func(t *testing.T) {
+	t.Run("SAFE-12 not ready first: the server continues for --drain-delay", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--drain-delay", "1h"}, "a.yaml", cluster("a"))
 		d.healthy(healthgrpc.HealthCheckResponse_SERVING)
@@ -466,9 +466,9 @@ func TestSignals(t *testing.T) {
 		}
 		d.exits(0)
 	})
-	t.Run("the last stream, too, is told why it ends", func(t *testing.T) {
+	t.Run("the last stream, too, gets the reason of its end", func(t *testing.T) {
 		t.Parallel()
-		for range 10 { // a connection that is cut is UNAVAILABLE as well, and is cut in time in some of them only
+		for range 10 { // a cut connection also gives UNAVAILABLE, but only in some of the rounds
 			d := serve(t, []string{"--drain", "0s"}, "a.yaml", cluster("a"))
 			s := d.clusters()
 			s.gets("a")
@@ -485,7 +485,7 @@ func TestSignals(t *testing.T) {
 		d.signal(syscall.SIGINT)
 		d.exits(0)
 	})
-	t.Run("a second signal ends it at once", func(t *testing.T) {
+	t.Run("a second signal ends the server at once", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--drain", "1h"}, "a.yaml", cluster("a"))
 		s := d.clusters()

@@ -48,11 +48,11 @@ func (d *runningServer) kept(n int) {
 		d.Fatal(err)
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		k, err := lastgood.Open(folder) // whose lock the server has
+		k, err := lastgood.Open(folder) // the server holds the lock of the folder
 		if err != nil {
 			d.Fatal(err)
 		}
-		c, _ := k.Load() // or it is not there yet
+		c, _ := k.Load() // an error means that the file does not exist yet
 		got := 0
 		for _, t := range c.Types {
 			got += len(t.Resources)
@@ -79,7 +79,7 @@ func (d *runningServer) loads(port string) {
 	d.tells(port, "/readyz?verbose", "[i]configuration: the files\n")
 }
 
-// tells waits until an answer contains a text.
+// tells waits until the answer of a path contains a text.
 func (d *runningServer) tells(port, path, part string) {
 	d.Helper()
 	var last string
@@ -100,7 +100,7 @@ func (d *runningServer) tells(port, path, part string) {
 func chancery(t *testing.T, code int, want string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	out, _ := cmd.CombinedOutput() // the code tells
+	out, _ := cmd.CombinedOutput() // the exit code reports errors
 	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), want) {
 		t.Errorf("chancery %s: exit code %d, want %d, with %q in\n%s", strings.Join(args, " "), got, code, want, out)
 	}
@@ -149,7 +149,7 @@ func TestSafeStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d.loads(port) // what was there before, so that nothing is set
+			d.loads(port) // the earlier content, so the load changes nothing
 		})
 	}
 	t.Run("SAFE-10 a restart, and a mistake that is undone, leave no alarm", func(t *testing.T) {
@@ -166,11 +166,11 @@ func TestSafeStart(t *testing.T) {
 		write(t, d.dir, "a.yaml", many(0, 3))
 		d.loads(port)
 	})
-	t.Run("SAFE-10 a start on nothing answers nobody, until there is something", func(t *testing.T) {
+	t.Run("SAFE-10 a start on an empty directory answers no client until it has content", func(t *testing.T) {
 		t.Parallel()
 		port := freePort(t)
 		d := serve(t, []string{"--metrics-listen", "127.0.0.1:" + port})
-		d.clusters() // which waits
+		d.clusters() // this client waits
 		d.logged("client waits: nothing is configured for its node yet")
 		s := d.clusters()
 		resp, err := http.Get("http://127.0.0.1:" + port + "/readyz?verbose")
@@ -189,7 +189,7 @@ func TestSafeStart(t *testing.T) {
 			t.Errorf("not ready: %v, %v", resp, err)
 		}
 	})
-	t.Run("ADS-9 a client further behind than the last commit keeps what its routes may lead to", func(t *testing.T) {
+	t.Run("ADS-9 a client that is several commits behind keeps the clusters that its routes may refer to", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", many(0, 3))
 		d.kept(3)
@@ -209,7 +209,7 @@ func TestSafeStart(t *testing.T) {
 		}
 		d.clusters().gets(listed(1, 4)...)
 	})
-	t.Run("SAFE-10 what was kept is of no use", func(t *testing.T) {
+	t.Run("SAFE-10 a damaged last good configuration is not used", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", many(0, 30))
 		d.kept(30)
@@ -225,7 +225,7 @@ func TestSafeStart(t *testing.T) {
 		d = serveDir(t, d.dir)
 		d.clusters().gets(listed(0, 30)...)
 	})
-	for what, state := range map[string]string{"": "--state-dir=" + t.TempDir(), ", though nothing is kept": "--state-dir="} {
+	for what, state := range map[string]string{"": "--state-dir=" + t.TempDir(), ", although nothing is stored": "--state-dir="} {
 		t.Run("SAFE-10 a refused removal is approved while the server runs"+what, func(t *testing.T) {
 			t.Parallel()
 			d := serve(t, []string{state}, "a.yaml", many(0, 30))
@@ -238,7 +238,7 @@ func TestSafeStart(t *testing.T) {
 				t.Error(why)
 			}
 			chancery(t, 1, "this would remove 20 of 30 CDS resources", "reload", state, d.dir)
-			typed := []string{"reload"} // as it says
+			typed := []string{"reload"} // the command that the log line suggests
 			for word := range strings.FieldsSeq(how) {
 				typed = append(typed, strings.Trim(word, "'"))
 			}

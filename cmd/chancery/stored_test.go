@@ -73,7 +73,7 @@ func TestServeStore(t *testing.T) {
 				t.Fatal(files, err)
 			}
 			if kept, err := os.ReadFile(files[0]); err != nil || time.Now().After(end) {
-				t.Fatal("it is not kept: ", mark, err)
+				t.Fatal("the revision is not kept: ", mark, err)
 			} else if bytes.Contains(kept, []byte(mark)) {
 				return
 			}
@@ -243,7 +243,7 @@ func testThroughServer(t *testing.T) {
 	d.clusters().gets("a", "s")
 	write(t, config, "b.yaml", cluster("b"), "s.yaml", strings.ReplaceAll(withSecret("s"), "Quokkas", "Wombats"))
 	chancery(t, 0, "would be committed after r1: 2 set, 0 removed", on(socket, "apply", config, "--dry-run")...)
-	chancery(t, 0, "CONFIG   2 resources", on(socket, "status")...) // what was looked at is beside what is served
+	chancery(t, 0, "CONFIG   2 resources", on(socket, "status")...) // the examined revision does not affect the served one
 	chancery(t, 0, "r2: 2 set, 0 removed", on(socket, "apply", config, "-m", "second", "--author", "ben")...)
 	d.clusters().gets("a", "b", "s")
 	chancery(t, 5, "revision r1 is no longer the newest: r2 is", on(socket, "apply", config, "-m", "late", "--if-head", "r1")...)

@@ -57,7 +57,7 @@ func TestTraces(t *testing.T) {
 	}
 	for end := time.Now().Add(10 * time.Second); !has(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the collector was not told of the commit, and of its ACK")
+			t.Fatal("the collector did not get the commit and its ACK")
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (f *flooder) begin(stream uint32, n, said int) bool {
 		if err != nil || f.WriteData(stream, false, piece[:n]) != nil {
 			return false
 		}
-		clear(piece[:5]) // of the prefix; what follows is of the request
+		clear(piece[:5]) // the bytes of the prefix; the rest belongs to the request
 		left -= n
 	}
 	return true
@@ -121,15 +121,15 @@ func (d *runningServer) rss() (now, most int) {
 	return number("VmRSS"), number("VmHWM")
 }
 
-// "100 unfinished 32 MiB requests (clients that send a length prefix and most of the
-// body, then stop) cost < 64 MB", and a good one of 32 MiB passes meanwhile.
+// "100 unfinished 32 MiB requests (clients that send a length prefix and most of the body, then
+// stop) cost < 64 MB", and a complete request of 32 MiB is handled meanwhile.
 func TestUnfinishedMemory(t *testing.T) {
-	t.Setenv("GOGC", "") // which make mutants sets: the server would take as much more
+	t.Setenv("GOGC", "") // make mutants sets GOGC, which would let the server use more memory
 	for _, c := range []struct {
 		what           string
 		conns, streams int
 	}{
-		{"SAFE-9 100 connections with a request each that is never whole", 100, 1},
+		{"SAFE-9 100 connections, each with a request that is never complete", 100, 1},
 		{"SAFE-9 one connection with 100 such requests", 1, 100},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -176,14 +176,14 @@ func TestUnfinishedMemory(t *testing.T) {
 			cancel()
 			_, after := d.rss()
 			t.Logf("cost %d MB; the good one, %d MB more, took %v", (during-before)/1e6, (after-during)/1e6, took)
-			if cost := during - before; cost > 64e6 && buildFlags == nil { // the race detector has a memory of its own
+			if cost := during - before; cost > 64e6 && buildFlags == nil { // the race detector uses additional memory
 				t.Errorf("%d MB", cost/1e6)
 			}
 			if line := d.logged("connection closed: unfinished requests exceed a limit"); line["peer"] == nil {
 				t.Error(line)
 			}
 			if m := d.metrics(); !regexp.MustCompile(`xds_server_throttled_total{limit="unfinished"} [1-9]`).MatchString(m) || !strings.Contains(m, "xds_server_unfinished_bytes ") {
-				t.Error("the metrics say nothing of it")
+				t.Error("the metrics do not count it")
 			}
 			_ = d.cmd.Process.Kill()
 			flooders.Wait()
@@ -231,17 +231,17 @@ func (d *runningServer) live() (n int) {
 // "10 connections × 10,000 silent streams are gone after the first-request deadline and cost < 100 MB", and
 // other clients are served meanwhile.
 func TestSilentStreamsMemory(t *testing.T) {
-	t.Setenv("GOGC", "") // which make mutants sets: the server would take as much more
+	t.Setenv("GOGC", "") // make mutants sets GOGC, which would let the server use more memory
 	if len(buildFlags) > 0 {
-		t.Skip("the race detector has a memory of its own")
+		t.Skip("the race detector uses additional memory")
 	}
 	for _, c := range []struct{ what, method string }{
 		{"streams", "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"},
 		{"fetches", "/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters"},
 		{"checks of health", "/grpc.health.v1.Health/Check"},
 	} {
-		t.Run("SAFE-9 silent "+c.what+" cost little, keep nobody out, and are gone after a while", func(t *testing.T) {
-			// Those that are refused would come one after the other, which costs less.
+		t.Run("SAFE-9 silent "+c.what+" cost little, do not lock out others, and end after a while", func(t *testing.T) {
+			// Refused streams would arrive one after the other, which costs less.
 			d := serve(t, []string{"--metrics-listen", "127.0.0.1:0", "--first-request-timeout", "8s", "--max-stream-rate", "0"}, "a.yaml", cluster("a"))
 			d.clusters().gets("a")
 			before := d.live()
@@ -266,9 +266,9 @@ func TestSilentStreamsMemory(t *testing.T) {
 			}
 			_, most := d.rss()
 			left := d.live() - before
-			t.Logf("they cost %d MB, and %d MB when they are gone", (most-idle)/1e6, left/1e6)
-			if (most-idle > 100e6 || left > 50e6) && buildFlags == nil { // the race detector has a memory of its own
-				t.Errorf("they cost %d bytes, and %d when they are gone", most-idle, left)
+			t.Logf("the requests cost %d MB, and %d MB after their end", (most-idle)/1e6, left/1e6)
+			if (most-idle > 100e6 || left > 50e6) && buildFlags == nil { // the race detector uses additional memory
+				t.Errorf("the streams cost %d bytes, and %d after their end", most-idle, left)
 			}
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// What "chancery bootstrap envoy" prints can be piped into Envoy, which then
-// gets its configuration.
+// The output of "chancery bootstrap envoy" can be piped into Envoy, which then gets its
+// configuration.
 func TestBootstrapIsPiped(t *testing.T) {
 	t.Parallel()
 	harness.Needs(t, envoyPath)

@@ -54,7 +54,7 @@ func newDaemon(t *testing.T, w world, l layout, args ...string) *daemon {
 	return d
 }
 
-// twin starts another daemon of the same directory, with flags of its own.
+// twin starts a second daemon for the same directory, with its own flags.
 func (d *daemon) twin(args ...string) *daemon {
 	d.t.Helper()
 	other := &daemon{t: d.t, dir: d.dir, layout: d.layout, args: args, port: freePort(d.t), log: filepath.Join(d.t.TempDir(), "chancery.log")}
@@ -65,7 +65,7 @@ func (d *daemon) twin(args ...string) *daemon {
 
 func (d *daemon) addr() string { return fmt.Sprintf("127.0.0.1:%d", d.port) }
 
-// write puts a whole world in the place of the last, in one step.
+// write replaces the whole world in one step.
 func (d *daemon) write(w world) {
 	d.t.Helper()
 	d.written++
@@ -74,7 +74,7 @@ func (d *daemon) write(w world) {
 	}
 }
 
-// A layout is a way to lay a world into a directory for the nth time.
+// A layout writes a world into a directory, for the nth time.
 type layout func(dir string, n int, w world) error
 
 // renamed is one file that is replaced by another.
@@ -86,8 +86,8 @@ func renamed(dir string, _ int, w world) error {
 	return os.Rename(next, filepath.Join(dir, "world.yaml"))
 }
 
-// sourcedBy is a layout whose resources come as the variant says, and not by
-// ADS, where it has streams of its own.
+// sourcedBy returns a layout whose resources name the source of the variant, instead of ADS, if the
+// variant has its own streams.
 func sourcedBy(v variant, l layout) layout {
 	if !v.own {
 		return l
@@ -114,8 +114,8 @@ func sourcedBy(v variant, l layout) layout {
 	}
 }
 
-// mounted is a file for each type, as Kubernetes mounts a ConfigMap: the files
-// are links through the link ..data, which is swapped.
+// mounted writes a file for each type, as Kubernetes mounts a ConfigMap: the files are links
+// through the link ..data, which is replaced.
 func mounted(dir string, n int, w world) error {
 	revision := fmt.Sprintf("..%d", n)
 	if err := os.Mkdir(filepath.Join(dir, revision), 0o755); err != nil {
@@ -173,7 +173,7 @@ func (d *daemon) start() {
 	})
 }
 
-// serves is a condition: a client that comes now gets exactly these clusters.
+// serves is a condition: a new client gets exactly these clusters.
 func (d *daemon) serves(clusters ...string) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -225,7 +225,7 @@ func (d *daemon) logged(message string) (found []map[string]any) {
 	return found
 }
 
-// kill ends the daemon without a chance to say goodbye.
+// kill sends SIGKILL to the daemon.
 func (d *daemon) kill() {
 	d.t.Helper()
 	if err := d.cmd.Process.Kill(); err != nil {
@@ -235,7 +235,7 @@ func (d *daemon) kill() {
 	d.cmd = nil
 }
 
-// stop ends the daemon as an operator does. Its clients are gone by now.
+// stop ends the daemon as an operator does. Its clients have ended before.
 func (d *daemon) stop() {
 	if d.cmd != nil {
 		select {

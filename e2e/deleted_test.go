@@ -46,8 +46,7 @@ func TestListenerDeletedAndBack(t *testing.T) {
 	})
 }
 
-// Envoy keeps the assignment of a cluster that it has, told of the deletion or
-// not.
+// Envoy keeps the assignment of a cluster in use, whether or not it gets the removal.
 func TestAssignmentDeletedAndBack(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 DELTA-16 assignment goes and returns", func(t *testing.T, v variant) {
@@ -72,7 +71,7 @@ func TestAssignmentDeletedAndBack(t *testing.T) {
 	})
 }
 
-// Envoy keeps routes that its listeners name, told of the deletion or not.
+// Envoy keeps routes that its listeners refer to, whether or not it gets the removal.
 func TestRoutesDeletedAndBack(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 routes go and return", func(t *testing.T, v variant) {
@@ -160,8 +159,8 @@ func TestClusterDeletedAndBack(t *testing.T) {
 	})
 }
 
-// Most clusters go in one reload that somebody has approved. All that nothing leads to are told to be gone in one response;
-// the one that the routes led to follows the ACK of the new routes, and waits for no timer.
+// One approved reload removes most clusters. One response removes all unreferenced clusters. The cluster that the old
+// routes refer to is removed after the ACK of the new routes, without a timer.
 func TestMostDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, "SAFE-10 ADS-3 what was in use goes last", func(t *testing.T, v variant) {
@@ -201,7 +200,7 @@ func TestMostDeleted(t *testing.T) {
 	})
 }
 
-// removals are the responses that say of a name that it is no more.
+// removals returns the responses that remove a name.
 func removals(rs tap.Records, typ, name string) tap.Records {
 	return rs.Responses(typ).Where(func(r tap.Record) bool { return slices.Contains(r.Removed, name) })
 }

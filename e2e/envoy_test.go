@@ -12,13 +12,13 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// A variant is how Envoy talks to its management server.
+// A variant is the form in which Envoy connects to its management server.
 type variant struct {
 	api  string // the api_type of its bootstrap
 	own  bool   // a stream of its own for each subscription, instead of ADS
-	once bool   // says who it is in the first message of a stream, and not in each
+	once bool   // sends its node in the first message of a stream only
 
-	unified bool // SotW by the code that delta is, which a feature flag turns on
+	unified bool // SotW by Envoy's code for delta, which a feature flag selects
 }
 
 var (
@@ -54,7 +54,7 @@ func (v variant) String() string {
 
 func (v variant) delta() bool { return v.api == delta.api }
 
-// apiConfigSource is where resources come from, in a bootstrap or in resources.
+// apiConfigSource returns the source of resources, for a bootstrap or inside resources.
 func (v variant) apiConfigSource() map[string]any {
 	return map[string]any{
 		"api_type":                       v.api,
@@ -106,7 +106,7 @@ func runEnvoy(t *testing.T, config string) *envoy {
 	return &envoy{harness.RunEnvoy(t, envoyPath, config)}
 }
 
-// A bootstrap is what Envoy starts with.
+// A bootstrap is Envoy's bootstrap as JSON.
 type bootstrap map[string]any
 
 func newBootstrap(id string, v variant, port int) bootstrap {
@@ -168,7 +168,7 @@ type dumpedCluster struct {
 	Timeout string `json:"connect_timeout"`
 }
 
-// clusters returns the clusters that are in force and those still warming.
+// clusters returns the active clusters and the warming clusters.
 func (e *envoy) clusters() (active, warming map[string]dumpedCluster, err error) {
 	read := func(part string) (map[string]dumpedCluster, error) {
 		var d struct {
@@ -188,8 +188,7 @@ func (e *envoy) clusters() (active, warming map[string]dumpedCluster, err error)
 	return active, warming, err
 }
 
-// hasClusters is a condition: exactly these clusters are in force and none is
-// warming.
+// hasClusters is a condition: exactly these clusters are active and none is warming.
 func (e *envoy) hasClusters(names ...string) func() error {
 	return func() error {
 		active, warming, err := e.clusters()
@@ -200,7 +199,7 @@ func (e *envoy) hasClusters(names ...string) func() error {
 	}
 }
 
-// inForce is a condition: the cluster's new timeout is.
+// inForce is a condition: the cluster is active with this timeout.
 func (e *envoy) inForce(name, timeout string) func() error {
 	return func() error {
 		active, warming, err := e.clusters()
@@ -228,7 +227,7 @@ func (e *envoy) hasEndpoints(cluster string, n int) func() error {
 	}
 }
 
-// hasListeners is a condition: exactly these listeners are in force.
+// hasListeners is a condition: exactly these listeners are active.
 func (e *envoy) hasListeners(names ...string) func() error {
 	return func() error {
 		var d struct {

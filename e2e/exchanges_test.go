@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// What Envoy asks and answers while it starts, while everything changes, goes
-// and returns, when it refuses, and when the server dies.
+// TestExchanges records Envoy's requests and answers: at the start, while all resources change,
+// disappear and return, after refusals, and after the end of the server.
 func TestExchanges(t *testing.T) {
 	t.Parallel()
 	among(t, "TYP-2 TYP-3 SUB-2 SOTW-12 SOTW-17 DELTA-9 WARM-2 what Envoy says", func(t *testing.T, v variant) {
@@ -29,8 +29,8 @@ func TestExchanges(t *testing.T) {
 		})
 		step("cluster deleted", s.envoy.hasClusters("other"), func(w world) { w.drop(edsCluster("backend", 0)) })
 		step("cluster back", s.envoy.hasClusters("other", "backend"), func(w world) { w.set(edsCluster("backend", time.Second)) })
-		// Envoy keeps assignments and routes that are deleted, whether it is told (in
-		// delta) or not. So something goes with them that can be seen.
+		// Envoy keeps deleted assignments and routes, whether or not it gets the removal (delta).
+		// So another, visible resource is deleted with them.
 		gone := func(typ, name string, ok func() error) func() error {
 			return func() error {
 				if v.delta() && len(removals(s.Since(0), typ, name)) == 0 {
@@ -87,8 +87,8 @@ func TestExchanges(t *testing.T) {
 			})
 			s.quiet()
 		}
-		// On a new stream SotW is told once what it names, delta what changed, and of
-		// nothing that this is all.
+		// On a new stream, SotW gets its named resources once. Delta gets only changes, and no
+		// response if there are none.
 		listeners := []string{"RDS ingress", "RDS side"}
 		all := append([]string{"EDS backend", "EDS other"}, listeners...)
 		same, nothing := all, listeners
@@ -102,10 +102,10 @@ func TestExchanges(t *testing.T) {
 			w.set(assignment("backend", s.b.port), routes("ingress", "6", "backend"))
 		})
 		back(append(all, "CDS", "LDS"), same)
-		eventually(t, soon, "they are in force", s.ingress.gets(answer{"b", "6"}))
+		eventually(t, soon, "the changes are active", s.ingress.gets(answer{"b", "6"}))
 		s.quiet()
 
-		// SotW opens what it asks nothing of any more, too, without names.
+		// SotW also opens types without a subscription, with a request without names.
 		step("all clusters deleted", s.envoy.hasClusters(), func(w world) { w.drop(edsCluster("backend", 0), edsCluster("other", 0)) })
 		s.kill()
 		back(append(listeners, "CDS", "LDS"), nothing)
@@ -113,7 +113,7 @@ func TestExchanges(t *testing.T) {
 	}, sotw, delta, ownSotw, ownDelta, unifiedSotw)
 }
 
-// has reports whether all of that was said: "EDS backend", or "CDS" alone.
+// has reports whether the records have responses with all of these: "EDS backend", or "CDS" alone.
 func has(rs tap.Records, what ...string) bool {
 	said := map[string]bool{}
 	for _, r := range rs {

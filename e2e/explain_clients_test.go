@@ -17,8 +17,8 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// says is a condition: a resource is broken at a link for a node, and what is said of that has all
-// of these texts. An empty link: nothing is broken.
+// says is a condition: explain reports the broken link of a resource for a node, with all of these
+// texts. An empty link means that no link is broken.
 func says(admin *adminclient.Client, node, typ, name, link string, texts ...string) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -45,7 +45,7 @@ func says(admin *adminclient.Client, node, typ, name, link string, texts ...stri
 	}
 }
 
-// administered returns the flags of an admin API, and who asks it.
+// administered returns the flags of an admin API, its address and a client of it.
 func administered(t *testing.T) (flags []string, at string, admin *adminclient.Client) {
 	t.Helper()
 	at = "unix://" + filepath.Join(t.TempDir(), "admin.sock")
@@ -56,8 +56,8 @@ func administered(t *testing.T) (flags []string, at string, admin *adminclient.C
 	return []string{"--admin-listen", at}, at, admin
 }
 
-// What the rules of access keep from a real Envoy looks absent to it, and who asks is told of the
-// rule. When the rule is mended, it comes.
+// A resource hidden by access rules looks absent to a real Envoy, and explain reports the rule.
+// When the rule is corrected, Envoy gets the resource.
 func TestExplainNotAllowed(t *testing.T) {
 	t.Parallel()
 	each(t, "OBS-1 a resource that the rules of access hide", func(t *testing.T, v variant) {
@@ -94,7 +94,7 @@ func TestExplainNotAllowed(t *testing.T) {
 	})
 }
 
-// An Envoy with the certificate of another node is refused, and who asks for it is told so.
+// An Envoy with the certificate of another node is refused, and explain reports that.
 func TestExplainImpersonator(t *testing.T) {
 	t.Parallel()
 	flags, _, admin := administered(t)
@@ -106,8 +106,8 @@ func TestExplainImpersonator(t *testing.T) {
 	}
 }
 
-// A real gRPC client by the commands of operators; and what it refuses to receive, since it is
-// larger than clients of gRPC take.
+// The commands of operators show a real gRPC client, also a response that is larger than gRPC
+// clients accept.
 func TestExplainGRPC(t *testing.T) {
 	t.Parallel()
 	flags, at, admin := administered(t)
@@ -141,7 +141,7 @@ func TestExplainGRPC(t *testing.T) {
 				return nil
 			})
 		}
-		// What is none of its business it does not ask for.
+		// The client does not subscribe to unrelated resources.
 		eventually(t, patience, "unsubscribed", says(admin, "e2e", "CDS", "else", "subscribed", "and not for this"))
 	})
 

@@ -14,15 +14,15 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// A faulty is a file in which something is wrong that Envoy refuses, among others that are good.
-// The line at fault ends with "# here".
+// A faulty is a file with a mistake that Envoy refuses, and good resources. The line with the
+// mistake ends with "# here".
 type faulty struct {
 	name     string
 	typ      string // what is refused
 	resource string // at fault
-	good     string // a resource of the same response that is not; "": there is none
+	good     string // a good resource of the same response; "": none
 	file     string
-	text     string // that Envoy must say, so that the case is what it says it is
+	text     string // text in Envoy's error, so that the case tests the intended mistake
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	yamlTCP      = `"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy`
 )
 
-// goodListener is one in which nothing is wrong.
+// goodListener returns a listener without a mistake.
 func goodListener(name string, port int) string {
 	return fmt.Sprintf(`
 - %s
@@ -52,7 +52,7 @@ func goodCluster(name string) string {
   load_assignment: {cluster_name: %s}`, yamlCluster, name, name)
 }
 
-// faults are what Envoy 1.40 refuses, and how.
+// faults are files that Envoy 1.40 refuses, with its errors.
 func faults(port, port2 int) []faulty {
 	return []faulty{
 		{name: "a listener that breaks a rule itself", typ: "LDS", resource: "bad", good: "good", text: "Proto constraint validation failed", file: goodListener("good", port) + `
@@ -153,7 +153,7 @@ func faults(port, port2 int) []faulty {
 	}
 }
 
-// lines returns where the lines of a file are that are at fault, as "case.yaml:5:".
+// lines returns the positions of the lines with mistakes, such as "case.yaml:5:".
 func (f faulty) lines() (all []string) {
 	for i, line := range strings.Split("resources:"+f.file, "\n") {
 		if strings.HasSuffix(line, "# here") {
@@ -163,9 +163,8 @@ func (f faulty) lines() (all []string) {
 	return all
 }
 
-// Whatever a real Envoy refuses, and whatever it says of it: the refusal is that of the resource
-// that is at fault, with its line; and who asks why another of the same response is not in force
-// is told of that line, too.
+// For each mistake and each error text of a real Envoy, the refusal names the resource with the
+// mistake and its line. Explain of another resource in the same response reports that line, too.
 func TestExplainRefusals(t *testing.T) {
 	t.Parallel()
 	each(t, "OBS-1 each refusal has the line that is at fault", func(t *testing.T, v variant) {
@@ -173,7 +172,7 @@ func TestExplainRefusals(t *testing.T) {
 		s := siteOf(t, func(w world) *rig {
 			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at)
 		})
-		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
+		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // the files of one case have this name twice
 		s.start(v)
 		admin, err := adminclient.Dial(adminclient.Target{URL: at})
 		if err != nil {
@@ -201,7 +200,7 @@ func TestExplainRefusals(t *testing.T) {
 	})
 }
 
-// explained compares what the daemon says of the refusal.
+// explained checks the daemon's explanation of the refusal.
 func (f faulty) explained(admin *adminclient.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -249,7 +248,7 @@ func contains(x *api.Explanation, place string) bool {
 	return false
 }
 
-// What a real Envoy has not, and why, link by link: who asks is told which is broken.
+// Explain reports the broken link for each reason why a real Envoy lacks a resource.
 func TestExplainLinks(t *testing.T) {
 	t.Parallel()
 	each(t, "OBS-1 the broken link is named", func(t *testing.T, v variant) {
@@ -261,7 +260,7 @@ func TestExplainLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		here, pay := team{s.daemon, "."}, team{s.daemon, "pay"}
-		// broken waits until the link is broken, and what is said of it has a text.
+		// broken waits until explain reports this broken link with a text.
 		broken := func(node, typ, name, link, text string) {
 			t.Helper()
 			eventually(t, soon, "broken: "+link, func() error {

@@ -25,8 +25,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// Envoy runs from files that an export wrote, with no server alive, and follows
-// them: routes, endpoints and certificates.
+// Envoy runs from exported files without a server, and follows their changes: routes, endpoints and
+// certificates.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"yaml", "json", "pb_text", "pb"} {
@@ -80,9 +80,9 @@ func TestExport(t *testing.T) {
 	})
 }
 
-// There is nothing by which Envoy could say that it is ready: order and pauses
-// must do. No request fails, however often routes lead to new clusters and the
-// old ones are deleted with them.
+// Envoy cannot report that it is ready, so order and pauses must be enough. No request fails,
+// although routes move to new clusters again and again, and the old clusters are deleted in the
+// same change.
 func TestExportMakesBeforeItBreaks(t *testing.T) {
 	t.Parallel()
 	t.Run("FILE-5 ADS-3 clusters come and go under load", func(t *testing.T) {
@@ -119,8 +119,7 @@ func TestExportMakesBeforeItBreaks(t *testing.T) {
 	})
 }
 
-// What Envoy reads in one file, what it reads from a file of its own, and what
-// it cannot have from a file at all.
+// Some types share one file, other resources have their own file, and some cannot come from files.
 func TestExportOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	t.Run("FILE-4 scopes, virtual hosts and filters", func(t *testing.T) {
@@ -182,7 +181,7 @@ func TestExportOfOtherTypes(t *testing.T) {
 
 	t.Run("FILE-4 OUT mounted elsewhere", func(t *testing.T) {
 		t.Parallel()
-		// A link stands for the mount: what Envoy sees is another path.
+		// A link replaces the mount: Envoy sees another path.
 		elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 		x := newExport(t, nil, "--path-prefix", elsewhere)
 		x.watch()
@@ -197,7 +196,7 @@ func TestExportOfOtherTypes(t *testing.T) {
 	})
 }
 
-// Strings that one reader of YAML takes for something else, or another.
+// Strings that some YAML readers read as another type.
 func TestExportOfOddStrings(t *testing.T) {
 	t.Parallel()
 	odds := []string{
@@ -249,8 +248,8 @@ func fetch(ctx context.Context, url string) (string, error) {
 	return string(b), err
 }
 
-// An export is a site without a server: a directory, what is exported from it,
-// and an Envoy that runs from that.
+// An export is a site without a server: a directory, its exported files, and an Envoy that runs
+// from them.
 type export struct {
 	*site
 	world    world
@@ -260,8 +259,7 @@ type export struct {
 	written  int
 }
 
-// newExport lays the world of a site into a directory, with a change, and
-// exports nothing yet.
+// newExport writes the world of a site, with a change, into a directory. It does not export yet.
 func newExport(t *testing.T, change func(world), flags ...string) *export {
 	t.Helper()
 	root := t.TempDir()
@@ -307,13 +305,13 @@ func (x *export) once() {
 	}
 }
 
-// watch exports for as long as the test goes on.
+// watch exports until the test ends.
 func (x *export) watch() {
 	x.t.Helper()
 	x.run(x.command("--watch"))
 }
 
-// run runs what exports for as long as the test goes on, and waits for what it writes first.
+// run runs an exporter until the test ends, and waits for its first export.
 func (x *export) run(cmd *exec.Cmd) {
 	x.t.Helper()
 	log, err := os.OpenFile(x.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -365,8 +363,8 @@ func (x *export) boot() {
 	eventually(x.t, 10*time.Second, "envoy is live", x.envoy.Live)
 }
 
-// accepted fails the test if Envoy refused or missed a file. The counters of a
-// cluster go with it, the log stays.
+// accepted fails the test if Envoy refused or missed a file. It also reads the log, because the
+// counters of a removed cluster are lost.
 func (x *export) accepted() {
 	x.t.Helper()
 	if n := x.count("update_rejected"); n != 0 {
@@ -386,7 +384,7 @@ func (x *export) accepted() {
 	}
 }
 
-// count adds up what Envoy counts under a name that ends so.
+// count returns the sum of Envoy's counters whose names end with name.
 func (x *export) count(name string) (n int) {
 	x.t.Helper()
 	b, err := x.envoy.Get("/stats?format=json&filter=" + name + "$")

@@ -13,7 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// What an HTTP filter does comes by itself.
+// The configuration of an HTTP filter comes as its own resource.
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "TYP-4 SOTW-9 DELTA-8 DELTA-12 DELTA-16 a filter changes, goes and returns", func(t *testing.T, v variant) {
@@ -24,7 +24,7 @@ func TestExtensions(t *testing.T) {
 		s.startAs(v, answer{"a", "first"})
 		l := loaded(t, s.ingress, nil)
 		p := s.commit("the filter changes", func(w world) { w.set(marker("marker", "second")) })
-		eventually(t, soon, "it is in force", s.ingress.gets(answer{"a", "second"}))
+		eventually(t, soon, "the change is active", s.ingress.gets(answer{"a", "second"}))
 		s.quiet()
 		carries(t, "ECDS marker", s.Since(p).Responses())
 
@@ -53,7 +53,7 @@ func TestExtensions(t *testing.T) {
 		}
 		s.quiet()
 		s.commit("the filter returns", func(w world) { w.set(marker("marker", "third")) })
-		eventually(t, soon, "it is in force", s.ingress.gets(answer{"a", "third"}))
+		eventually(t, soon, "the change is active", s.ingress.gets(answer{"a", "third"}))
 		s.quiet()
 		s.listenerChanges()
 		exactly(t, 1, "NACK", s.Since(0).NACKs())
@@ -61,8 +61,8 @@ func TestExtensions(t *testing.T) {
 	})
 }
 
-// Told at its start that a filter does not exist, Envoy 1.40 initialises for
-// ever. It goes on after 15 s without an answer, so the answer comes later.
+// If Envoy 1.40 learns at its start that a filter does not exist, its initialization never ends.
+// Without an answer it continues after 15 s, so the server answers later.
 func TestMissingExtension(t *testing.T) {
 	t.Parallel()
 	t.Run("DELTA-7 a missing filter does not keep Envoy from starting", func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestMissingExtension(t *testing.T) {
 		eventually(t, soon, "this one has no filter", s.ingress.fails("500"))
 		s.sees(0, 15*time.Second, "told in the end", func(rs tap.Records) bool { return len(removals(rs, "ECDS", "marker")) == 1 })
 		s.commit("the filter comes", func(w world) { w.set(marker("marker", "first")) })
-		eventually(t, soon, "it is in force", s.ingress.gets(answer{"a", "first"}))
+		eventually(t, soon, "the change is active", s.ingress.gets(answer{"a", "first"}))
 		s.quiet()
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})

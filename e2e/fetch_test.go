@@ -40,8 +40,7 @@ func fetches(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// fetchesAll gets a world from a server, and wants it to be just that: what chancery diff
-// finds the same, and chancery check takes.
+// fetchesAll fetches a world from a server, and checks it with chancery diff and chancery check.
 func fetchesAll(t *testing.T, w world, url string, args ...string) {
 	t.Helper()
 	out, errs, code := fetches(t, append([]string{url}, args...)...)
@@ -61,7 +60,7 @@ func fetchesAll(t *testing.T, w world, url string, args ...string) {
 	}
 }
 
-// A watched is a running chancery watch, and what it printed.
+// A watched is a running chancery watch, with its output.
 type watched struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -103,7 +102,7 @@ func watch(t *testing.T, args ...string) *watched {
 	return w
 }
 
-// sees waits for a line, and forgets what came until then.
+// sees waits for a line, and drops the earlier lines.
 func (w *watched) sees(line string) {
 	w.t.Helper()
 	eventually(w.t, 20*time.Second, "watch prints "+line, func() error {
@@ -183,7 +182,7 @@ func TestFetchFromChanceryByREST(t *testing.T) {
 	watching.sees("updated RDS ingress")
 }
 
-// What a wrong way to ask a server looks like, and what to do.
+// A wrong flag of fetch gets an error with a hint.
 func TestFetchExplains(t *testing.T) {
 	t.Parallel()
 	rest := fmt.Sprintf("127.0.0.1:%d", freePort(t))

@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// What is meant for gRPC's clients reaches Envoy by its wildcards.
+// Envoy's wildcards also find resources for gRPC clients.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-4 SOTW-8 what Envoy does with what is not for it", func(t *testing.T, v variant) {
@@ -27,7 +27,7 @@ func TestForeign(t *testing.T) {
 		})
 		s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("CDS")) == 1 })
 		s.commit("from ads", func(w world) { w.set(edsCluster("self", time.Second), assignment("self", s.b.port)) })
-		eventually(t, soon, "it is in force", s.envoy.hasClusters("backend", "other", "self"))
+		eventually(t, soon, "the change is active", s.envoy.hasClusters("backend", "other", "self"))
 		s.quiet()
 		l.Unharmed(t)
 		exactly(t, 1, "NACK", s.Since(0).NACKs())

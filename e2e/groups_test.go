@@ -36,8 +36,8 @@ func (d team) has(file string, content []byte) {
 
 func documentsOf(resources ...proto.Message) []byte { return newWorld(resources...).documents("") }
 
-// A node is moved to a canary and back by an edit of a file, under load: routes lead to a cluster
-// that only the canary has.
+// An edit of a file moves a node to a canary group and back, under load. The canary's routes use a
+// cluster that only this group has.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	each(t, "SUB-4 ADS-3 a canary takes an Envoy and gives it back", func(t *testing.T, v variant) {

@@ -42,7 +42,7 @@ func (text) Marshal(v any) ([]byte, error) { return []byte(*v.(*string)), nil }
 
 func (text) Unmarshal(b []byte, v any) error { *v.(*string) = string(b); return nil }
 
-// newGreeter is a gRPC server that says who it is.
+// newGreeter starts a gRPC server that answers with its name.
 func newGreeter(t *testing.T, name string) upstream {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

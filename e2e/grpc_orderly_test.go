@@ -10,8 +10,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// orderly is what was said, with that at the end of each step which a client lets
-// go of: whether it does so before, with or after its next answer is chance.
+// orderly moves the unsubscriptions of each step to its end, because clients unsubscribe before,
+// with or after their next answer, by chance.
 func orderly(rs tap.Records) tap.Records {
 	type subscription struct {
 		asked  []string    // by what is written

@@ -23,7 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// An implementation is one of gRPC, with what sets its xDS client apart.
+// An implementation is a gRPC implementation, with the peculiarities of its xDS client.
 type implementation struct {
 	name    string
 	command []string // runs it; none if it is part of this process
@@ -32,14 +32,14 @@ type implementation struct {
 
 	agent    string   // user_agent_name and version, on Linux
 	features []string // client_features
-	always   bool     // it says who it is in every message, not in the first of a stream
-	binds    string   // the address that its server asks for a listener of
+	always   bool     // the client sends its node in every message, not only in the first
+	binds    string   // address in the name of the listener that its server requests
 	partial  bool     // a NACK states the refused version if something in it was good
-	drops    []string // the types that it asks nothing of, once its listener is deleted
+	drops    []string // types without a subscription after its listener was deleted
 	forgets  bool     // a server without its listener asks for no routes
-	blind    bool     // does not see that what was deleted is back, unless it has changed
+	blind    bool     // does not notice that a deleted resource is back, unless its content changed
 
-	forgive func(error) bool // calls that fail by its own fault when routes switch
+	forgive func(error) bool // excuses failed calls for which the client is responsible when routes change
 }
 
 // Client features.
@@ -81,7 +81,7 @@ var (
 	}
 	java = implementation{
 		name: "java",
-		// It lives for seconds: what the JVM compiles well pays late.
+		// The program runs for seconds only, so optimizing compilation in the JVM does not pay.
 		command: []string{"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "Greeter"},
 		env:     "CLASSPATH=" + installed + "/java/classes:" + installed + "/java/lib/*",
 		needs:   installed + "/java",
@@ -105,8 +105,8 @@ func everyGRPC(t *testing.T, f func(t *testing.T, g implementation)) {
 	}
 }
 
-// grpcBootstrap leads a gRPC client or server to the management server at the
-// loopback's port. The daemon itself says how.
+// grpcBootstrap returns a bootstrap for the management server at a loopback port, made by chancery
+// bootstrap.
 func grpcBootstrap(t *testing.T, id string, port int) []byte {
 	t.Helper()
 	b, err := exec.Command(binary, "bootstrap", "grpc", "--node", id, "--cluster", "e2e", "--server", fmt.Sprintf("127.0.0.1:%d", port)).Output()
@@ -116,8 +116,8 @@ func grpcBootstrap(t *testing.T, id string, port int) []byte {
 	return b
 }
 
-// dial is a caller by way of a client of xds:///greeter.local. It stands until
-// hangUp or the end of the test.
+// dial returns a caller over a client of xds:///greeter.local, which runs until hangUp or the end
+// of the test.
 func (g implementation) dial(t *testing.T, id string, port int) (call caller, hangUp func()) {
 	t.Helper()
 	if g.command != nil {
@@ -209,7 +209,7 @@ func (g implementation) run(t *testing.T, bootstrap []byte, args ...string) *pro
 	return p
 }
 
-// read hands replies to those who wait for them, until there are no more.
+// read passes replies to the waiting callers, until the output ends.
 func (p *program) read(out io.Reader) error {
 	defer func() {
 		p.mu.Lock()

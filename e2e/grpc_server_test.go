@@ -39,8 +39,8 @@ func (g implementation) serve(t *testing.T, id string, management, port int) {
 	t.Cleanup(s.Stop)
 }
 
-// serverListener is what a gRPC server asks for by its address, which it must
-// state.
+// serverListener returns the listener that a gRPC server requests for its address. The listener
+// must have the address.
 func serverListener(ip string, port int, routes string) *listener.Listener {
 	l := httpListener(fmt.Sprintf("grpc/server?xds.resource.listening_address=%s:%d", ip, port), port, routes)
 	l.GetAddress().GetSocketAddress().Address = ip
@@ -59,8 +59,8 @@ func serverRoutes(name, prefix string) *route.RouteConfiguration {
 	}}}
 }
 
-// A gRPC server has a listener by the name of its address, serves while it is
-// there, and does as its routes say.
+// A gRPC server requests the listener of its address, serves while the listener exists, and follows
+// its routes.
 func TestGRPCServer(t *testing.T) {
 	t.Parallel()
 	everyGRPC(t, func(t *testing.T, of implementation) {
@@ -169,7 +169,7 @@ func TestGRPCServer(t *testing.T) {
 	})
 }
 
-// unported is what was said without the port, which is chance.
+// unported removes the port, which varies by chance, from the records.
 func unported(rs tap.Records, port int) tap.Records {
 	number := fmt.Sprint(port)
 	for i, r := range rs {

@@ -13,8 +13,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// A gsite is a gRPC client that dials xds:///greeter.local. Beside what it asks
-// for, the daemon has resources that are none of its business.
+// A gsite is a gRPC client that dials xds:///greeter.local. The daemon also has resources that the
+// client does not need.
 type gsite struct {
 	*rig
 	whole   *testing.T // the clients outlive its steps
@@ -40,10 +40,10 @@ func newGRPC(t *testing.T, of implementation, args ...string) *gsite {
 	return s
 }
 
-// step is a part of the test. What is to come stands on it.
+// step is a part of the test. If it fails, the test ends, because later steps need it.
 func (s *gsite) step(name string, f func(t *testing.T)) { s.rig.step(s.whole, name, f) }
 
-// step is a part of a test. What is to come stands on it.
+// step is a part of a test. If it fails, the test ends, because later steps need it.
 func (r *rig) step(whole *testing.T, name string, f func(t *testing.T)) {
 	in := func(t *testing.T) { r.t, r.daemon.t = t, t }
 	defer in(whole)
@@ -57,7 +57,7 @@ func (s *gsite) dial(id string) {
 	s.call, s.hangUp = s.of.dial(s.whole, id, s.Addr().Port)
 }
 
-// other is where the cluster is not.
+// other returns the upstream that the cluster does not use now.
 func (s *gsite) other() upstream {
 	if s.at == s.a {
 		return s.b
@@ -65,7 +65,7 @@ func (s *gsite) other() upstream {
 	return s.a
 }
 
-// gets waits until calls are answered from where the cluster is.
+// gets waits until the upstream of the cluster answers calls.
 func (s *gsite) gets(what string) {
 	s.t.Helper()
 	eventually(s.t, patience, what, s.call.gets(answer{s.at.name, ""}))
@@ -74,8 +74,8 @@ func (s *gsite) gets(what string) {
 // patience is for processes that start on a machine that is busy with others.
 const patience = 30 * time.Second
 
-// nextChange moves the cluster and waits for it. What was not said until then
-// was not going to be said.
+// nextChange moves the cluster and waits for that. After it, no late message of an earlier change
+// can follow.
 func (s *gsite) nextChange() {
 	s.t.Helper()
 	s.at = s.other()
@@ -107,9 +107,9 @@ func (s *gsite) leave() {
 	})
 }
 
-// goes deletes a resource that the client needs, waits until it asks for nothing
-// of the types below, and brings the resource back as it was. A blind client
-// needs it changed.
+// goes deletes a resource that the client needs, waits until the client has no subscription of the
+// types below, and restores the resource. For a blind client the restored resource has other
+// content.
 func (s *gsite) goes(typ string, changed proto.Message, below ...string) {
 	s.t.Helper()
 	m := s.world[key(changed)]
@@ -135,7 +135,7 @@ func switching(err error) bool {
 	return strings.Contains(err.Error(), "unknown cluster selected for RPC")
 }
 
-// wants is a condition: of each type the client has asked for these names last.
+// wants is a condition: the last subscription of each type has these names.
 func wants(names []string, types ...string) func(tap.Records) bool {
 	return func(rs tap.Records) bool {
 		return !slices.ContainsFunc(types, func(typ string) bool {
@@ -152,7 +152,7 @@ func routeTo(prefix, cluster string) *route.Route {
 	}
 }
 
-// announced checks who the client says it is, and when.
+// announced checks the node in the client's messages.
 func (g implementation) announced(t *testing.T, rs tap.Records) {
 	t.Helper()
 	seen := map[int]bool{} // streams

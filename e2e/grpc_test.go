@@ -17,7 +17,7 @@ import (
 
 var grpcTypes = []string{"LDS", "RDS", "CDS", "EDS"} // as a client asks
 
-// One client lives through it all. A step leaves everything quiet.
+// One client runs through all steps. After each step no message is in flight.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	everyGRPC(t, func(t *testing.T, of implementation) {
@@ -203,14 +203,14 @@ func TestGRPC(t *testing.T) {
 			s.dial("late")
 			first := make(chan error, 1)
 			go func() {
-				// It waits: the client gives each resource 15 s to appear.
+				// The client waits up to 15 s for each resource.
 				ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 				defer cancel()
 				_, err := s.call(ctx)
 				first <- err
 			}()
 			for i, typ := range grpcTypes {
-				// That a listener or a cluster does not exist can be said.
+				// The server can report that a listener or a cluster does not exist.
 				s.sees(p, patience, "the client asks for "+typ, func(rs tap.Records) bool {
 					return has(rs.Requests(), typ) && (typ == "RDS" || typ == "EDS" || has(rs.ACKs(), typ))
 				})
@@ -224,7 +224,7 @@ func TestGRPC(t *testing.T) {
 		})
 
 		recorded(t, "grpc/"+of.name, orderly(s.Since(0)))
-		// Below, chance orders what it says.
+		// Below, the order of the requests varies by chance.
 
 		s.step("SOTW-12 SOTW-15 killed and restarted, answered once", func(t *testing.T) {
 			l := loaded(t, s.call, nil)

@@ -101,7 +101,7 @@ func (i *identified) clientPair(p pair) {
 	i.put("client.json", b)
 }
 
-// mutual has Envoy connect by TLS, with the certificate of that file.
+// mutual makes Envoy connect by TLS, with the certificate in that file.
 func (i *identified) mutual(b bootstrap) {
 	xds := b["static_resources"].(map[string]any)["clusters"].([]any)[0].(map[string]any)
 	xds["transport_socket"] = map[string]any{

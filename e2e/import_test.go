@@ -81,7 +81,7 @@ func (e *envoy) has(d *daemon) error {
 	return nil
 }
 
-// A real Envoy takes from this server what it ran with before.
+// A real Envoy gets from this server the configuration that it had before.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	harness.Needs(t, envoyPath)
@@ -110,7 +110,7 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// differs returns what chancery diff says of a directory and an Envoy, unless they are the same.
+// differs returns the output of chancery diff for a directory and an Envoy, unless they are equal.
 func differs(config string, e *envoy) error {
 	if out, err := exec.Command(binary, "diff", "dir:"+config, "envoy://"+e.Admin).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
@@ -118,7 +118,7 @@ func differs(config string, e *envoy) error {
 	return nil
 }
 
-// What a running Envoy tells of itself is as good as the file that it was started with.
+// An import from a running Envoy gives the same result as an import of its file.
 func TestImportFromAdmin(t *testing.T) {
 	t.Parallel()
 	harness.Needs(t, envoyPath)

@@ -19,8 +19,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// A revision is rolled out by the servers of a store: the one that decides ends, and another goes on. The next has a cluster
-// that Envoy refuses and no check finds: the canary refuses it, has again what it had, and no other client has ever heard of it.
+// The servers of a store roll out a revision: the deciding server ends, and another one continues. The next revision
+// has a cluster that Envoy refuses and no check finds. The canary refuses it and gets its earlier cluster again, and no
+// other client gets the refused cluster.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-14 DELTA-1 a bad cluster reaches the canary alone; Envoy by", func(t *testing.T, v variant) {
@@ -136,7 +137,7 @@ func (w *watching) all() string {
 	return strings.Join(w.names, " ")
 }
 
-// watchers begins three clients at each server. They come back when it ends.
+// watchers starts three clients at each server. They reconnect when the server ends.
 func watchers(t *testing.T, servers ...*daemon) *watching {
 	t.Helper()
 	w := &watching{}

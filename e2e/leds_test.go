@@ -51,7 +51,7 @@ func TestLocalityEndpoints(t *testing.T) {
 		s.start(v)
 		l := loaded(t, s.ingress, nil)
 		s.commit("the cluster changes", func(w world) { w.set(edsCluster("backend", 2*time.Second)) })
-		eventually(t, soon, "it is in force", s.envoy.inForce("backend", "2s"))
+		eventually(t, soon, "the change is active", s.envoy.inForce("backend", "2s"))
 		s.quiet()
 		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())

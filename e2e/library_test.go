@@ -15,8 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A library is the server as a program of one's own has it: a store in this
-// process that takes a commit in less than a millisecond.
+// A library is the server embedded in this process: its store commits in less than a millisecond.
 type library struct {
 	store *store.Store
 
@@ -49,7 +48,7 @@ func newLibrary(t *testing.T, w world) (*rig, *library) {
 	return r, lib
 }
 
-// set makes the world everything that is served.
+// set replaces all served resources by the world.
 func (l *library) set(w world) error {
 	_, err := l.store.Update(func(tx *store.Tx) error {
 		tx.Clear()

@@ -32,8 +32,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	os.Setenv("CHANCERY_QUARANTINE", "false")                 // what is recorded is the protocol; TestQuarantine has the default
-	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // the user's is none of ours
+	os.Setenv("CHANCERY_QUARANTINE", "false")                 // transcripts record the plain protocol; TestQuarantine uses the default
+	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // do not use the state directory of the user
 	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0")         // several servers run at a time
 	if binary = os.Getenv("E2E_SERVER"); binary != "" {
 		return m.Run()

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A fleet is a site with many clusters, each with a route of its own under load.
-// Each commit replaces some of them by clusters of new names, leads their routes
-// there, and deletes the old ones with their assignments.
+// A fleet is a site with many clusters, each with its own route under load. Each commit replaces
+// some clusters by clusters with new names, points their routes to these, and deletes the old
+// clusters with their assignments.
 type fleet struct {
 	*chain
 	size, batch int
@@ -95,7 +95,7 @@ func (f *fleet) replaces() {
 	f.hurry()
 }
 
-// ends makes sure that nothing has failed, and nothing was out of order.
+// ends checks that no request failed, and that the order of messages was right.
 func (f *fleet) ends() {
 	f.t.Helper()
 	names := []string{"backend", "other", "xds"}
@@ -126,8 +126,8 @@ func (f *fleet) ends() {
 	}
 }
 
-// The connection breaks again and again while commits go on: what a client has
-// that comes back is not what any one commit had.
+// The connection breaks repeatedly during commits, so a reconnecting client may hold a mix of
+// several commits.
 func TestMakeBeforeBreakThroughBreaks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ size, batch int }{{20, 2}, {10, 10}} {

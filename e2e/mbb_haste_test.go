@@ -30,8 +30,7 @@ func TestMakeBeforeBreakInHaste(t *testing.T) {
 		c.ends()
 		rs := c.Since(0)
 		exactly(t, 0, "NACK", rs.NACKs())
-		// Changes coalesce behind a client: at no time more than a few
-		// responses are under way.
+		// Changes for a client are combined: never more than a few responses are in flight.
 		if n := unanswered(rs, "CDS"); n > 4 {
 			t.Errorf("%d CDS responses stood unanswered at a time", n)
 		}
@@ -39,7 +38,7 @@ func TestMakeBeforeBreakInHaste(t *testing.T) {
 		if !slices.Contains(departed, "backend") || slices.Contains(departed, c.at) {
 			t.Errorf("departed: %q", departed)
 		}
-		// What Envoy waits for in vain costs it 15 s, as it would all others.
+		// A missing answer costs Envoy 15 s.
 		if len(waived) > 0 {
 			t.Errorf("a deadline ended %d waits, the first of them for %q", len(waived), waived[:min(len(waived), 5)])
 		}
@@ -87,8 +86,7 @@ func (c *chain) paced(n int, d time.Duration, f func()) {
 	}
 }
 
-// hurry makes the daemon load the files at once: it waits else until they have
-// come to rest.
+// hurry makes the daemon load the files at once, without its usual wait for stable files.
 func (c *chain) hurry() {
 	c.t.Helper()
 	if err := c.daemon.cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -96,8 +94,8 @@ func (c *chain) hurry() {
 	}
 }
 
-// unanswered returns how many responses of the type stood unanswered at most.
-// An answer to one is taken for an answer to those before it.
+// unanswered returns the maximum number of unanswered responses of the type. An answer to a
+// response also counts for earlier responses.
 func unanswered(rs tap.Records, typ string) (most int) {
 	var open []string
 	for _, r := range rs {

@@ -19,9 +19,9 @@ import (
 // heavy is the load of these tests, in requests a second.
 const heavy = 500
 
-// A chain is a site whose routes lead from one cluster to the next, under load.
-// Each commit brings a cluster of a new name with its assignment, leads the
-// routes there, and deletes the cluster before with its assignment.
+// A chain is a site whose routes move from one cluster to the next, under load. Each commit adds a
+// cluster with a new name and its assignment, points the routes to it, and deletes the previous
+// cluster with its assignment.
 type chain struct {
 	*site
 	variant         variant
@@ -44,7 +44,7 @@ func newLink(n int, s *site) link {
 	return link{fmt.Sprint("backend-", n), []upstream{s.a, s.b}[n%2]}
 }
 
-// generation is what the routes to it say.
+// generation returns the generation in the routes to the cluster.
 func (l link) generation() string {
 	if l.at == "backend" {
 		return "1"
@@ -58,7 +58,7 @@ func patientCluster(name string) *cluster.Cluster { return edsCluster(name, gene
 // patient makes the cluster that a chain begins with one of these.
 func patient(w world) { w.set(patientCluster("backend")) }
 
-// failure begins the remark that a request has failed.
+// failure begins the log mark of a failed request.
 const failure = "A REQUEST FAILS"
 
 // newChain starts an Envoy and the load.
@@ -66,7 +66,7 @@ func newChain(t *testing.T, s *site, v variant) *chain {
 	t.Helper()
 	s.start(v)
 	c := &chain{site: s, variant: v, link: link{"backend", s.a}, began: time.Now()}
-	// A request that fails stands in the conversation where it failed.
+	// A failed request is marked in the conversation.
 	c.load = loadedAt(t, heavy, calls(posts{&http.Transport{MaxIdleConnsPerHost: 100}}, s.ingressPort), func(err error) bool {
 		if errors.Is(err, context.DeadlineExceeded) {
 			c.timeouts.Add(1)
@@ -108,9 +108,8 @@ const (
 	// generous is how long a step may take that is not about speed.
 	generous = 30 * time.Second
 
-	// prompt is how long that may take which has nothing to wait for: a second,
-	// and more on a busy machine. What the server waits for in vain takes 5 s or
-	// 15 s.
+	// prompt is the limit for a step without a wait: a second, or more on a busy machine. A timeout
+	// of the server would take 5 s or 15 s.
 	prompt = 3 * time.Second
 )
 
@@ -121,8 +120,7 @@ func (c *chain) follows() time.Duration {
 	return eventually(c.t, generous, "traffic follows to "+c.at, c.ingress.gets(answer{c.from.name, c.generation()}))
 }
 
-// alone waits until Envoy has no cluster left from before, unless they are
-// expected.
+// alone waits until Envoy has no earlier cluster, except the expected ones.
 func (c *chain) alone(and ...string) {
 	c.t.Helper()
 	want := append(and, c.at, "other", "xds")
@@ -170,7 +168,7 @@ func (c *chain) ends() {
 	carries(c.t, "EDS other", c.Since(p).Responses())
 }
 
-// told returns the clusters that the client has by what it was told.
+// told returns the clusters of the client according to the responses.
 func told(rs tap.Records) []string {
 	has := map[string]bool{}
 	for _, r := range rs.Responses("CDS") {

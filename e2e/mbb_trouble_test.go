@@ -8,8 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// Envoy goes on with the routes it had, so their cluster must stay however long
-// that takes.
+// Envoy keeps its previous routes, so their cluster must stay for as long as that.
 func TestMakeBeforeBreakRefused(t *testing.T) {
 	t.Parallel()
 	broken := func(c *chain) func(world) {
@@ -61,8 +60,8 @@ func TestMakeBeforeBreakRefused(t *testing.T) {
 	})
 }
 
-// refused waits for a NACK since p, lets another change pass, and makes sure
-// that all is as it was.
+// refused waits for a NACK since p, lets another change pass, and checks that the state has not
+// changed.
 func (c *chain) refused(p tap.Point, typ string, was link) {
 	c.t.Helper()
 	c.sees(p, generous, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs(typ)) > 0 })
@@ -109,8 +108,8 @@ func TestMakeBeforeBreakStuck(t *testing.T) {
 	})
 }
 
-// The connection breaks between a commit and its ACKs. What the client has on
-// its return must stay until it has moved on.
+// The connection breaks between a commit and its ACKs. Resources of the reconnecting client must
+// stay until it no longer uses them.
 func TestMakeBeforeBreakReconnect(t *testing.T) {
 	t.Parallel()
 	asksFor := func(name string) func(tap.Record) bool {

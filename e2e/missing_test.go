@@ -9,8 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// Envoy holds the ACK of CDS back while a cluster waits for its assignment. That
-// must not hold back what has nothing to do with it.
+// Envoy holds the ACK of CDS back while a cluster waits for its assignment. That must not delay
+// unrelated resources.
 func TestStuckCluster(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-6 unrelated changes arrive", func(t *testing.T, v variant) {
@@ -27,7 +27,7 @@ func TestStuckCluster(t *testing.T) {
 		eventually(t, soon, "the routes of a later commit", s.ingress.gets(answer{"b", "3"}))
 		third := freePort(t)
 		s.commit("a listener is new", func(w world) { w.set(httpListener("third", third, "side")) })
-		eventually(t, soon, "it is in force", via(t, third).gets(answer{"b", "2"}))
+		eventually(t, soon, "the change is active", via(t, third).gets(answer{"b", "2"}))
 		if v == sotw {
 			exactly(t, 0, "ACK of CDS, so the cluster is not stuck", s.Since(p).ACKs("CDS"))
 		}
@@ -45,8 +45,7 @@ func TestStuckCluster(t *testing.T) {
 	})
 }
 
-// A cluster may be stuck because it has gone: replaced before Envoy could ask for
-// its assignment.
+// A cluster may be stuck because it was replaced before Envoy could request its assignment.
 func TestOvertakenCluster(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-3 ADS-6 WARM-1 replaced before its assignment is asked for", func(t *testing.T, v variant) {
@@ -115,14 +114,14 @@ func TestMissingAtStart(t *testing.T) {
 	t.Run("DELTA-7 a missing assignment is told at once", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, renamed, func(w world) { w.set(edsCluster("stuck", time.Second)) })
-		// Silence would hold Envoy's start for 15 s.
+		// Without an answer, Envoy's start would wait 15 s.
 		s.start(delta)
 		told := s.Since(0).Where(func(r tap.Record) bool { return slices.Contains(r.Removed, "stuck") })
 		exactly(t, 1, "response that says so", told)
 		s.commit("the assignment is there", func(w world) {
 			w.set(assignment("stuck", s.a.port), routes("ingress", "2", "stuck"))
 		})
-		eventually(t, prompt, "it is in force", s.ingress.gets(answer{"a", "2"}))
+		eventually(t, prompt, "the change is active", s.ingress.gets(answer{"a", "2"}))
 	})
 
 	// Envoy asks for clusters and listeners before anything else, and waits 15 s
@@ -162,7 +161,7 @@ func TestMissingAtStart(t *testing.T) {
 			s.sees(0, 15*time.Second, "told in the end", func(rs tap.Records) bool { return len(rs.Where(missing)) == 1 })
 		}
 		s.commit("the routes are there", func(w world) { w.set(routes("missing", "2", "other")) })
-		eventually(t, soon, "they are in force", broken.gets(answer{"b", "2"}))
+		eventually(t, soon, "the changes are active", broken.gets(answer{"b", "2"}))
 		s.quiet()
 		l.Unharmed(t)
 		exactly(t, 0, "NACK", s.Since(0).NACKs())

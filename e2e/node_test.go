@@ -10,8 +10,8 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// What Envoy says of itself, and how often: 516 extensions make 61 KB, which it
-// repeats in each message unless its bootstrap says otherwise.
+// Envoy's node: 516 extensions need 61 KB, which Envoy repeats in each message unless its bootstrap
+// prevents that.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	among(t, "SUB-5 SOTW-4 the node is in the first request or in each", func(t *testing.T, v variant) {

@@ -25,8 +25,8 @@ import (
 // it was lost.
 const grace = 5 * time.Second
 
-// Envoy's filter for what is found when a request wants it: it asks for a
-// virtual host by the name of the host, and goes on when it is there.
+// Envoy's on-demand filter subscribes to a virtual host by the host of a request, and continues the
+// request when the virtual host arrives.
 func TestVirtualHostsOnDemand(t *testing.T) {
 	t.Parallel()
 	among(t, "OND-1 OND-3 OND-4 DELTA-11 a request for a host fetches it", func(t *testing.T, v variant) {
@@ -64,7 +64,7 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 		s.commit("the host springs into existence", func(world) { lazy.set(virtualHost("lazy", "nobody.example", "2", "other")) })
 		eventually(t, soon, "it is answered", at("nobody.example").gets(answer{"b", "2"}))
 		s.commit("a host changes", func(world) { lazy.set(virtualHost("lazy", "one.example", "3", "backend")) })
-		eventually(t, soon, "it is in force", at("one.example").gets(answer{"a", "3"}))
+		eventually(t, soon, "the change is active", at("one.example").gets(answer{"a", "3"}))
 		s.commit("a host is deleted", func(world) { lazy.drop(virtualHost("lazy", "one.example", "", "")) })
 		eventually(t, grace+soon, "it is gone", at("one.example").fails("404"))
 		s.quiet()
@@ -72,7 +72,7 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 	}, delta, ownDelta)
 }
 
-// Clusters on demand: the request says which one it wants.
+// Clusters on demand: the request names the cluster.
 func TestClustersOnDemand(t *testing.T) {
 	t.Parallel()
 	among(t, "OND-2 SUB-6 a request fetches its cluster", func(t *testing.T, v variant) {

@@ -13,8 +13,9 @@ import (
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
-// Whatever a real Envoy refuses: within a second it has the others of the response, and what it
-// had before of the one at fault. Status goes on to say what is refused, and where.
+// For each mistake that a real Envoy refuses: within a second Envoy has the other resources of the
+// response, and the previous content of the refused one. Status still shows the refused resource
+// and its place.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	each(t, "OBS-1 one refused resource holds up no other", func(t *testing.T, v variant) {
@@ -22,7 +23,7 @@ func TestQuarantine(t *testing.T) {
 		s := siteOf(t, func(w world) *rig {
 			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at, "--quarantine")
 		})
-		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // by what is in the files of one case
+		s.provoked = `SOTW-14 DELTA-1 resource "good" twice` // the files of one case have this name twice
 		s.start(v)
 		admin, err := adminclient.Dial(adminclient.Target{URL: at})
 		if err != nil {

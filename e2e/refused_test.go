@@ -11,8 +11,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// Envoy applies the good part of a response that it refuses. So after a NACK it
-// is on no version it states, and going back must be told.
+// Envoy applies the good part of a response that it refuses. So after a NACK Envoy's state is not
+// the version that it states, and a revert must be sent.
 func TestRefusedListener(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-4 SOTW-5 SOTW-21 DELTA-15 refused once, fixed, reverted", func(t *testing.T, v variant) {
@@ -28,7 +28,7 @@ func TestRefusedListener(t *testing.T) {
 		eventually(t, soon, "the good one is in force", goods.gets(answer{s.sideAt.name, "1"}))
 
 		p = s.commit("the bad one fixed", func(w world) { w.set(httpListener("bad", bad, "side")) })
-		eventually(t, soon, "it is in force", bads.gets(answer{s.sideAt.name, "1"}))
+		eventually(t, soon, "the change is active", bads.gets(answer{s.sideAt.name, "1"}))
 		s.quiet()
 		exactly(t, 0, "NACK", s.Since(p).NACKs())
 		exactly(t, 1, "LDS response", s.Since(p).Responses("LDS"))
@@ -104,7 +104,7 @@ func TestRefusedRoutes(t *testing.T) {
 		p := s.commit("ingress' routes are bad", func(w world) { w.set(brokenRoutes("ingress", "backend")) })
 		s.refusedOnce(p, "RDS")
 		s.commit("side's routes change", func(w world) { w.set(routes("side", "2", "other")) })
-		eventually(t, soon, "they are in force", s.side.gets(answer{s.sideAt.name, "2"}))
+		eventually(t, soon, "the changes are active", s.side.gets(answer{s.sideAt.name, "2"}))
 		p = s.commit("ingress' routes go back", func(w world) { w.set(routes("ingress", "1", "backend")) })
 		s.sees(p, soon, "RDS", func(rs tap.Records) bool { return len(rs.Responses("RDS")) > 0 })
 		s.quiet()
@@ -115,7 +115,7 @@ func TestRefusedRoutes(t *testing.T) {
 		})
 		s.refusedOnce(p, "RDS")
 		p = s.commit("ingress' routes fixed", func(w world) { w.set(routes("ingress", "3", "backend")) })
-		eventually(t, soon, "they are in force", s.ingress.gets(answer{"a", "3"}))
+		eventually(t, soon, "the changes are active", s.ingress.gets(answer{"a", "3"}))
 		eventually(t, soon, "and those refused with them", s.side.gets(answer{s.sideAt.name, "3"}))
 		s.quiet()
 		exactly(t, 0, "NACK", s.Since(p).NACKs())

@@ -21,8 +21,9 @@ import (
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
 
-// A real Envoy uses an endpoint that somebody registers, and not the one in the file; keeps it while the server is killed and
-// starts again; drops it when its lease ends; and uses the file's when the cluster is released. The cluster next to it is as it was.
+// A real Envoy uses a registered endpoint instead of the endpoint in the file. It keeps the endpoint while the server
+// is killed and restarted, drops it when its lease ends, and uses the file's endpoint after a release of the cluster.
+// Other clusters do not change.
 func TestRegisteredEndpoints(t *testing.T) {
 	t.Parallel()
 	each(t, "EDS-1 endpoints by the admin API", func(t *testing.T, v variant) {

@@ -17,7 +17,8 @@ import (
 // comesBack is how long a client may take to a server that was away for some seconds.
 const comesBack = 30 * time.Second
 
-// A relay serves an Envoy what another server gives, and what that gave when it is lost.
+// A relay serves the resources of another server to an Envoy, and keeps serving them when that
+// server is lost.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	for _, up := range []variant{sotw, delta} {
@@ -109,7 +110,7 @@ func TestRelayOfGoControlPlane(t *testing.T) {
 	}
 }
 
-// An agent keeps files of what a server gives, from which an Envoy runs.
+// An agent writes the resources of a server to files, from which an Envoy runs.
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	for _, up := range []variant{sotw, delta} {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// A poll is a request over REST-JSON and its answer.
+// A poll is a request over REST-JSON with its answer.
 type poll struct {
-	conn     int    // which connection it came on
+	conn     int    // number of the connection
 	typ      string // "clusters"
 	names    string
 	version  string // that the client states
 	nonce    string
 	failure  string // error_detail
-	timeout  string // how long it says it waits, in ms
+	timeout  string // the timeout that the client states, in ms
 	asked    time.Duration
 	answered time.Duration // zero: not yet
 	status   int           // zero: the connection ended
@@ -64,8 +64,8 @@ func (ps polls) String() string {
 	return b.String()
 }
 
-// A recorder stands between a client and the server and records polls. Each
-// connection of the client is one to the server, and the bytes are as they were.
+// A recorder is a proxy between a client and the server that records polls. It has one connection
+// to the server for each connection of the client, and changes no byte.
 type recorder struct {
 	to    string
 	lis   net.Listener
@@ -139,7 +139,7 @@ func (r *recorder) requests(n int, c, s net.Conn, asked chan<- *poll) {
 		if err != nil {
 			return
 		}
-		began := r.now() // before the server has all of it
+		began := r.now() // before the server has the whole request
 		var body struct {
 			VersionInfo   string          `json:"version_info"`
 			ResponseNonce string          `json:"response_nonce"`

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// polling is how Envoy polls.
+// polling has Envoy's settings for polls.
 type polling struct {
 	delay   string // between an answer and the next poll, at least; twice that at most
 	timeout string // for an answer
@@ -32,7 +32,7 @@ func (v polling) source() map[string]any {
 	}}
 }
 
-// layout is a layout whose resources come by polling, and not by ADS.
+// layout returns a layout whose resources come by polling instead of ADS.
 func (v polling) layout(l layout) layout {
 	source, err := json.Marshal(v.source()["api_config_source"])
 	if err != nil {
@@ -56,7 +56,7 @@ func (v polling) layout(l layout) layout {
 	}
 }
 
-// bootstrap makes a bootstrap one of an Envoy that polls.
+// bootstrap changes a bootstrap so that Envoy polls.
 func (v polling) bootstrap(b bootstrap) {
 	b["dynamic_resources"] = map[string]any{"cds_config": v.source(), "lds_config": v.source()}
 	if !v.http2 {
@@ -91,7 +91,7 @@ func startPolls(t *testing.T, v polling, changes ...func(world)) *pollSite {
 	return s
 }
 
-// pollers are the subscriptions of a site's Envoy: a poller each.
+// pollers are the subscriptions of a site's Envoy, each with its own poller.
 var pollers = []struct{ typ, name, stats string }{
 	{"clusters", "", "cluster_manager.cds."},
 	{"listeners", "", "listener_manager.lds."},
@@ -120,8 +120,7 @@ func (s *pollSite) settles() {
 	})
 }
 
-// told wants the subscriptions that were answered since a point to be these, once
-// each.
+// told fails the test unless exactly these subscriptions were answered since a point, once each.
 func (s *pollSite) told(p time.Duration, want ...string) {
 	s.site.t.Helper()
 	got := map[string]int{}
@@ -193,8 +192,8 @@ func (s *pollSite) counters() map[string]map[string]int {
 	return all
 }
 
-// late is how many polls of a subscription were answered after Envoy had given
-// up, or about then.
+// late returns how many polls of a subscription were answered about the time of Envoy's timeout or
+// later.
 func (s *pollSite) late(typ, name string) (n int) {
 	for _, q := range s.since(0).of(typ, name) {
 		ms, _ := strconv.Atoi(q.timeout)
@@ -211,7 +210,7 @@ func TestREST(t *testing.T) {
 		t.Parallel()
 		s := startPolls(t, polling{delay: "0.2s", timeout: "20s"})
 		for _, q := range s.since(0).of("", "", http.StatusOK) {
-			want := 1 // a poll for a name gets no other
+			want := 1 // a poll for a name gets only this resource
 			if q.names == "[]" {
 				want = 2
 			}
@@ -264,11 +263,11 @@ func TestREST(t *testing.T) {
 		for _, p := range pollers {
 			last := time.Duration(0)
 			for _, q := range s.answers(0, p.typ, p.name, http.StatusNotModified, 2, 20*time.Second) {
-				// Until a little before Envoy gives up.
+				// The server holds the poll until shortly before Envoy's timeout.
 				if held := q.answered - q.asked; held < 1850*time.Millisecond {
 					t.Errorf("held for %v: %v", held, q)
 				}
-				// Envoy waits its refresh_delay to twice that, from the answer on.
+				// After an answer, Envoy waits once to twice its refresh_delay.
 				if last > 0 && q.asked-last < 290*time.Millisecond {
 					t.Errorf("%v after an answer: %v", q.asked-last, q)
 				}
@@ -325,8 +324,8 @@ func TestREST(t *testing.T) {
 	})
 }
 
-// Envoy does not say that it refuses an answer: it polls on with the version that
-// it had. It is not told the same again.
+// Envoy does not report a refused answer: it continues to poll with its previous version. It does
+// not get the same answer again.
 func TestRESTRefused(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -378,8 +377,8 @@ func TestRESTRefused(t *testing.T) {
 				t.Errorf("logged %q", lines)
 			}
 
-			// Going back is told, though it is the version that Envoy states: it may
-			// have applied a part.
+			// A revert is sent, although Envoy states that version: it may have applied a part of
+			// the refused one.
 			p = s.now()
 			s.commit("reverted", func(w world) { c.revert(s, w) })
 			if q := s.answers(p, c.typ, c.name, http.StatusOK, 1, soon)[0]; q.told != q.version {
@@ -394,8 +393,8 @@ func TestRESTRefused(t *testing.T) {
 	t.Run("REST-3 the first answer", func(t *testing.T) {
 		t.Parallel()
 		s := startPolls(t, polling{delay: "0.2s", timeout: "2s"}, func(w world) { w.set(brokenCluster("bad")) })
-		// A poll that states no version may be of an Envoy that has just started,
-		// unless its connection is older than the answer: it is told once on each.
+		// A poll without a version may come from an Envoy that has just started, unless its
+		// connection is older than the answer. So each connection gets the answer once.
 		s.answers(0, "clusters", "", http.StatusNotModified, 4, 40*time.Second)
 		on := map[int]int{}
 		for _, q := range s.since(0).of("clusters", "", http.StatusOK) {
@@ -405,13 +404,13 @@ func TestRESTRefused(t *testing.T) {
 		}
 		p := s.now()
 		s.commit("fixed", func(w world) { w.set(edsCluster("bad", time.Second), assignment("bad", s.a.port)) })
-		eventually(t, soon, "it is in force", s.envoy.hasClusters("backend", "other", "bad"))
+		eventually(t, soon, "the change is active", s.envoy.hasClusters("backend", "other", "bad"))
 		s.settles()
 		s.told(p, "clusters []", "endpoints [bad]")
 	})
 }
 
-// What "chancery bootstrap envoy --rest" prints leads Envoy to the server.
+// With the output of "chancery bootstrap envoy --rest", Envoy finds the server.
 func TestRESTBootstrap(t *testing.T) {
 	t.Parallel()
 	t.Run("REST-1 bootstrap", func(t *testing.T) {

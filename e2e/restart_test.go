@@ -7,8 +7,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// The server dies and comes back. What a client has must not be sent again:
-// versions depend on the content alone.
+// The server is killed and restarted. Clients must not get resources again that they have: versions
+// depend on the content alone.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-12 SOTW-13 DELTA-9 the same content is not sent again", func(t *testing.T, v variant) {
@@ -53,8 +53,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// A server that is told to end says goodbye on each stream. Envoy comes back all
-// the same.
+// A server that is stopped in order ends each stream with a status. Envoy reconnects.
 func TestRestartInOrder(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "SOTW-12 DELTA-9 ended in order and restarted", func(t *testing.T, v variant) {
@@ -74,8 +73,7 @@ func TestRestartInOrder(t *testing.T) {
 	})
 }
 
-// Envoy states that it has the assignment, and needs it all the same: its
-// cluster comes anew.
+// Envoy states that it has the assignment, but needs it again because its cluster changed.
 func TestRestartWithChangedCluster(t *testing.T) {
 	t.Parallel()
 	each(t, "WARM-2 SOTW-12 DELTA-9 the assignment comes again", func(t *testing.T, v variant) {
@@ -91,7 +89,7 @@ func TestRestartWithChangedCluster(t *testing.T) {
 	})
 }
 
-// back waits until the client has asked for all that it asked for before.
+// back waits until the client has repeated all its subscriptions.
 func (s *site) back(p tap.Point) {
 	s.t.Helper()
 	s.sees(p, 30*time.Second, "Envoy asks for all types again", func(rs tap.Records) bool {

@@ -29,8 +29,8 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// A rollout is two servers of one directory, and Envoys that have their clusters,
-// assignments and routes of either.
+// A rollout has two servers of one directory, and Envoys that get clusters, assignments and routes
+// from either server.
 type rollout struct {
 	t       *testing.T
 	servers []*daemon
@@ -55,7 +55,7 @@ func newRollout(t *testing.T, variants ...variant) *rollout {
 	t.Helper()
 	r := &rollout{t: t, from: [2]upstream{newUpstream(t, "a"), newUpstream(t, "b")}}
 	r.link = link{"backend", r.from[0]}
-	idle := httpListener("idle", freePort(t), "ingress") // each Envoy has the same of them
+	idle := httpListener("idle", freePort(t), "ingress") // all Envoys have the same idle listener
 	idle.BindToPort = wrapperspb.Bool(false)
 	r.world = newWorld(patientCluster("backend"), assignment("backend", r.from[0].port), routes("ingress", "1", "backend"), idle)
 	first := newDaemon(t, r.world, renamed, flags(t)...)
@@ -73,7 +73,7 @@ func newRollout(t *testing.T, variants ...variant) *rollout {
 	return r
 }
 
-// flags are a server's own.
+// flags returns the flags of one server.
 func flags(t *testing.T) []string {
 	return []string{"--state-dir", t.TempDir(), "--drain", "1s", "--drain-delay", "100ms"}
 }
@@ -89,8 +89,8 @@ func knows(port int) func(bootstrap) {
 	}
 }
 
-// serving gives an Envoy a listener of its own, whose routes come from the servers: those
-// that come from there have the same port at each Envoy.
+// serving gives an Envoy a static listener with routes from the servers, because listeners from the
+// servers have the same port at each Envoy.
 func serving(t *testing.T, port int) func(bootstrap) {
 	t.Helper()
 	text, err := protojson.Marshal(httpListener("ingress", port, "ingress"))
@@ -104,7 +104,7 @@ func serving(t *testing.T, port int) func(bootstrap) {
 
 func (r *rollout) answer() answer { return answer{r.link.from.name, r.generation()} }
 
-// commit brings a cluster of a new name, leads the routes there, and deletes the one before.
+// commit adds a cluster with a new name, points the routes to it, and deletes the previous cluster.
 func (r *rollout) commit() {
 	r.t.Helper()
 	old := r.at
@@ -115,7 +115,7 @@ func (r *rollout) commit() {
 	r.servers[0].write(r.world)
 }
 
-// every is the pace of commits: each is loaded by itself.
+// every is the time between commits, long enough to load each separately.
 const every = 250 * time.Millisecond
 
 // commits commits some times.
@@ -126,8 +126,8 @@ func (r *rollout) commits(n int) {
 	}
 }
 
-// restart ends a server in order, and runs it again. Commits go on: one that it hears of
-// while it ends, and one that it does not.
+// restart ends a server in order, and starts it again. One commit happens while the server ends,
+// and one while it is down.
 func (r *rollout) restart(d *daemon) {
 	r.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -148,8 +148,7 @@ func (r *rollout) restart(d *daemon) {
 	}
 }
 
-// ends makes sure that no request failed, and that each Envoy has what was committed last
-// and nothing else.
+// ends checks that no request failed, and that each Envoy has exactly the last commit.
 func (r *rollout) ends() {
 	r.t.Helper()
 	for _, c := range r.clients {
@@ -165,7 +164,7 @@ func (r *rollout) ends() {
 			}
 		}
 		r.t.Logf("%v: %d commits, %d streams; %d requests, %d failed", c.variant, r.n, streams, c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load())
-		if streams < 2 { // wherever its first one was, that server has ended
+		if streams < 2 { // whichever server had the first stream, that server has ended
 			r.t.Errorf("%v: %d streams", c.variant, streams)
 		}
 		c.load.Unharmed(r.t)

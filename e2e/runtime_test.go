@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// A route leads as many requests to the cluster other as the runtime says.
+// A route sends the share of requests that the runtime sets to the cluster other.
 func TestRuntime(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "TYP-2 SOTW-9 SOTW-11 DELTA-8 DELTA-12 runtime changes, goes and returns", func(t *testing.T, v variant) {
@@ -55,7 +55,7 @@ func TestRuntime(t *testing.T) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(splitRoutes("ingress")) })
 		s.boot(v, runtimeLayer(v, "layer"))
 		s.commit("the runtime comes", func(w world) { w.set(layer("layer", map[string]any{"e2e.split": 100})) })
-		eventually(t, prompt, "it is in force", s.ingress.gets(answer{"b", "1"}))
+		eventually(t, prompt, "the change is active", s.ingress.gets(answer{"b", "1"}))
 	}, delta, ownDelta)
 }
 
@@ -68,7 +68,7 @@ func layer(name string, values map[string]any) *runtime.Runtime {
 	return &runtime.Runtime{Name: name, Layer: s}
 }
 
-// runtimeLayer lets Envoy take a layer of its runtime from the server.
+// runtimeLayer makes Envoy get a layer of its runtime from the server.
 func runtimeLayer(v variant, name string) func(bootstrap) {
 	return func(b bootstrap) {
 		b["layered_runtime"] = map[string]any{"layers": []any{
@@ -77,8 +77,7 @@ func runtimeLayer(v variant, name string) func(bootstrap) {
 	}
 }
 
-// splitRoutes leads to backend, and the share of e2e.split in the runtime to
-// other.
+// splitRoutes sends requests to backend, and the share e2e.split of the runtime to other.
 func splitRoutes(name string) *route.RouteConfiguration {
 	r := routes(name, "1", "backend")
 	share := routes(name, "1", "other").VirtualHosts[0].Routes[0]

@@ -8,8 +8,8 @@ import (
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// A header of the request says which scope, and so which routes, it is for.
-// Envoy takes a SotW response for all scopes there are.
+// A header of the request selects the scope, and so the routes. Envoy reads a SotW response as the
+// list of all scopes.
 func TestScopedRoutes(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "TYP-2 SUB-2 SOTW-8 DELTA-8 ADS-2 scopes change, go and return", func(t *testing.T, v variant) {
@@ -30,7 +30,7 @@ func TestScopedRoutes(t *testing.T) {
 		eventually(t, soon, "it is there", in("red").gets(answer{"b", "3"}))
 		s.quiet()
 		s.commit("a scope gets other routes", func(w world) { w.set(scope("second", "green", "third")) })
-		eventually(t, soon, "they are in force", in("green").gets(answer{"b", "3"}))
+		eventually(t, soon, "the changes are active", in("green").gets(answer{"b", "3"}))
 		s.quiet()
 		s.commit("a scope deleted", func(w world) { w.drop(scope("third", "", "")) })
 		eventually(t, grace+soon, "it is gone", in("red").fails("404"))
@@ -45,8 +45,8 @@ func TestScopedRoutes(t *testing.T) {
 	})
 }
 
-// A request that names nothing is answered when there is nothing, too. Silence
-// would hold Envoy's start for 15 s.
+// A request without names is answered even if there are no resources. Silence would hold Envoy's
+// start for 15 s.
 func TestNoScopedRoutes(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "SOTW-8 DELTA-9 no scope is told at once", func(t *testing.T, v variant) {
@@ -59,7 +59,7 @@ func TestNoScopedRoutes(t *testing.T) {
 	})
 }
 
-// scoped makes a listener take its routes by the header x-scope.
+// scoped makes a listener choose its routes by the header x-scope.
 func scoped(w world, name string) {
 	w.manage(name, func(m *hcm.HttpConnectionManager) {
 		m.RouteSpecifier = &hcm.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcm.ScopedRoutes{
@@ -78,7 +78,7 @@ func scoped(w world, name string) {
 	})
 }
 
-// scope leads requests whose x-scope is color to the routes.
+// scope sends requests with x-scope color to the routes.
 func scope(name, color, routes string) *route.ScopedRouteConfiguration {
 	return &route.ScopedRouteConfiguration{
 		Name: name, RouteConfigurationName: routes,

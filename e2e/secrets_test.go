@@ -19,8 +19,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// Certificates and the authorities to trust change under TLS traffic. No request
-// fails, connections that stand go on, and new ones see what is new.
+// Certificates and trusted authorities change under TLS traffic. No request fails, open connections
+// continue, and new connections use the new certificates.
 func TestSecretsRotated(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "TYP-2 SOTW-9 DELTA-8 DELTA-12 SOTW-21 secrets rotate, are refused, go and return", func(t *testing.T, v variant) {
@@ -46,7 +46,7 @@ func TestSecretsRotated(t *testing.T) {
 			carries(t, "SDS server", tap.Records{r})
 		}
 
-		// What can be read here Envoy may refuse: a key on a curve that it does not take.
+		// Envoy may refuse a key that Go can read: a key on a curve that Envoy does not support.
 		odd := servers.issueOn(t, "certificate 0", elliptic.P224())
 		p = s.commit("a certificate that Envoy does not take", func(w world) { w.set(certificate("server", odd)) })
 		s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("SDS")) == 1 })
@@ -58,7 +58,7 @@ func TestSecretsRotated(t *testing.T) {
 		s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("SDS")) == 1 })
 		s.quiet()
 
-		// Envoy keeps what is deleted, whether it is told (in delta) or not.
+		// Envoy keeps deleted secrets, whether or not it gets the removal (delta).
 		p = s.commit("certificate deleted, other moves", func(w world) {
 			w.drop(certificate("server", pair{}))
 			w.set(assignment("other", s.a.port))
@@ -95,7 +95,7 @@ func TestSecretsRotated(t *testing.T) {
 	})
 }
 
-// What clusters trust changes under traffic, and so do they.
+// The trusted authorities of clusters change under traffic, and so do their certificates.
 func TestSecretsOfClusters(t *testing.T) {
 	t.Parallel()
 	everywhere(t, "SOTW-9 DELTA-12 WARM-1 trust moves on while clusters change", func(t *testing.T, v variant) {
@@ -108,7 +108,7 @@ func TestSecretsOfClusters(t *testing.T) {
 		s.start(v)
 		l := loaded(t, s.ingress, nil)
 		s.commit("the cluster changes", func(w world) { w.set(secureCluster("backend", 2*time.Second)) })
-		eventually(t, soon, "it is in force", s.envoy.inForce("backend", "2s"))
+		eventually(t, soon, "the change is active", s.envoy.inForce("backend", "2s"))
 		s.quiet()
 		p := s.commit("both authorities", func(w world) { w.set(trust("servers", old, next)) })
 		s.sees(p, soon, "an ACK", func(rs tap.Records) bool { return len(rs.ACKs("SDS")) == 1 })
@@ -127,8 +127,8 @@ func TestSecretsOfClusters(t *testing.T) {
 	})
 }
 
-// A listener that comes by LDS asks for its secrets together, one of the
-// bootstrap one by one: [server], then [clients server], before any answer.
+// A listener from LDS subscribes to its secrets in one request. A listener of the bootstrap adds
+// them one by one: [server], then [clients server], before any answer.
 func TestSecretsOfBootstrap(t *testing.T) {
 	t.Parallel()
 	each(t, "SOTW-7 SOTW-10 secrets asked for one by one", func(t *testing.T, v variant) {
@@ -157,7 +157,7 @@ func TestSecretsOfBootstrap(t *testing.T) {
 	})
 }
 
-// Silence would hold Envoy's start for 15 s.
+// Without an answer, Envoy's start would wait 15 s.
 func TestSecretMissingAtStart(t *testing.T) {
 	t.Parallel()
 	among(t, "DELTA-7 a missing secret is told at once", func(t *testing.T, v variant) {
@@ -174,7 +174,7 @@ func TestSecretMissingAtStart(t *testing.T) {
 			t.Error("served without a certificate")
 		}
 		s.commit("the certificate comes", func(w world) { w.set(certificate("server", servers.issue(t, "certificate 1"))) })
-		eventually(t, prompt, "it is in force", call.gets(answer{"a", "certificate 1"}))
+		eventually(t, prompt, "the change is active", call.gets(answer{"a", "certificate 1"}))
 		s.quiet()
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	}, delta, ownDelta)
@@ -194,7 +194,7 @@ func secureSite(t *testing.T, v variant) (s *site, servers, clients authority) {
 	return s, servers, clients
 }
 
-// secure makes a listener one of TLS with certificates on both sides.
+// secure adds TLS with certificates on both sides to a listener.
 func secure(l *listener.Listener) {
 	l.FilterChains[0].TransportSocket = &core.TransportSocket{
 		Name: "envoy.transport_sockets.tls",
@@ -234,7 +234,7 @@ func secureCluster(name string, timeout time.Duration) *cluster.Cluster {
 	return c
 }
 
-// secrets shows one secret and trusts another.
+// secrets returns a TLS context with an own certificate and trusted authorities, both from secrets.
 func secrets(own, others string) *envoytls.CommonTlsContext {
 	by := func(name string) *envoytls.SdsSecretConfig {
 		return &envoytls.SdsSecretConfig{Name: name, SdsConfig: ads()}

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// What the server says that a real Envoy has is what that Envoy says: by the commands, by CSDS
-// and in the shape of Envoy's own config_dump.
+// The server's view of a real Envoy's resources equals the Envoy's own view: by commands, by CSDS
+// and as a config_dump.
 func TestSeen(t *testing.T) {
 	t.Parallel()
 	each(t, "OBS-1 the server and Envoy agree", func(t *testing.T, v variant) {

@@ -9,8 +9,8 @@ import (
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// A site is an Envoy with two listeners: ingress leads to the cluster backend,
-// side to the cluster other, which most tests leave alone.
+// A site is an Envoy with two listeners: ingress routes to the cluster backend, and side routes to
+// the cluster other, which most tests do not change.
 type site struct {
 	*rig
 	t       *testing.T
@@ -23,9 +23,8 @@ type site struct {
 	ingressPort, sidePort int
 }
 
-// soon is how long a change may take from the files to the traffic on a busy
-// machine. What Envoy waits for in vain takes 15 s. Where nothing is to be
-// waited for, tests measure it: [prompt].
+// soon is how long a change may take from the files to the traffic on a busy machine. A missing
+// answer would take 15 s. For steps without a wait see [prompt].
 const soon = 10 * time.Second
 
 // newSite starts the daemon, with changes to its world, and no Envoy yet.
@@ -67,7 +66,7 @@ func (s *site) start(v variant, edits ...func(bootstrap)) {
 	s.startAs(v, answer{"a", "1"}, edits...)
 }
 
-// startAs is start where ingress serves something else.
+// startAs does the same as start, if ingress serves another answer.
 func (s *site) startAs(v variant, ingress answer, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.boot(v, edits...)
@@ -76,9 +75,8 @@ func (s *site) startAs(v variant, ingress answer, edits ...func(bootstrap)) {
 	s.quiet()
 }
 
-// boot starts an Envoy of the variant and waits until it is initialised, which is
-// to be soon: that takes 15 s if it misses an answer, and 5 s if the server waits
-// for something.
+// boot starts an Envoy of the variant and waits until it is initialised within soon. A missing
+// answer would take 15 s, and a wait of the server 5 s.
 func (s *site) boot(v variant, edits ...func(bootstrap)) {
 	s.t.Helper()
 	s.Mark("envoy started: %s", v)
@@ -86,8 +84,8 @@ func (s *site) boot(v variant, edits ...func(bootstrap)) {
 	eventually(s.t, prompt, "envoy is live", s.envoy.Live)
 }
 
-// nextChange moves the cluster other and waits until traffic follows and all is
-// quiet. What was not said until then was not going to be said.
+// nextChange moves the cluster other and waits until traffic follows and no message is in flight.
+// After it, no late message of an earlier change can follow.
 func (s *site) nextChange() {
 	s.t.Helper()
 	if s.sideAt == s.a {
@@ -106,8 +104,8 @@ func (s *site) nextChange() {
 	s.quiet()
 }
 
-// listenerChanges gives ingress a name in place, and waits until it is in force
-// and all is quiet. What it refers to stays.
+// listenerChanges changes ingress in place, and waits until the change is active and no message is
+// in flight. Its references stay.
 func (s *site) listenerChanges() {
 	s.t.Helper()
 	s.commit("ingress gets a name", func(w world) {
@@ -128,8 +126,8 @@ func each(t *testing.T, name string, f func(t *testing.T, v variant)) {
 	among(t, name, f, sotw, delta)
 }
 
-// everywhere runs a test once with an Envoy of each variant, streams of their own
-// included.
+// everywhere runs a test once with an Envoy of each variant, including those with one stream for
+// each subscription.
 func everywhere(t *testing.T, name string, f func(t *testing.T, v variant)) {
 	among(t, name, f, sotw, delta, ownSotw, ownDelta)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// Servers of an etcd serve an Envoy what is committed there: one goes on when another has ended, and all
-// when the etcd has, also through a restart.
+// Servers of an etcd serve its commits to an Envoy. A server continues when another has ended, and all
+// servers continue when the etcd has ended, also after a restart.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	each(t, "SAFE-10 SOTW-6 DELTA-9 a server of an etcd starts while that is away; Envoy by", func(t *testing.T, v variant) {

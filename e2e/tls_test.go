@@ -84,9 +84,9 @@ func sign(t *testing.T, name string, curve elliptic.Curve, template, parent *x50
 	}, cert, key
 }
 
-// caller calls by TLS with a certificate of the authority, for one connection or
-// for a new one each time, and trusts what servers signed. The generation of
-// its answers is the name in the server's certificate.
+// caller calls by TLS with a certificate of the authority, on one connection or on a new one each
+// time, and trusts certificates signed by servers. The generation of its answers is the name in the
+// server's certificate.
 func (a authority) caller(t *testing.T, port int, keep bool, servers authority) caller {
 	t.Helper()
 	p := a.issue(t, "client")
@@ -106,7 +106,7 @@ func (a authority) caller(t *testing.T, port int, keep bool, servers authority) 
 	return calls(secured{changed{tr, func(r *http.Request) { r.URL.Scheme = "https" }}}, port)
 }
 
-// secured tells by whose certificate an answer came.
+// secured adds the name in the server's certificate to each answer.
 type secured struct{ http.RoundTripper }
 
 func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// An upstream is an HTTP server that says who it is, after the time that a
-// request asks for: /?after=5ms.
+// An upstream is an HTTP server that answers with its name, after the delay in the request:
+// /?after=5ms.
 type upstream struct {
 	name string
 	port int
@@ -33,7 +33,7 @@ func newSlowUpstream(t *testing.T, name string, ready <-chan struct{}) upstream 
 	return upstream{u.Name, u.Port}
 }
 
-// An answer is what came back through the data plane.
+// An answer is the response to a request through the data plane.
 type answer struct {
 	from       string // the upstream
 	generation string // of the route configuration
@@ -42,15 +42,15 @@ type answer struct {
 // A caller sends one request through the data plane.
 type caller func(context.Context) (answer, error)
 
-// via is a caller of Envoy's listener on the port, which keeps its connections.
+// via returns a caller of Envoy's listener on the port. It reuses connections.
 func via(t *testing.T, port int) caller {
 	tr := &http.Transport{MaxIdleConnsPerHost: 100}
 	t.Cleanup(tr.CloseIdleConnections)
 	return calls(tr, port)
 }
 
-// anew is a caller that connects for each request. When a listener changes,
-// Envoy lets connections that stand end under the old one.
+// anew returns a caller that connects for each request. After a change of a listener, Envoy serves
+// open connections by the old listener.
 func anew(port int) caller { return calls(&http.Transport{DisableKeepAlives: true}, port) }
 
 func calls(tr http.RoundTripper, port int) caller {
@@ -127,8 +127,8 @@ func (c caller) fails(text string) func() error {
 	}
 }
 
-// refused is a condition: nobody takes connections on the port any more. (Those
-// that stand may go on for a while: Envoy drains them.)
+// refused is a condition: the port accepts no connections any more. Open connections may continue
+// for a while, because Envoy drains them.
 func refused(port int) func() error {
 	return func() error {
 		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))

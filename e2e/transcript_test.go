@@ -13,9 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the clients say into testdata: read the difference before it is committed")
 
-// recorded compares what was said with testdata/name.txt, which was recorded
-// from the client's version that install.sh pins. Another version that asks
-// otherwise is noticed.
+// recorded compares the conversation with testdata/name.txt, recorded with the client version that
+// install.sh pins. So a changed client is noticed.
 func recorded(t *testing.T, name string, rs tap.Records) {
 	t.Helper()
 	golden(t, name, rs.Transcript())

@@ -12,8 +12,8 @@ import (
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
-// Envoy 1.40 supports TTLs of listeners and clusters in delta, though it does
-// not say so: it is told them if the operator says so.
+// Envoy 1.40 supports TTLs of listeners and clusters in delta without announcing it: the server
+// sends TTLs if the operator sets the flag.
 func TestTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -73,7 +73,7 @@ func TestTTL(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 	})
 
-	// Told over SotW, Envoy 1.40 dies when a TTL runs out.
+	// If Envoy 1.40 gets a TTL over SotW, it crashes when the TTL ends.
 	each(t, "TTL-1 TTL-6 nothing of TTLs without the feature", func(t *testing.T, v variant) {
 		port := freePort(t)
 		args := []string{}

@@ -67,8 +67,8 @@ func TestListenerChanged(t *testing.T) {
 	})
 }
 
-// Envoy holds a changed cluster back, and the ACK of CDS, until its assignment
-// comes again. A server that does not send it stalls Envoy for 15 s.
+// Envoy delays a changed cluster and the ACK of CDS until the assignment is sent again. A server
+// that does not send it stalls Envoy for 15 s.
 func TestClusterChangedInPlace(t *testing.T) {
 	t.Parallel()
 	each(t, "WARM-1 WARM-2 ADS-7 in force within a second", func(t *testing.T, v variant) {
@@ -107,8 +107,8 @@ func TestClusterChangedInPlace(t *testing.T) {
 	})
 }
 
-// Each commit puts a new cluster in the place of the old one and leads the
-// routes there: new things first, then the routes, then the end of the old.
+// Each commit replaces a cluster and points the routes to the new one: first the new resources,
+// then the routes, then the removal of the old ones.
 func TestClusterReplaced(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-2 ADS-3 ADS-4 make before break under load", func(t *testing.T, v variant) {
@@ -160,8 +160,7 @@ func TestClusterReplaced(t *testing.T) {
 	})
 }
 
-// Envoy goes on with the routes it had when it refuses new ones, and with the
-// cluster that they lead to.
+// If Envoy refuses new routes, it keeps the previous routes and their cluster.
 func TestClusterOfRefusedRoutes(t *testing.T) {
 	t.Parallel()
 	each(t, "ADS-3 a cluster stays until its routes are replaced", func(t *testing.T, v variant) {
@@ -177,7 +176,7 @@ func TestClusterOfRefusedRoutes(t *testing.T) {
 			t.Error("the cluster of the routes in force is gone:", err)
 		}
 		s.commit("the routes fixed", func(w world) { w.set(routes("ingress", "2", "other")) })
-		eventually(t, soon, "they are in force", s.ingress.gets(answer{s.sideAt.name, "2"}))
+		eventually(t, soon, "the changes are active", s.ingress.gets(answer{s.sideAt.name, "2"}))
 		eventually(t, soon, "the cluster goes", s.envoy.hasClusters("other"))
 		s.quiet()
 		l.Unharmed(t)
@@ -185,7 +184,7 @@ func TestClusterOfRefusedRoutes(t *testing.T) {
 	})
 }
 
-// carries fails the test if the responses did not bring exactly that.
+// carries fails the test unless the responses have exactly these resources.
 func carries(t *testing.T, want string, rs tap.Records) {
 	t.Helper()
 	var s []string
@@ -202,8 +201,8 @@ func carries(t *testing.T, want string, rs tap.Records) {
 	}
 }
 
-// inOrder fails the test unless responses follow each other like that, others
-// between them or not. steps are pairs of a description and a condition.
+// inOrder fails the test unless responses meet the conditions in this order; other responses may
+// come between them. steps are pairs of a description and a condition.
 func inOrder(t *testing.T, rs tap.Records, steps ...any) {
 	t.Helper()
 	rest := rs.Responses()

@@ -8,8 +8,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// The virtual hosts of a route configuration come one by one. Envoy asks for
-// them by a request without names, in delta only.
+// The virtual hosts of a route configuration are separate resources. Envoy subscribes to them by a
+// request without names, in delta only.
 func TestVirtualHosts(t *testing.T) {
 	t.Parallel()
 	among(t, "TYP-2 SUB-2 DELTA-8 DELTA-12 OND-4 virtual hosts change, go and return", func(t *testing.T, v variant) {
@@ -29,7 +29,7 @@ func TestVirtualHosts(t *testing.T) {
 		s.quiet()
 		carries(t, "VHDS ingress/d.example", s.Since(p).Responses())
 		p = s.commit("a host changes", func(w world) { w.set(virtualHost("ingress", "b.example", "3", "backend")) })
-		eventually(t, soon, "it is in force", at("b.example").gets(answer{"a", "3"}))
+		eventually(t, soon, "the change is active", at("b.example").gets(answer{"a", "3"}))
 		s.quiet()
 		carries(t, "VHDS ingress/b.example", s.Since(p).Responses())
 		s.commit("a host deleted", func(w world) { w.drop(virtualHost("ingress", "d.example", "", "")) })
@@ -43,7 +43,7 @@ func TestVirtualHosts(t *testing.T) {
 			r.InternalOnlyHeaders = []string{"x-second"}
 			w.set(r)
 		})
-		eventually(t, soon, "they are in force", s.envoy.dumps("dynamic_route_configs", `"x-second"`))
+		eventually(t, soon, "the changes are active", s.envoy.dumps("dynamic_route_configs", `"x-second"`))
 		if err := at("d.example").gets(answer{"b", "4"})(); err != nil {
 			t.Error("hosts stay:", err)
 		}
@@ -58,7 +58,7 @@ func TestVirtualHosts(t *testing.T) {
 
 func TestNoVirtualHosts(t *testing.T) {
 	t.Parallel()
-	// Nothing at all as an answer would hold Envoy's start for 15 s.
+	// Without any answer, Envoy's start would wait 15 s.
 	among(t, "OND-4 no host is told at once", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) { w.set(emptyRoutes("ingress")) })
 		s.boot(v)
@@ -67,8 +67,8 @@ func TestNoVirtualHosts(t *testing.T) {
 		eventually(t, prompt, "it is there", s.ingress.gets(answer{"a", "1"}))
 	}, delta, ownDelta)
 
-	// Envoy 1.40 looks for what is removed among the names inside of the virtual
-	// hosts, and not among those of the resources.
+	// Envoy 1.40 compares removed names with the names inside the virtual hosts, not with resource
+	// names.
 	t.Run("DELTA-16 a host by another name stays", func(t *testing.T) {
 		t.Parallel()
 		named := virtualHost("ingress", "a.example", "1", "backend")
@@ -94,7 +94,7 @@ func TestNoVirtualHosts(t *testing.T) {
 	})
 }
 
-// emptyRoutes takes its virtual hosts from VHDS.
+// emptyRoutes returns a route configuration with its virtual hosts from VHDS.
 func emptyRoutes(name string) *route.RouteConfiguration {
 	return &route.RouteConfiguration{Name: name, Vhds: &route.Vhds{ConfigSource: ads()}}
 }

@@ -49,7 +49,7 @@ func key(m proto.Message) string {
 	return string(r.Descriptor().Name()) + "/" + r.Get(r.Descriptor().Fields().ByNumber(1)).String()
 }
 
-// manage changes the connection manager of a listener.
+// manage changes the HTTP connection manager of a listener.
 func (w world) manage(name string, change func(*hcm.HttpConnectionManager)) {
 	l := proto.CloneOf(w["Listener/"+name].(*listener.Listener))
 	f := l.FilterChains[0].Filters[0]
@@ -75,7 +75,7 @@ func (w world) documents(typ string) []byte {
 	return out
 }
 
-// What other packages need of it, too.
+// Helpers that other packages also use.
 var (
 	edsCluster    = harness.EDSCluster
 	assignment    = harness.Assignment
@@ -116,7 +116,7 @@ func brokenRoutes(name, to string) *route.RouteConfiguration {
 	return r
 }
 
-// httpListener takes its routes from RDS.
+// httpListener returns a listener with its routes from RDS.
 func httpListener(name string, port int, routes string) *listener.Listener {
 	return namedListener(name, port, routes, "")
 }
@@ -128,7 +128,7 @@ func brokenListener(name string, port int, routes string) *listener.Listener {
 	return l
 }
 
-// apiListener is what a gRPC client asks for by the name it dials.
+// apiListener returns the listener that a gRPC client requests for its target.
 func apiListener(name, routes string) *listener.Listener {
 	return &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: pack(manager(name, routes))}}
 }

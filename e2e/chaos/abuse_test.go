@@ -29,14 +29,14 @@ var abuseRows = []row{
 	{name: "SAFE-9 out of the memory limit", fault: memoryExhausted, setup: setup{server: func(_ *testing.T, s *server) { s.env = []string{"GOMEMLIMIT=192MiB"} }}},
 }
 
-// from is a way to connect from another address of this machine: a stranger's.
+// from returns a dialer from another address of this machine: the address of a stranger.
 func (r *rig) from(address string) func(context.Context, string) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	return func(ctx context.Context, _ string) (net.Conn, error) { return d.DialContext(ctx, "tcp", r.addr) }
 }
 
-// strangers runs n of what makes trouble for a time, and meanwhile commits, which the
-// whole fleet has to be told of.
+// strangers runs n goroutines with trouble for a time. Meanwhile it commits, and the whole fleet
+// must get each commit.
 func (r *rig) strangers(n int, d time.Duration, trouble func(ctx context.Context, i int)) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -61,8 +61,8 @@ func (r *rig) strangers(n int, d time.Duration, trouble func(ctx context.Context
 	r.untouched()
 }
 
-// Twenty streams ask for other names as fast as they can, ten connections send what is
-// no HTTP/2, and ten open streams on which they say nothing.
+// Twenty streams change their subscription as fast as they can, ten connections send invalid
+// HTTP/2, and ten open silent streams.
 func flood(r *rig) {
 	var asked, junk, silent atomic.Int64
 	r.strangers(40, long(30*time.Second, 3*time.Second), func(ctx context.Context, i int) {
@@ -148,7 +148,8 @@ func rapidReset(r *rig) {
 			return
 		}
 		conns.Add(1)
-		// So that little is under way when it is closed, which the server reads at its rate.
+		// A small buffer leaves few bytes in flight at the close, because the server reads them at
+		// its limited rate.
 		r.must(c.(*net.TCPConn).SetWriteBuffer(64 << 10))
 		defer c.Close()
 		defer context.AfterFunc(ctx, func() { c.Close() })()
@@ -274,13 +275,13 @@ func memoryExhausted(r *rig) {
 	})
 	peak := r.peak()
 	r.note("%d times 50,000 names, %d unfinished requests; peak of memory %.0f MiB with GOMEMLIMIT=%dMiB", held.Load(), begun.Load(), peak, limit)
-	// The limit is of what Go manages; the program itself is mapped besides.
+	// The limit counts memory that Go manages, without the program itself.
 	if peak > limit*5/4 {
 		r.t.Errorf("the server took %.0f MiB", peak)
 	}
 }
 
-// holds asks for names until the server has enough of it.
+// holds subscribes to names until the server ends its stream.
 func (r *rig) holds(ctx context.Context, names []string, n *atomic.Int64) {
 	conn, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(r.from("127.0.0.2")))
 	if err != nil {
@@ -300,7 +301,7 @@ func (r *rig) holds(ctx context.Context, names []string, n *atomic.Int64) {
 	}
 }
 
-// unfinished sends all but the end of a request of 16 MiB.
+// unfinished sends a request of 16 MiB without its end.
 func unfinished(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()

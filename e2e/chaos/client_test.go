@@ -17,9 +17,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client asks for all clusters and listeners, and for what they refer to, over one
-// aggregated stream. It accepts whatever comes, and when its stream ends it opens
-// another and says what it has.
+// A client subscribes to all clusters and listeners and to their references, over one aggregated
+// stream. It accepts all responses. When its stream ends, it opens another and states what it has.
 type client struct {
 	*fleet
 	id    string
@@ -61,7 +60,7 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// stream is the life of a stream. It reports whether anything came on it.
+// stream runs one stream. It reports whether it got a response.
 func (c *client) stream(ctx context.Context) (told bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +79,7 @@ func (c *client) stream(ctx context.Context) (told bool, err error) {
 	return talk(s)
 }
 
-// begins notes that there is a stream, and forgets what was of the last.
+// begins records a new stream, and drops the state of the last one.
 func (c *client) begins() {
 	c.nonce, c.asked = map[*xds.Type]string{}, map[*xds.Type][]string{}
 	c.without(time.Since(c.since))
@@ -93,8 +92,8 @@ func (c *client) locked(f func() error) error {
 	return f()
 }
 
-// heard notes resources that a response brought, of which the client said what it has
-// or did not.
+// heard counts the resources of a response. The argument said reports whether the client had stated
+// its versions.
 func (c *client) heard(resources int, said bool) {
 	if said {
 		c.resources.Add(int64(resources))
@@ -103,7 +102,7 @@ func (c *client) heard(resources int, said bool) {
 	}
 }
 
-// names returns what is to be asked for of a type that another leads to.
+// names returns the names of a type to which the client's other resources refer.
 func (c *client) names(t *xds.Type) []string {
 	by := map[*xds.Type]*xds.Type{xds.Endpoint: xds.Cluster, xds.Route: xds.Listener}[t]
 	return slices.Sorted(maps.Keys(c.has[by]))
@@ -209,8 +208,8 @@ func (c *client) incremental(s grpc.ClientStream) (told bool, err error) {
 	return told, err
 }
 
-// follow asks for what the resources of a type refer to now, if that is something
-// else, and forgets what they refer to no more.
+// follow changes the subscriptions to the references of a type's resources, and drops resources
+// without a reference.
 func (c *client) follow(t *xds.Type, ask func(t *xds.Type, more, fewer []string) error) error {
 	to := map[*xds.Type]*xds.Type{xds.Cluster: xds.Endpoint, xds.Listener: xds.Route}[t]
 	if to == nil {
@@ -240,8 +239,8 @@ func nameOf(body []byte) string {
 	return ""
 }
 
-// lacks returns how many resources of the content the client has not, and how many it
-// has that are none of it. It lacks everything while it has no stream.
+// lacks returns how many resources of the content the client lacks, and how many other resources it
+// has. Without a stream it lacks everything.
 func (c *client) lacks(want content) (missing, stale int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,8 +259,7 @@ func (c *client) lacks(want content) (missing, stale int) {
 	return missing, stale
 }
 
-// goes notes which of the clusters that are always there, and of their assignments,
-// the client is told to be gone.
+// goes records removals of the permanent clusters and their assignments that the client got.
 func (f *fleet) goes(c *client, t *xds.Type, was, now map[string]string) {
 	for name := range was {
 		if _, still := now[name]; !still && strings.HasPrefix(name, "filler-") {

@@ -16,17 +16,16 @@ var clockRows = []row{
 	{name: "SAFE-9 SAFE-10 the clock jumps", fault: clockJumps, setup: setup{server: withJumps}},
 }
 
-// When the clock of the program with jumps is wrong, by its age: an hour ahead, then an
-// hour behind.
+// The ages of the program at which its clock is wrong: first an hour ahead, then an hour behind.
 const (
 	ahead  = 20 * time.Second
 	behind = 30 * time.Second
 )
 
-// withJumps builds the program with a clock that jumps. Setting the machine's needs
-// privileges and is everybody's, and namespaces have no wall clock of their own; so the
-// one place is changed from which a Go program has the time of day. What measures
-// durations goes on, as it does when an operator sets the clock.
+// withJumps builds the program with a clock that jumps. Setting the machine's clock needs
+// privileges and affects all programs, and namespaces have no wall clock. So withJumps changes the
+// function from which a Go program gets the time of day. Measured durations do not jump, as when an
+// operator sets the clock.
 func withJumps(t *testing.T, s *server) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

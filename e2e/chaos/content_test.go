@@ -21,14 +21,14 @@ import (
 // kinds are the types that a client asks for, in the order in which it does.
 var kinds = []*xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
 
-// fillers is how many clusters there are that no route leads to. They are always
-// there: no fault may tell a client that one is gone.
+// fillers is the number of clusters without a route. They always exist: no fault may remove one
+// from a client.
 const fillers = 50
 
-// large is the assignment that slow readers ask for, and nobody else.
+// large is the assignment that only slow readers request.
 const large = "large"
 
-// A content is what the directory holds in one generation.
+// A content is the content of the directory in one generation.
 type content struct {
 	generation int
 	front      string // the cluster that the routes lead to
@@ -36,14 +36,14 @@ type content struct {
 	versions   map[*xds.Type]map[string]string // by name; what every client is to have
 }
 
-// A place is where traffic goes.
+// A place has the ports of the traffic.
 type place struct {
 	ports     [2]int // of the listeners ingress and side
 	upstreams [2]int
 }
 
-// content makes a generation. Each replaces the cluster that the routes lead to, so
-// that make before break is at stake; changes a cluster and moves five assignments.
+// content makes a generation. Each generation replaces the cluster of the routes, which tests make
+// before break, changes a cluster and moves five assignments.
 func (p place) content(t testing.TB, generation int) content {
 	t.Helper()
 	c := content{generation: generation, front: fmt.Sprint("front-", generation%3), versions: map[*xds.Type]map[string]string{}}
@@ -59,7 +59,7 @@ func (p place) content(t testing.TB, generation int) content {
 		c.versions[typ][r.Name] = r.Version
 		all.Write(harness.Document(m))
 	}
-	// last is the last generation of every n that is the ith.
+	// last returns the newest generation that is the ith of every n.
 	last := func(i, n int) int { return generation - (generation-i%n+n)%n }
 	for i := range fillers {
 		name := fmt.Sprintf("filler-%02d", i)
@@ -76,7 +76,8 @@ func (p place) content(t testing.TB, generation int) content {
 	return c
 }
 
-// largeFile is the large assignment: what does not fit into any buffer on its way.
+// largeFile returns the large assignment, which does not fit into any buffer on the way to a
+// client.
 func largeFile(generation int) []byte {
 	a := harness.Assignment(large, 1)
 	text := structpb.NewStringValue(strings.Repeat(fmt.Sprintf("%08d", generation), 1<<17))

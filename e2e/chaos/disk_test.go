@@ -29,8 +29,8 @@ func (r *rig) refusals() int {
 	return r.logged(`"reload rejected, keeping the previous configuration"`)
 }
 
-// ignored breaks the source, waits until the server has noticed, and makes sure that
-// nobody has been told anything.
+// ignored breaks the source, waits until the server has noticed, and checks that no client got a
+// response.
 func (r *rig) ignored(harm func() error) {
 	r.t.Helper()
 	was := r.refusals()
@@ -44,7 +44,7 @@ func (r *rig) ignored(harm func() error) {
 	r.served()
 }
 
-// had makes sure that the fleet still has a generation, and nothing else.
+// had checks that the fleet still has exactly a generation.
 func (r *rig) had(c content) {
 	r.t.Helper()
 	if err := r.fleet.have(c)(); err != nil {
@@ -52,8 +52,7 @@ func (r *rig) had(c content) {
 	}
 }
 
-// onSmallDisk gives the server a disk of its own for its state, by namespaces that need
-// no privilege.
+// onSmallDisk gives the server a small disk for its state, with namespaces that need no privilege.
 func onSmallDisk(t *testing.T, s *server) {
 	attr := func(a *syscall.SysProcAttr) {
 		a.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
@@ -76,7 +75,7 @@ func (r *rig) fill() (free func() error) {
 	return func() error { return os.Remove(path) }
 }
 
-// disk is where the test sees the state of a server whose disk nobody else sees.
+// disk returns the path of the server's private disk for the test.
 func (r *rig) disk() string {
 	return filepath.Join("/proc", strconv.Itoa(r.cmd.Process.Pid), "root", r.state)
 }
@@ -85,7 +84,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// Nothing can be kept, while the server runs and when it starts. It serves all the same.
+// The server cannot store anything, while it runs and when it starts. It still serves.
 func diskFull(r *rig) {
 	const unkept = "the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing"
 	free := r.fill()
@@ -120,8 +119,8 @@ func diskFull(r *rig) {
 		return nil
 	}).Seconds())
 
-	// What changes when it is killed is made before break by what was kept, and that is
-	// gone with this disk: so all is at rest.
+	// Make before break after a kill needs the stored configuration, which this disk lacks. So
+	// nothing changes during the kill.
 	r.converges("with room again")
 	r.must(r.kill())
 	mount := r.shell
@@ -132,8 +131,8 @@ func diskFull(r *rig) {
 	r.must(os.Remove(filepath.Join(r.disk(), "filler")))
 }
 
-// asNobody runs the server as a user who may not read everything. Who runs the test
-// may be root, who may.
+// asNobody runs the server as a user without permission to read all files, because the test itself
+// may run as root.
 func asNobody(t *testing.T, s *server) {
 	if os.Geteuid() != 0 {
 		return
@@ -145,8 +144,8 @@ func asNobody(t *testing.T, s *server) {
 	}
 }
 
-// The files, the directory and what the server keeps may not be read any more, one after
-// the other; then it is killed and started while it may not read the files.
+// The server loses permission to read the files, the directory and its state, one after the other.
+// Then it is killed and started without permission to read the files.
 func permissionLost(r *rig) {
 	file := filepath.Join(r.dir, "world.yaml")
 	had := r.now
@@ -210,8 +209,8 @@ func sourceBroken(r *rig) {
 	r.must(os.Remove(broken))
 }
 
-// While the server is stopped, more happens in its directory than the system keeps for
-// it; what matters comes last, and nobody will ever be told of it.
+// While the server is suspended, its directory has more events than the system queues. The
+// important change comes last, and its event is lost.
 func watchOverflow(r *rig) {
 	b, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	r.must(err)

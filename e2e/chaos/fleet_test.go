@@ -27,7 +27,7 @@ type fleet struct {
 	stop    func() // and wait
 
 	resources atomic.Int64 // told, but those below
-	named     atomic.Int64 // told of types that SotW clients ask for by name: for each stream once
+	named     atomic.Int64 // resources of types that SotW clients subscribe to by name, sent once for each stream
 
 	mu       sync.Mutex
 	longest  time.Duration      // that a client was without a stream
@@ -69,8 +69,8 @@ func newFleet(n int, address func(i int) string) (*fleet, error) {
 	return f, nil
 }
 
-// dial makes a connection that comes back as fast as gRPC lets it, and notices within
-// 15 s that its server has vanished.
+// dial makes a connection that reconnects as fast as gRPC allows, and notices within 15 s that its
+// server has vanished.
 func dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -108,8 +108,8 @@ func (f *fleet) wrong(what string) {
 	}
 }
 
-// told is a condition: all clients but those that are excused have what is new in the
-// content. They may have more for a while: what is gone is withdrawn last.
+// told is a condition: all clients except the excused ones have the new resources of the content.
+// They may still have removed resources, because removals come last.
 func (f *fleet) told(want content, excused func(*client) bool) func() error {
 	return f.all(want, excused, func(missing, _ int) bool { return missing == 0 })
 }
@@ -137,13 +137,13 @@ func (f *fleet) all(want content, excused func(*client) bool, right func(missing
 	}
 }
 
-// A count is what a fleet has been through.
+// A count has the events of a fleet.
 type count struct {
 	longest time.Duration
 	ended   map[codes.Code]int
 }
 
-// counts returns what there was since it was asked last.
+// counts returns the events since its last call.
 func (f *fleet) counts() count {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // A row is a fault.
 type row struct {
 	name string
-	fast bool // it is played in seconds, also where not all are
+	fast bool // the row takes seconds, and also runs in short mode
 	setup
 	fault func(r *rig)
 }
@@ -50,13 +50,13 @@ func TestMatrix(t *testing.T) {
 			shared = newRig(t, setup{})
 		}
 		if !t.Run(row.name, func(t *testing.T) { shared.plays(t, func() { row.fault(shared) }) }) {
-			shared = nil // who knows what state it is in
+			shared = nil // the state of the rig is unknown after a failure
 		}
 	}
 }
 
-// Versions depend on the content alone, so that a server that has forgotten everything
-// has nothing to tell to who states what it has.
+// Versions depend on the content alone. So a server without memory has nothing to send to clients
+// that state their versions.
 func killed(r *rig) {
 	r.must(r.kill())
 	r.goesOn(long(5*time.Second, time.Second))
@@ -65,8 +65,8 @@ func killed(r *rig) {
 	r.nothingNew()
 }
 
-// nothingNew makes sure that clients that came back were told what they cannot say that
-// they have: named types of SotW.
+// nothingNew checks that reconnecting clients got only resources whose versions they cannot state:
+// named types over SotW.
 func (r *rig) nothingNew() {
 	r.t.Helper()
 	if n := r.fleet.resources.Load(); n > 0 {
@@ -91,8 +91,8 @@ func ended(r *rig) {
 	r.note("after the start: %v", r.converges("after the restart"))
 }
 
-// For the process this is what a machine that is suspended is: no time passes for it,
-// and all its timers are due at once when it goes on.
+// For the process this is like a suspended machine: no time passes, and afterwards all timers are
+// due at once.
 func stopped(r *rig) {
 	r.must(r.signal(syscall.SIGSTOP))
 	r.commit()

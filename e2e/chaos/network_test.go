@@ -13,8 +13,8 @@ var networkRows = []row{
 	{name: "SAFE-9 2,000 clients reconnect at once", fast: true, setup: setup{clients: 2000, far: true}, fault: reconnects},
 }
 
-// Both Envoys and a tenth of the fleet lose the server without a word, and the server
-// them. Each side notices by its own pings; the others notice nothing.
+// Both Envoys and a tenth of the fleet lose the connection to the server without a notice on either
+// side. Each side notices by its own pings. The other clients are not affected.
 func halfOpen(r *rig) {
 	r.proxy.freeze()
 	far := map[*client]bool{}
@@ -35,7 +35,7 @@ func halfOpen(r *rig) {
 	r.note("the server gave up their streams within %.0f s", max(gone, time.Since(r.begun)).Seconds())
 }
 
-// A network comes back, and everyone with it. They state what they have.
+// The network returns, and all clients reconnect and state what they have.
 func reconnects(r *rig) {
 	r.proxy.cut()
 	r.note("all back: %v", r.converges("after the cut"))

@@ -67,8 +67,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// pass carries what one side says to the other. A frozen link carries nothing, not
-// even that a side has closed its connection.
+// pass copies bytes from one side to the other. A frozen link copies nothing, and does not pass on
+// a close.
 func (p *proxy) pass(l *link, to, from net.Conn, slow int) {
 	defer p.end(l)
 	buf := make([]byte, 32<<10)
@@ -130,8 +130,8 @@ func (p *proxy) cut() {
 	}
 }
 
-// freeze makes all connections half open: neither side hears of the other any more,
-// nor that it has gone. New connections pass.
+// freeze makes all connections half open: neither side gets bytes or the close of the other side.
+// New connections work.
 func (p *proxy) freeze() {
 	for _, l := range p.all() {
 		l.frozen.Store(true)

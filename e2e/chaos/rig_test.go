@@ -20,7 +20,7 @@ import (
 
 const envoyPath = "../../.cache/envoy/envoy-1.40.0"
 
-// A setup is what a row needs otherwise than others. The zero value is the usual.
+// A setup has the special needs of a row. The zero value is the default.
 type setup struct {
 	clients int                           // 500 if zero
 	far     bool                          // all of them are behind the proxy, not a tenth
@@ -106,7 +106,7 @@ func newRig(t *testing.T, s setup) *rig {
 	return r
 }
 
-// distant reports whether the ith client is behind the proxy: a tenth is.
+// distant reports whether the ith client is behind the proxy: a tenth of the clients are.
 func (r *rig) distant(i int) bool { return i >= r.clients/10*9/perConn*perConn }
 
 // envoy starts one with the bootstrap that the program makes.
@@ -129,7 +129,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// next makes the next generation, which nobody is told yet.
+// next makes the next generation, without writing it.
 func (r *rig) next() { r.now = r.content(r.t, r.now.generation+1) }
 
 // write puts the generation into the directory.
@@ -146,8 +146,8 @@ func (r *rig) commit() {
 	r.write()
 }
 
-// patience is how long anything may take that is to come true by itself: Envoy comes
-// back after 30 s at most, and the machine may be busy.
+// patience is the limit for a condition to become true: Envoy reconnects after at most 30 s, and
+// the machine may be busy.
 const patience = 90 * time.Second
 
 // A delay is how long it took until the content was everywhere.
@@ -181,8 +181,8 @@ func (r *rig) converges(when string) (took delay) {
 	return took
 }
 
-// haveEnvoys is a condition: both route as the generation says, and have its cluster
-// and no other of its kind.
+// haveEnvoys is a condition: both Envoys route as the generation defines, and have its cluster and
+// no older one.
 func (r *rig) haveEnvoys() error {
 	for _, e := range r.envoys {
 		routes, err := e.Get("/config_dump?resource=dynamic_route_configs")
@@ -228,9 +228,9 @@ func (r *rig) request(ctx context.Context) error {
 // perSecond is how many requests there are in a second.
 const perSecond = 500
 
-// plays plays a row: the fault, and then the judgement. All must get the next
-// generation; no request may have failed; nobody may have been told that something is
-// gone that is not; and at rest the server takes what it took before.
+// plays runs a row: the fault, and then the checks. All clients must get the next generation, no
+// request may fail, no client may get a wrong removal, and the idle server must use the same
+// resources as before.
 func (r *rig) plays(t *testing.T, fault func()) {
 	t.Helper()
 	r.t, r.notes = t, nil
@@ -248,8 +248,8 @@ func (r *rig) plays(t *testing.T, fault func()) {
 	converged := r.converges("after the fault")
 	after := r.rests()
 	if heavier(after, r.before) {
-		// A leak grows again. What Go keeps for another time, such as the descriptors of
-		// goroutines, and what is remembered of clients for a while, do not.
+		// A leak grows again with a repeated fault. Memory that Go reuses, such as descriptors of
+		// goroutines, and the remembered state of clients do not.
 		r.note("the fault was repeated, since the heap had grown from %.1f to %.1f MiB", r.before.Heap, after.Heap)
 		first := after
 		fault()
@@ -285,10 +285,10 @@ func (r *rig) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// goesOn is how long a fault lasts in which nothing is to happen.
+// goesOn lets a fault last for a time in which nothing should happen.
 func (r *rig) goesOn(d time.Duration) { time.Sleep(d) }
 
-// notices commits, and has the fleet, but those who are excused, have it soon in spite
+// notices commits, and waits until the fleet, except the excused clients, has the commit in spite
 // of the fault. It returns how long that took.
 func (r *rig) notices(within time.Duration, excused func(*client) bool) time.Duration {
 	r.t.Helper()
@@ -296,7 +296,7 @@ func (r *rig) notices(within time.Duration, excused func(*client) bool) time.Dur
 	return harness.Eventually(r.t, within, "clients are told what changes during the fault", r.fleet.told(r.now, excused))
 }
 
-// untouched makes sure that no stream of the fleet was lost since the row began.
+// untouched checks that no stream of the fleet was lost since the row began.
 func (r *rig) untouched() {
 	r.t.Helper()
 	r.fleet.mu.Lock()
@@ -306,7 +306,7 @@ func (r *rig) untouched() {
 	}
 }
 
-// served makes sure that the server answers who asks for its health.
+// served checks that the server answers health requests.
 func (r *rig) served() {
 	r.t.Helper()
 	if _, err := r.Get("/healthz"); err != nil {

@@ -114,7 +114,7 @@ func (s *server) ready() error {
 	return err
 }
 
-// beyond returns what is open that was not; nil if nothing is.
+// beyond returns an error if more is open than before.
 func beyond(now, was harness.Usage) error {
 	var all []error
 	for _, x := range []struct {
@@ -132,8 +132,7 @@ func beyond(now, was harness.Usage) error {
 	return errors.Join(all...)
 }
 
-// heavier reports whether more memory is in use than was, by more than one look
-// differs from another.
+// heavier reports whether memory use grew by more than the variation between two measurements.
 func heavier(now, was harness.Usage) bool { return now.Heap > 2+was.Heap*1.1 }
 
 // logged reports how often the log has a text.

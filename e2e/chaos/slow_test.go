@@ -19,7 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A reader is a client that asks for the large assignment, and reads when it is told to.
+// A reader is a client of the large assignment, which reads only on request.
 type reader struct {
 	id   string
 	conn *grpc.ClientConn
@@ -29,8 +29,7 @@ type reader struct {
 	has map[string]string // name to version and body
 }
 
-// newReader connects a reader, whose windows are so small that what it does not read
-// stays with the server.
+// newReader connects a reader with small windows, so that unread data stays at the server.
 func newReader(ctx context.Context, id, address string) (*reader, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
 	if err != nil {
@@ -44,7 +43,7 @@ func newReader(ctx context.Context, id, address string) (*reader, error) {
 	return c, nil
 }
 
-// ask opens a stream. No reader comes back with what it has: those who do have nothing.
+// ask opens a stream without initial versions: a reconnecting reader has no resources.
 func (c *reader) ask(ctx context.Context) (err error) {
 	if c.in, err = discovery.NewAggregatedDiscoveryServiceClient(c.conn).DeltaAggregatedResources(ctx); err != nil {
 		return err
@@ -78,8 +77,9 @@ func (c *reader) holds() map[string]string {
 	return maps.Clone(c.has)
 }
 
-// Forty clients ask for what fits into no buffer and read nothing of it, ten read
-// 128 KiB a second, and it changes before they have read it. Nobody else waits for them.
+// Forty clients subscribe to an assignment that does not fit into any buffer, and do not read. Ten
+// read 128 KiB a second, and the assignment changes before they have read it. Other clients do not
+// wait for them.
 func slowReaders(r *rig) {
 	before, err := r.Metrics()
 	r.must(err)
@@ -162,8 +162,8 @@ func slowReaders(r *rig) {
 	r.must(os.Remove(filepath.Join(r.dir, large+".yaml")))
 }
 
-// likeNew waits until readers and fleet hold what new clients are told that ask for the
-// same.
+// likeNew waits until readers and fleet hold the same resources as new clients with the same
+// subscriptions.
 func (r *rig) likeNew(all []*reader, fresh *reader) time.Duration {
 	r.t.Helper()
 	fleet, err := newFleet(2, func(int) string { return r.addr })

@@ -12,13 +12,14 @@ import (
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Rows of strangers who take all that there is of something for all.
+// Rows in which strangers use up a shared limit.
 var strangerRows = []row{
 	{name: "SAFE-9 a stranger takes all that clients may hold", fast: true, fault: heldFull, setup: setup{server: func(_ *testing.T, s *server) { s.args = append(s.args, "--max-held-total", "32MiB") }}},
 	{name: "SAFE-9 a stranger takes all watches of health", fast: true, fault: watchesFull},
 }
 
-// Eight streams of a stranger ask for 50,000 names each, of which the server holds four.
+// Eight streams of a stranger subscribe to 50,000 names each. The server holds the names of four
+// streams.
 func heldFull(r *rig) {
 	names := make([]string, 50_000)
 	for i := range names {
@@ -32,8 +33,8 @@ func heldFull(r *rig) {
 	}
 }
 
-// A stranger watches health on 2,000 streams of 20 connections, of which the server takes
-// 1,000; others ask for it meanwhile, at another address.
+// A stranger watches health on 2,000 streams of 20 connections, and the server accepts 1,000.
+// Clients at another address ask for health meanwhile.
 func watchesFull(r *rig) {
 	conn, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(r.from("127.0.0.4")))
 	r.must(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A registry is that of a server.
+// A registry is the endpoint registry of one server.
 type registry struct {
 	*endpoints.Registry
 	st  *store.Store
@@ -84,8 +84,9 @@ func one(n int) endpoints.Registered {
 	return endpoints.Registered{Endpoint: endpoints.Endpoint{Address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), Port: 80}}
 }
 
-// What is registered at one server all serve, at equal versions; leases end for all; who starts later has it, too. Foreign keys and
-// bad values are told, and change nothing; a compaction under a watch loses nothing.
+// All servers serve an endpoint registered at one of them, at equal versions. Leases end for all servers, and a server
+// that starts later has the endpoint, too. Foreign keys and invalid values are logged and change nothing. A compaction
+// during a watch loses nothing.
 func TestRegisteredEndpoints(t *testing.T) {
 	ctx := background(t)
 	_, endpoint := start(t, nil)
@@ -110,7 +111,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 	agree(t, all, c.Name, 11)
 	agree(t, all, c.Name, 9)
 
-	// What nobody of ours has written.
+	// Keys of other programs.
 	for key, value := range map[string]string{"p/endpoints/x": "1", "p/endpoints/default/a%2Fb%7Cc/10.0.0.1:80": "{", "p/endpoints/default/%zz": "1", "p/endpoints/default/n/i": `{"address":"nowhere","port":1}`} {
 		if _, err := client.Put(ctx, key, value); err != nil {
 			t.Fatal(err)
@@ -127,11 +128,11 @@ func TestRegisteredEndpoints(t *testing.T) {
 		t.Error(said)
 	}
 
-	if res, err := all[1].Put(ctx, c, []endpoints.Registered{one(0)}, 0); err != nil || res.Set != 1 { // who puts it again mends it
+	if res, err := all[1].Put(ctx, c, []endpoints.Registered{one(0)}, 0); err != nil || res.Set != 1 { // a new put of the endpoint replaces the invalid value
 		t.Fatal(res, err)
 	}
 
-	// Much happens, and is forgotten at once.
+	// Many changes, compacted at once.
 	for i := range 50 {
 		if _, err := all[i%3].Put(ctx, c, []endpoints.Registered{one(100 + i)}, 0); err != nil {
 			t.Fatal(err)
@@ -159,7 +160,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 	agree(t, append(late, all...), c.Name, -1)
 }
 
-// An etcd that ends takes nothing with it: what was served stays, and who registers is told that it is away.
+// When the etcd ends, the served endpoints stay, and registrations get an error.
 func TestEndpointsWithoutEtcd(t *testing.T) {
 	ctx := background(t)
 	e, endpoint := start(t, nil)
@@ -169,16 +170,16 @@ func TestEndpointsWithoutEtcd(t *testing.T) {
 	}
 	agree(t, all, "x", 1)
 	dir := t.TempDir()
-	keeping(t, dir, endpoint)() // it ends, and has seen it
+	keeping(t, dir, endpoint)() // the registry ends after it has stored the endpoint
 	e.Server.Stop()
 	if _, err := all[0].Put(ctx, endpoints.Cluster{Name: "x"}, []endpoints.Registered{one(2)}, 0); err == nil {
 		t.Error("it is registered")
 	}
 	agree(t, all, "x", 1)
-	keeping(t, dir, endpoint)() // which its disk has
+	keeping(t, dir, endpoint)() // its disk has the endpoint
 }
 
-// keeping has a registry that keeps on disk what it hears serve cluster x.
+// keeping starts a registry with a copy on disk, and waits until it serves cluster x.
 func keeping(t *testing.T, dir, endpoint string) (end func()) {
 	t.Helper()
 	conn := connect(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"})
@@ -203,8 +204,7 @@ func keeping(t *testing.T, dir, endpoint string) (end func()) {
 	}
 }
 
-// The etcd has no more leases than there are endpoints, at whichever server they are put, and no key goes with a lease that is
-// ended.
+// The etcd has no more leases than endpoints, whichever server registers them, and ending a lease removes no key.
 func TestLeasesAreBounded(t *testing.T) {
 	ctx := background(t)
 	_, endpoint := start(t, nil)

@@ -1,4 +1,4 @@
-// Package etcd tests the engine of revisions that is an etcd with real servers.
+// Package etcd tests the revision engine for etcd with real servers.
 package etcd
 
 import (

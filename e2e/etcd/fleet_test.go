@@ -22,13 +22,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A fleet is clients that move between servers at random, and note what they are told.
+// A fleet has clients that move between servers at random and record what they get.
 type fleet struct {
-	servers []*grpc.ClientConn // of each server some
+	servers []*grpc.ClientConn // some connections to each server
 	each    int                // as many
 	names   []string           // of endpoints, which all want
 	dwell   time.Duration      // how long a client stays with a server, about
-	calm    chan struct{}      // closed: nobody moves any more
+	calm    chan struct{}      // closed: clients stop moving
 	clients []*fleetClient
 
 	moves, turnedAway, broken atomic.Int64 // streams that were begun, ended with a status of the server, ended otherwise
@@ -118,7 +118,7 @@ func (c *fleetClient) visit(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// notSure is in the status of a server that does not know whether what it has is older than what its client has.
+// notSure is part of the status of a server that may have older content than its client.
 const notSure = "may be older"
 
 var fleetTypes = map[string]string{xds.Cluster.URL: "cds/", xds.Endpoint.URL: "eds/"}
@@ -127,7 +127,7 @@ func (c *fleetClient) node() *core.Node {
 	return &core.Node{Id: fmt.Sprint("client-", c.i), Cluster: "fleet"}
 }
 
-// told notes what it was told of a resource.
+// told records a sent resource or removal.
 func (c *fleetClient) told(resource, content, by string) {
 	c.seen = append(c.seen, history.Seen{Resource: resource, Content: content, By: by})
 	if c.has[resource] = content; content == "" {
@@ -226,7 +226,7 @@ func (c *fleetClient) bySotW(ctx context.Context, conn *grpc.ClientConn, by stri
 	}
 }
 
-// settled returns an error unless all clients have what is wanted.
+// settled returns an error unless all clients have the expected resources.
 func (f *fleet) settled(want map[string]string) error {
 	behind := 0
 	for _, c := range f.clients {
@@ -242,7 +242,7 @@ func (f *fleet) settled(want map[string]string) error {
 	return nil
 }
 
-// record returns what they were told, when they have ended.
+// record returns what the clients got. Call it after the clients have ended.
 func (f *fleet) record() (all []history.Client) {
 	for _, c := range f.clients {
 		kind := "SotW"

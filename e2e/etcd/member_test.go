@@ -19,7 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// memberEnv has, in a process of its own, which member of an etcd the test's program is.
+// memberEnv is the environment variable that makes the test program run a member of an etcd.
 const memberEnv = "CHANCERY_TEST_MEMBER"
 
 // A program is a process that can be killed, and started again as it was.
@@ -51,10 +51,10 @@ func (p *program) kill() {
 	_ = p.cmd.Wait()
 }
 
-// A memberConfig is what a member needs to know.
+// A memberConfig is the configuration of a member.
 type memberConfig struct{ Name, Dir, Peer, Client, Cluster string }
 
-// beMember is an etcd, until somebody kills it.
+// beMember runs a member of an etcd until it is killed.
 func beMember(config string) {
 	var m memberConfig
 	if err := json.Unmarshal([]byte(config), &m); err != nil {
@@ -111,7 +111,7 @@ func startTown(t testing.TB) *town {
 	return w
 }
 
-// leader returns which member is it.
+// leader returns the index of the leading member.
 func (w *town) leader(ctx context.Context) (int, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: w.endpoints, Logger: zap.NewNop(), DialTimeout: time.Second})
 	if err != nil {

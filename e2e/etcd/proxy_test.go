@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A proxy stands before an etcd. It can be cut, so that connections end and none is made, or hang,
-// so that nothing passes and nobody is told.
+// A proxy is in front of an etcd. It can cut all connections and refuse new ones, or hang, so that
+// no bytes pass in silence.
 type proxy struct {
 	net.Listener
 	to    string
@@ -51,7 +51,7 @@ func (p *proxy) set(cut bool) {
 	p.moved.Broadcast()
 }
 
-// hang has nothing pass until it is told otherwise.
+// hang stops or resumes the passing of bytes.
 func (p *proxy) hang(hung bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *proxy) hang(hung bool) {
 	p.moved.Broadcast()
 }
 
-// open returns when something may pass, and whether it may.
+// open waits while the proxy hangs, and reports whether bytes may pass.
 func (p *proxy) open() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,7 +45,7 @@ func nameOf(a *anypb.Any) (string, error) {
 	return "", fmt.Errorf("%s: %w", a.TypeUrl, err)
 }
 
-// resource returns one whose content has a number in it that no other has.
+// resource returns a resource whose content has a unique number.
 func resource(t *xds.Type, name string, n int) *revisions.Item {
 	var m proto.Message
 	if t == xds.Cluster {
@@ -62,7 +62,7 @@ func resource(t *xds.Type, name string, n int) *revisions.Item {
 
 func resourceOf(k revisions.Key) string { return fleetTypes[k.Type] + k.Name }
 
-// A writer commits one random change after the other, and notes what it was told to be committed.
+// A writer commits one random change after the other, and records the acknowledged commits.
 type writer struct {
 	repo *revisions.Repository
 	r    *rand.Rand
@@ -74,7 +74,7 @@ type writer struct {
 
 const clustersOfFleet, endpointsOfFleet = 20, 10
 
-// next returns a change: of some endpoints and a cluster, which is removed at times.
+// next returns a change of some endpoints and a cluster, or sometimes a removal of the cluster.
 func (w *writer) next(base *revisions.Snapshot) (e revisions.Edit, c history.Commit) {
 	c.Set = map[string]string{}
 	set := func(t *xds.Type, name string) {
@@ -119,7 +119,7 @@ func (w *writer) run(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// commit makes one change. What became of it if nobody knows, the same again finds out.
+// commit makes one change. If the result is unknown, a repetition of the same change finds it out.
 func (w *writer) commit(ctx context.Context) error {
 	var e revisions.Edit
 	var c history.Commit
@@ -136,7 +136,7 @@ func (w *writer) commit(ctx context.Context) error {
 		case err == nil:
 			w.told[int(s.Revision.Number)] = c
 			return nil
-		case ctx.Err() != nil: // it is of no interest any more
+		case ctx.Err() != nil: // the result does not matter any more
 		case errors.Is(err, revisions.ErrUnknown):
 			w.unknown++
 		case errors.Is(err, revisions.ErrUnavailable):
@@ -149,7 +149,7 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// line returns what each revision changed, and what the last one has.
+// line returns the changes of each revision, and the content of the last one.
 func line(ctx context.Context, repo *revisions.Repository) (all []history.Commit, last map[string]string, err error) {
 	head, err := repo.Head(ctx)
 	if err != nil {
@@ -215,14 +215,14 @@ func startReplicas(t testing.TB, n int, w *town) (all []*replica) {
 	return all
 }
 
-// A scene is all that faults can be done to.
+// A scene has everything that a fault can affect.
 type scene struct {
 	t        testing.TB
 	town     *town
 	replicas []*replica
 }
 
-// A fault does harm, for a time.
+// A fault disturbs the scene for a time.
 type fault struct {
 	name string
 	do   func(ctx context.Context, s *scene, r *rand.Rand)
@@ -289,8 +289,8 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // Three replicas of an etcd of three members serve clients that move between them, while somebody commits and programs
-// are killed, or cut off: no commit is lost, no client is told what is older than what it has, none is told again by delta
-// what it has, and in the end all have the newest.
+// are killed, or cut off: no commit is lost, no client gets older content than it has, no delta client gets a resource
+// that it has, and in the end all have the newest content.
 func TestReplicas(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+2**chaosFor)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
 
-// A balancer sends each connection to the server that has been given the fewest, of those that take some.
+// A balancer sends each connection to the accepting server that got the fewest connections.
 type balancer struct {
 	net.Listener
 	to []string
@@ -65,7 +65,8 @@ func (b *balancer) pass(c net.Conn) {
 	half.Wait()
 }
 
-// All clients are at one of three servers. It ends the streams and connections of some, which go to the others, until it has its share.
+// All clients are at one of three servers. It ends some streams and connections, which move to the other servers, until
+// it has its share.
 func TestShedSurplus(t *testing.T) {
 	if !*floors {
 		t.Skip("make floors-store shows it")

@@ -105,7 +105,7 @@ func (s *show) command(server int, args ...string) (stdout, stderr string, code 
 	return out.String(), said.String(), code
 }
 
-// status returns that of all servers, as one of them tells it.
+// status returns the status of all servers, from one of them.
 func (s *show) status(server int) (st api.Status, code int, err error) {
 	out, said, code := s.command(server, "status", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &st); err != nil {
@@ -114,7 +114,7 @@ func (s *show) status(server int) (st api.Status, code int, err error) {
 	return st, code, nil
 }
 
-// client is one of a server, which accepts all clusters unless it is deaf: then it answers nothing.
+// client starts a client of a server. It accepts all clusters, or answers nothing if deaf is true.
 func (s *show) client(ctx context.Context, server int, id string, deaf bool) {
 	s.t.Helper()
 	c, err := grpc.NewClient(s.servers[server].xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -145,8 +145,7 @@ func (s *show) client(ctx context.Context, server int, id string, deaf bool) {
 	}()
 }
 
-// Whichever of three servers is asked, it shows the clients of all; one that is killed is shown as one that does not
-// answer, at once.
+// Each of three servers shows the clients of all servers. A killed server is shown at once as not answering.
 func TestStatusOfAll(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)

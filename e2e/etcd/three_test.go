@@ -18,7 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/enginetest"
 )
 
-// free returns an address that nobody listens on: members must know each other's before they start.
+// free returns an unused address: members must know the addresses of each other before they start.
 func free(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func free(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// A member of an etcd ends once, however often it is told to.
+// A member of an etcd, which ends once even if it is stopped several times.
 type member struct {
 	*embed.Etcd
 	once sync.Once
@@ -89,8 +89,8 @@ func TestFloorsOfThree(t *testing.T) {
 	})
 }
 
-// Of three members the leader ends while somebody commits: no commit is lost, none is made twice, and whose
-// answer was lost is known.
+// The leader of three members ends during commits: no commit is lost or made twice, and commits with a lost
+// answer are recognized.
 func TestLeaderEnds(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)

@@ -122,7 +122,7 @@ func TestPermissions(t *testing.T) {
 	stranger := open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "prod", Username: "reader", Password: "wrong"})
 	wants(t, commit(ctx, stranger, item("b", 10)), revisions.ErrDenied, "prod/head")
 
-	// Permissions come and go while somebody watches: what he has stays.
+	// Permissions are revoked and granted during a watch: the watched content stays.
 	do(admin2(ctx, t, endpoint).RoleRevokePermission(ctx, "reader", "prod/", clientv3.GetPrefixRangeEnd("prod/")))
 	_, err = revisions.Open(reader, revisions.Options{}).Head(ctx)
 	wants(t, err, revisions.ErrDenied, "prod/head")
@@ -137,7 +137,7 @@ func admin2(_ context.Context, t *testing.T, endpoint string) *clientv3.Client {
 	return c
 }
 
-// A full etcd says so, and is read as before.
+// A full etcd refuses writes with a clear error, and reads still work.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)
@@ -173,7 +173,7 @@ func TestTooLarge(t *testing.T) {
 	wants(t, e.PutIfAbsent(ctx, "x", make([]byte, 3<<20)), revisions.ErrTooLarge, "x")
 }
 
-// A watch survives that its connection is cut, and that the etcd has forgotten what it missed meanwhile.
+// A watch survives a cut connection and a compaction of the missed revisions.
 func TestWatchAfterCompaction(t *testing.T) {
 	t.Parallel()
 	ctx := background(t)
@@ -181,7 +181,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	p := newProxy(t, endpoint)
 	direct := open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "p"})
 	through := open(t, etcdkv.Options{Endpoints: []string{p.Addr().String()}, Prefix: "p", Timeout: time.Second})
-	// Nothing but the watch tells of anything.
+	// Only the watch reports changes, because polls are rare.
 	repo := revisions.Open(through, revisions.Options{Poll: time.Hour, Retry: 10 * time.Millisecond})
 	told := make(chan revisions.Number)
 	troubles := make(chan error, 10)
@@ -243,7 +243,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 	}
 }
 
-// What a revision needs to get from who has committed it to who watches.
+// TestHeadToReplicas measures the time of a revision from its commit to the watchers.
 func TestHeadToReplicas(t *testing.T) {
 	if !*floors {
 		t.Skip("make floors-store measures it")
@@ -285,7 +285,7 @@ func TestHeadToReplicas(t *testing.T) {
 	var took []time.Duration
 	for _, at := range heard {
 		for n, when := range at {
-			took = append(took, max(0, when.Sub(done[n]))) // it may hear before the writer does
+			took = append(took, max(0, when.Sub(done[n]))) // the watcher may get the revision before the writer gets the answer
 		}
 	}
 	slices.Sort(took)

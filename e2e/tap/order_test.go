@@ -2,8 +2,8 @@ package tap
 
 import "testing"
 
-// What was on its way when a stream broke has arrived if the client says so on the next: of clusters
-// as of routes.
+// A response in flight when a stream broke has arrived if the client states it on the next stream:
+// for clusters and for routes.
 func TestOrderAcrossStreams(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stated string

@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What one client was told says nothing of another.
+// The record of one client does not count for another.
 func TestClientsApart(t *testing.T) {
 	r := Record{Heads: heads, Clients: []Client{{Name: "1", Seen: seen("b", "b3")}, {Name: "2", Seen: seen("b", "b1")}}}
 	if wrong := Check(r); wrong != nil {

@@ -310,6 +310,9 @@ func TestDecodeResponseGenerated(t *testing.T) {
 			// A merged message has singular fields twice, and resources of another type.
 			r, _ = serverResponse(rnd, v, types[rnd.IntN(len(types))])
 			checkResponse(t, v, append(b, Encode(v, r, "y").Materialize()...))
+			d := distorted(rnd, b)
+			checkResponse(t, v, d)
+			checkResponse(t, v, distorted(rnd, d))
 			// Broken: one byte is changed.
 			if len(b) > 0 {
 				b[rnd.IntN(len(b))] = byte(rnd.Uint32())

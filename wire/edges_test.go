@@ -62,6 +62,26 @@ func TestMalformedResourcesAreListed(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("CLI-2 the place of a resource with a name", func(t *testing.T) {
+		got := decode(&discovery.DeltaDiscoveryResponse{Resources: []*discovery.Resource{{Name: "a", Resource: &anypb.Any{TypeUrl: "x/Y"}}}},
+			ResponseOptions{Place: func(at int) string { return fmt.Sprintf("line %d", at+1) }})
+		if want := `line 1: resource "a": is a x/Y, want a ` + xds.Cluster.URL; len(got) != 1 || got[0].Error() != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	})
+	t.Run("CLI-3 the second of two removed names with parameters", func(t *testing.T) {
+		got := decode(&discovery.DeltaDiscoveryResponse{RemovedResourceNames: []*discovery.ResourceName{{Name: "a"}, {}}}, ResponseOptions{})
+		if len(got) != 1 || got[0].Error() != "removed_resources[1]: has no name" {
+			t.Error(got)
+		}
+	})
+	t.Run("CLI-8 a torn TTL", func(t *testing.T) {
+		w := slices.Concat(bytesField(resourceName, []byte("a")), bytesField(resourceTTL, []byte{durationSeconds << 3}))
+		r, err := DecodeResponse(xds.Delta, bytesField(fieldResources, w), ResponseOptions{Only: xds.Cluster})
+		if err != nil || len(r.Malformed) != 1 || r.Malformed[0].Error() != `resource "a": field 6: unexpected EOF` {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 	t.Run("CLI-3 a removed name that is not UTF-8", func(t *testing.T) {
 		const removedResources = 6
 		r, err := DecodeResponse(xds.Delta, bytesField(removedResources, []byte{0xff}), ResponseOptions{Only: xds.Cluster})
@@ -219,4 +239,83 @@ func TestMemoryComparesAliases(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A type whose responses are empty, or have only heartbeats, takes no place in the memory.
+func TestMemoryOfEmptyResponses(t *testing.T) {
+	t.Run("CLI-6", func(t *testing.T) {
+		var m Memory
+		decode := func(url string, entry []byte) *xds.Response {
+			t.Helper()
+			b := bytesField(fieldTypeURL, []byte(url))
+			if entry != nil {
+				b = append(b, bytesField(fieldResources, entry)...)
+			}
+			r, err := DecodeResponse(xds.SotW, b, ResponseOptions{Memory: &m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		heartbeat := sotwEntry(resourceURL, slices.Concat(bytesField(resourceName, []byte("a")), bytesField(resourceVersion, []byte("1"))))
+		for i := range maxRemembered {
+			decode(fmt.Sprint("made.up/", i), nil)
+			decode(fmt.Sprint("made.up/", i), heartbeat)
+		}
+		body := bytesField(1, []byte("a"))
+		first := decode(xds.Cluster.URL, sotwEntry(xds.Cluster.URL, body))
+		decode(xds.Cluster.URL, heartbeat)
+		if again := decode(xds.Cluster.URL, sotwEntry(xds.Cluster.URL, body)); first.Upserts[0] != again.Upserts[0] {
+			t.Error("the resource was made again")
+		}
+	})
+}
+
+// A delta response repeats no resources, so it is not remembered.
+func TestMemoryOfDelta(t *testing.T) {
+	t.Run("CLI-6", func(t *testing.T) {
+		var m Memory
+		w := &discovery.Resource{Name: "a", Version: "1", Resource: anyOf(xds.Cluster.URL, bytesField(1, []byte("a")))}
+		b := marshal(t, &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL, Resources: []*discovery.Resource{w}})
+		if r, err := DecodeResponse(xds.Delta, b, ResponseOptions{Memory: &m}); err != nil || len(r.Upserts) != 1 || len(m.types) > 0 {
+			t.Errorf("%+v, %v, %d types", r, err, len(m.types))
+		}
+	})
+}
+
+// A message may have no field with the number 0.
+func TestDecodeFieldZero(t *testing.T) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		t.Run(fmt.Sprint("SAFE-1 ", v), func(t *testing.T) {
+			if r, err := (&Decoder{Variant: v}).Decode([]byte{0<<3 | 2, 1, 'a'}); err == nil {
+				t.Errorf("accepted as %+v", r)
+			}
+		})
+	}
+}
+
+func TestDecodeLocatorWithoutName(t *testing.T) {
+	t.Run("SAFE-1 it does not count as a name", func(t *testing.T) {
+		d := Decoder{MaxNames: 1}
+		r, err := d.Decode(marshal(t, &discovery.DiscoveryRequest{ResourceNames: []string{"a"}, ResourceLocators: []*discovery.ResourceLocator{{}}}))
+		if err != nil || !slices.Equal(r.Names, []string{"a"}) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// A resource without a body is framed once for all responses, like other resources.
+func TestEncodeSharesFrameWithoutBody(t *testing.T) {
+	for _, size := range []int{0, 1, maxInline, maxInline + 1} {
+		r := xds.NewResource(xds.Cluster, "a", make([]byte, size))
+		frame := func(v xds.Variant) *byte {
+			b := Encode(v, &xds.Response{Type: xds.Cluster, Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}, "")[0]
+			return &b.ReadOnlyData()[0]
+		}
+		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+			if frame(v) != frame(v) {
+				t.Errorf("%s: the frame of a resource with %d bytes was made twice", v, size)
+			}
+		}
+	}
 }

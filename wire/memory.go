@@ -28,11 +28,16 @@ const maxRemembered = 64
 
 // keep remembers the resources of a response. A response with heartbeats only is ignored.
 func (m *Memory) keep(r *xds.Response, memos []remembered) {
-	_, has := m.types[r.Type.URL]
-	switch {
-	case len(memos) == 0 && (!has || len(r.Beats) > 0) || !has && len(m.types) == maxRemembered:
+	if len(memos) == 0 {
+		if len(r.Beats) == 0 {
+			delete(m.types, r.Type.URL)
+		}
 		return
-	case m.types == nil:
+	}
+	if _, has := m.types[r.Type.URL]; !has && len(m.types) == maxRemembered {
+		return
+	}
+	if m.types == nil {
 		m.types = map[string][]remembered{}
 	}
 	m.types[r.Type.URL] = memos

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -62,14 +63,33 @@ func FuzzMetadata(f *testing.F) {
 	f.Add(field(1, slices.Concat(field(1, []byte("k")), field(2, text), field(2, []byte{8, 0}))))
 	f.Add(field(1, slices.Concat(field(1, []byte("k")), field(2, field(5, nil)))))
 	f.Add(field(1, slices.Concat(field(1, []byte("k")), field(2, slices.Concat(text, []byte{24, 0, 32, 1, 21, 0, 0, 0, 0})))))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var s structpb.Struct
-		if proto.Unmarshal(b, &s) != nil {
-			Metadata(b, "k")
-			return
+	f.Fuzz(func(t *testing.T, b []byte) { checkMetadata(t, b, "k") })
+}
+
+// checkMetadata compares Metadata with the protobuf library.
+func checkMetadata(t *testing.T, b []byte, key string) {
+	t.Helper()
+	got := Metadata(b, key)
+	var s structpb.Struct
+	if proto.Unmarshal(b, &s) != nil {
+		return // the library also checks other keys
+	}
+	if want := s.Fields[key].GetStringValue(); got != want {
+		t.Errorf("%x: %q, want %q", b, got, want)
+	}
+}
+
+// A struct with distorted fields has the values that the protobuf library finds.
+func TestMetadataDistorted(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	values := []any{"v", "", 1.5, true, nil, map[string]any{"k": "w"}, []any{"x"}}
+	for range 3000 {
+		s, err := structpb.NewStruct(map[string]any{"k": values[rnd.IntN(len(values))], "l": values[rnd.IntN(len(values))]})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got, want := Metadata(b, "k"), s.Fields["k"].GetStringValue(); got != want {
-			t.Errorf("%x: %q, want %q", b, got, want)
-		}
-	})
+		b := distorted(rnd, marshal(t, s))
+		checkMetadata(t, b, "k")
+		checkMetadata(t, distorted(rnd, b), "k")
+	}
 }

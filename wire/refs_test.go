@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -231,6 +232,39 @@ func TestRefsEmptyServiceName(t *testing.T) {
 		b = config(b, service)
 		if got, want := showRefs(Refs(xds.Cluster, "a", b)), "EDS "+cmp.Or(service, "a"); got != want {
 			t.Errorf("it refers to %s, want %s", got, want)
+		}
+	}
+}
+
+// The assignment of a cluster with distorted fields is the one that the generated code finds.
+func TestRefsOfDistortedClusters(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 7))
+	for range 5000 {
+		c := &clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_DiscoveryType(rnd.IntN(5))}}
+		if rnd.IntN(4) == 0 {
+			c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{Name: "c"}}
+		}
+		if rnd.IntN(3) > 0 {
+			c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{ServiceName: []string{"", "s", "t"}[rnd.IntN(3)]}
+		}
+		b := distorted(rnd, append(marshal(t, c), marshal(t, &clusterv3.Cluster{EdsClusterConfig: c.EdsClusterConfig})...))
+		var is clusterv3.Cluster
+		if proto.Unmarshal(b, &is) != nil {
+			Refs(xds.Cluster, "a", b)
+			continue
+		}
+		want := ""
+		if is.GetType() == clusterv3.Cluster_EDS || is.GetClusterType() != nil && is.EdsClusterConfig != nil {
+			want = cmp.Or(is.GetEdsClusterConfig().GetServiceName(), "a")
+		}
+		var got string
+		for _, r := range Refs(xds.Cluster, "a", b) {
+			if r.Type.Is(xds.Endpoint) && r.Name != xds.Wildcard {
+				got = r.Name
+			}
+		}
+		if got != want {
+			t.Fatalf("%x: %q, want %q", b, got, want)
 		}
 	}
 }

@@ -148,6 +148,9 @@ func TestDecode(t *testing.T) {
 			check(t, v, b)
 			// Merged: singular fields occur twice, maps have keys twice.
 			check(t, v, append(b, random(t, v, rnd)...))
+			d := distorted(rnd, b)
+			check(t, v, d)
+			check(t, v, distorted(rnd, d))
 			// Truncated, then with a changed byte.
 			check(t, v, b[:rnd.IntN(len(b)+1)])
 			if len(b) > 0 {
@@ -431,6 +434,7 @@ func TestDecodeRepeatedNames(t *testing.T) {
 	for range 300 {
 		var d Decoder
 		last := map[string][]string{}
+		known := map[string][]string{} // the names of the last request, if they were in one place
 		for range 30 {
 			url := []string{"", xds.Cluster.URL, xds.Secret.URL, "type.googleapis.com/my.Own"}[rnd.IntN(4)]
 			var names []string
@@ -438,11 +442,16 @@ func TestDecodeRepeatedNames(t *testing.T) {
 				names = append(names, []string{"a", "b", strings.Repeat("n", 200), "x?b=1&a=2"}[(i+rnd.IntN(2))%4])
 			}
 			m := &discovery.DiscoveryRequest{TypeUrl: url, ResourceNames: names, ResponseNonce: fmt.Sprint(rnd.IntN(20))}
+			if rnd.IntN(2) == 0 {
+				m.VersionInfo, m.Node = fmt.Sprint(rnd.IntN(2)), &corev3.Node{Id: "node"} // these fields are before the names
+			}
+			plain := true
 			if rnd.IntN(8) == 0 {
-				m.ResourceLocators = []*discovery.ResourceLocator{{Name: "located"}}
+				m.ResourceLocators, plain = []*discovery.ResourceLocator{{Name: "located"}}, false
 			}
 			b := marshal(t, m)
 			if rnd.IntN(8) == 0 { // merged: the names are in two places
+				plain = false
 				b = append(b, marshal(t, &discovery.DiscoveryRequest{TypeUrl: url, ResourceNames: names})...)
 			}
 			want, err := new(Decoder).Decode(b)
@@ -454,6 +463,17 @@ func TestDecodeRepeatedNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			want.Node, got.Node = nil, nil
+			switch {
+			case url == "": // the type of the stream: all lists may have changed
+				clear(known)
+			case !plain:
+				delete(known, url)
+			default:
+				if repeats := len(names) > 0 && slices.Equal(names, known[url]); got.SameNames != repeats {
+					t.Fatalf("%x: SameNames is %v, and the last names were %q", b, got.SameNames, known[url])
+				}
+				known[url] = names
+			}
 			key := url
 			if key == "" { // the type of the stream
 				key = xds.Secret.URL

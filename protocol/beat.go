@@ -131,10 +131,8 @@ func (y *saying) overdueBeat(now time.Time) bool { return !y.beatAt.IsZero() && 
 // message has all resources of this heartbeat, the message replaces the heartbeat. If a heartbeat
 // is due and the message has only some of them, these go to unfed.
 func (s *Session) feed(u *subscription, c *xds.Changes) {
-	if len(u.unfed) > 0 {
-		for _, r := range c.Upserts {
-			u.fed(r.Name)
-		}
+	for _, r := range c.Upserts {
+		u.fed(r.Name)
 	}
 	for ttl, at := range u.beats {
 		switch {

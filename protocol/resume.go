@@ -114,16 +114,13 @@ func (s *Session) Brings(req xds.Request) (brings, has bool) {
 	if typ == nil || s.sub(typ) != nil || req.Version == "" && len(req.Initial) == 0 {
 		return false, true
 	}
-	t := s.table(typ)
-	lately := slices.Concat([]*xds.Table{t}, s.recent(typ))
+	lately := slices.Concat([]*xds.Table{s.table(typ)}, s.recent(typ))
 	if s.variant == xds.SotW {
 		return true, slices.ContainsFunc(lately, func(was *xds.Table) bool { return was.Version() == req.Version }) ||
 			typ.FullState && proven(lately, req.Version) != nil || s.opts.Told != nil && s.opts.Told(typ, req.Version, nil) != nil
 	}
-	for _, v := range req.Initial {
-		if r := t.Lookup(v.Name); (r == nil || r.Version != v.Version) && !known(stated(lately, v)) {
-			return true, false
-		}
+	if slices.ContainsFunc(req.Initial, func(v xds.Version) bool { return !known(stated(lately, v)) }) {
+		return true, false
 	}
 	return true, slices.ContainsFunc(lately, func(was *xds.Table) bool { return statesAll(req, typ, was) })
 }
@@ -375,11 +372,10 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 	}
 	slices.Sort(w.Lacks)
-	s.mayHold(u, func(st *xds.Stamp, _ bool) bool {
+	s.mayHold(u, func(st *xds.Stamp, _ bool) {
 		if stands(st) && (st.Name != "" || s.vagueAfter(u, d, parts)) {
 			w.Others = append(w.Others, st)
 		}
-		return true
 	})
 	var told []string
 	if parts > 1 {

@@ -497,10 +497,7 @@ func (s *Session) holders(t *xds.Type) (all []holder) {
 			}
 			continue
 		}
-		s.mayHold(u, func(st *xds.Stamp, _ bool) bool {
-			all = append(all, holder{by, st})
-			return true
-		})
+		s.mayHold(u, func(st *xds.Stamp, _ bool) { all = append(all, holder{by, st}) })
 	}
 	return all
 }

@@ -306,26 +306,23 @@ func (u *subscription) refuses(name string) bool {
 //
 // The cost is the number of names that changed, are in flight or were refused. So an entry that
 // differs from the view must be dirty, resting or leaving.
-func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) bool) {
-	if s.vague(u) && !yield(&xds.Stamp{}, false) {
-		return
+func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool)) {
+	if s.vague(u) {
+		yield(&xds.Stamp{}, false)
 	}
-	if !s.keeps(u, yield) {
-		return
-	}
+	s.keeps(u, yield)
 	t := s.table(u.typ)
 	untold := s.forsakes(u)
 	for d := range u.underWay() {
 		for name, it := range d.each {
-			if untold && !stands(it.is) {
-				continue // no response removes the name; it is an orphan
+			if untold && !stands(it.is) || !d.open(name, it.is) {
+				continue // if untold: no response removes the name; it is an orphan
 			}
-			switch {
-			case !d.open(name, it.is):
-			case u.outdated(t, name, it.was) && !yield(it.was, false):
-				return
-			case u.unacked && stands(it.is) && !same(u.told(name), it.is) && !u.current(t, name, it.is) && !yield(it.is, false):
-				return
+			if u.outdated(t, name, it.was) {
+				yield(it.was, false)
+			}
+			if u.unacked && stands(it.is) && !same(u.told(name), it.is) && !u.current(t, name, it.is) {
+				yield(it.is, false)
 			}
 		}
 	}
@@ -333,28 +330,28 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool) 
 
 // keeps yields the stamps of mayHold that the client holds even after it accepts everything in
 // flight.
-func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bool) bool {
+func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 	t := s.table(u.typ)
 	if u.wildcard && u.base != t.Versions() {
 		for was := range t.Versions().Since(u.base) {
-			if was != nil && u.entry(was.Name) == nil && u.outdated(t, was.Name, was) && !yield(was, false) {
-				return false
+			if was != nil && u.entry(was.Name) == nil && u.outdated(t, was.Name, was) {
+				yield(was, false)
 			}
 		}
 	}
 	for n := range u.listed {
-		if e := u.entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.told) && !yield(e.told, false) {
-			return false
+		if e := u.entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.told) {
+			yield(e.told, false)
 		}
 	}
 	for n := range u.leaving {
-		if told := u.told(n); u.outdated(t, n, told) && !yield(told, false) {
-			return false
+		if told := u.told(n); u.outdated(t, n, told) {
+			yield(told, false)
 		}
 	}
 	for n, st := range u.orphans {
-		if u.covers(n) && !yield(st, false) {
-			return false
+		if u.covers(n) {
+			yield(st, false)
 		}
 	}
 	for i := range u.refusals {
@@ -362,17 +359,16 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool) bo
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
 			firm := r.nonce > 0 && (!r.retold || !later(name)) // the client may not have refused a state that it brings from an earlier stream
-			if u.hadBefore(name) && firm && !yield(&xds.Stamp{}, true) {
-				return false
+			if u.hadBefore(name) && firm {
+				yield(&xds.Stamp{}, true)
 			}
 			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) && !yield(st, firm) {
-					return false
+				if u.outdated(t, name, st) {
+					yield(st, firm)
 				}
 			}
 		}
 	}
-	return true
 }
 
 // outdated reports whether the client may use a told state that the view no longer has. A state

@@ -13,7 +13,7 @@ import (
 // at version 1, "a1!" is firm, "?" has unknown content.
 func (l *line) held(typ *xds.Type) string {
 	var out []string
-	l.mayHold(l.sub(typ), func(st *xds.Stamp, firm bool) bool {
+	l.mayHold(l.sub(typ), func(st *xds.Stamp, firm bool) {
 		s := st.Name + st.Version
 		switch {
 		case st.Name == "":
@@ -22,7 +22,6 @@ func (l *line) held(typ *xds.Type) string {
 			s += "!"
 		}
 		out = append(out, s)
-		return true
 	})
 	slices.Sort(out)
 	return strings.Join(slices.Compact(out), " ")

@@ -112,13 +112,12 @@ func (s *Session) referrers(t *xds.Type) (all []referrer) {
 			if s.vague(r.sub) && s.now.Before(r.sub.vague) {
 				r.until = r.sub.vague
 			}
-			s.mayHold(r.sub, func(st *xds.Stamp, firm bool) bool {
+			s.mayHold(r.sub, func(st *xds.Stamp, firm bool) {
 				if firm {
 					r.firm.add(t, st)
 				} else {
 					r.loose.add(t, st)
 				}
-				return !r.firm.all
 			})
 		}
 		if r.firm.all || r.loose.all || len(r.firm.names)+len(r.loose.names) > 0 {

@@ -631,6 +631,7 @@ func TestBrings(t *testing.T) {
 		{"DELTA-5 what is there of all, and on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, false},
 		{"DELTA-5 as many as there are of all, one of them on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "d")}}, true, false},
 		{"DELTA-5 another one", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b"), {Name: "a", Version: "?"}}}, true, false},
+		{"DELTA-5 what is there, and another name", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b"), {Name: "c", Version: "1"}}}, true, false},
 		{"DELTA-5 another name", xds.Delta, xds.Request{Initial: []xds.Version{{Name: "c", Version: "1"}}}, true, false},
 	} {
 		s := NewSession(c.variant, nil, xds.Tables{xds.Cluster.URL: table}, opts)
@@ -643,6 +644,11 @@ func TestBrings(t *testing.T) {
 		}
 		if brings, _ := s.Brings(c.req); brings {
 			t.Errorf("%s: it brings that on the same stream again", c.name)
+		}
+		s = NewSession(c.variant, xds.Cluster, xds.Tables{xds.Cluster.URL: table}, opts)
+		c.req.Type = nil // the type of the stream
+		if brings, is := s.Brings(c.req); brings != c.brings || is != c.is {
+			t.Errorf("%s, on a stream of one type: %t %t", c.name, brings, is)
 		}
 	}
 }

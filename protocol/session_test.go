@@ -182,6 +182,17 @@ func TestEventsGiveMemoryBack(t *testing.T) {
 	if cap(l.events) > manyEvents {
 		t.Errorf("room for %d events", cap(l.events))
 	}
+
+	l = newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
+	for range 10 { // a first step has many events, and later steps have few
+		l.event(Event{Kind: Stale})
+	}
+	l.settle()
+	l.event(Event{Kind: Stale})
+	l.settle()
+	if cap(l.events) > 2 {
+		t.Errorf("room for %d events after a step with one", cap(l.events))
+	}
 }
 
 // Events report how long answers take, and how many names were reported as missing, whatever the

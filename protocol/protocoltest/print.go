@@ -176,6 +176,14 @@ func (p *play) event(s *stream, e protocol.Event) {
 		if e.Wildcard {
 			p.out.WriteString(" *")
 		}
+		if e.Refuses {
+			p.out.WriteString(" refuses")
+		}
+	case protocol.Opened:
+		version("v", e.Version)
+		fmt.Fprintf(&p.out, " %d", e.Count)
+	case protocol.Sent:
+		fmt.Fprintf(&p.out, " %d removed=%d beats=%d", e.Count, e.Removed, e.Beats)
 	default: // have neither versions nor counts that a transcript could predict
 	}
 	if e.Error != nil {

@@ -1,0 +1,128 @@
+package protocol_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// The order of context parameters in a name from the server does not matter (NAME-2).
+func TestClientComparesCanonicalNames(t *testing.T) {
+	const asked, said = "xdstp://x/t/a?k=1&l=2", "xdstp://x/t/a?l=2&k=1"
+	for name, tt := range map[string]struct {
+		resp xds.Response
+		told string
+	}{
+		"NAME-2 removed":        {xds.Response{Changes: &xds.Changes{Removed: []string{said}}}, "removed " + asked + " [" + asked + "] 1"},
+		"NAME-2 absent":         {xds.Response{Changes: &xds.Changes{Absent: []string{said}}}, "removed " + asked + " [" + asked + "] 1"},
+		"NAME-2 missing":        {xds.Response{Changes: &xds.Changes{Missing: []string{said}}}, "errored " + asked + " [" + asked + "] 1: the server reports that it does not exist"},
+		"NAME-2 an error":       {xds.Response{Errors: []xds.ResourceError{{Name: said, Status: xds.Status{Code: 7, Message: "no"}}}}, "errored " + asked + " [" + asked + "] 1: the server reports code 7: no"},
+		"NAME-2 changed":        {xds.Response{Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(nil, said, []byte("2"))}}}, "updated " + asked + " [" + asked + "] 2"},
+		"NAME-2 both, a clash":  {xds.Response{Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(nil, asked, []byte("2"))}, Removed: []string{said}}}, "refused " + asked + " [" + asked + "] 1: both present and removed"},
+		"NAME-2 twice, refused": {xds.Response{Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(nil, asked, []byte("2")), xds.NewResource(nil, said, []byte("2"))}}}, "refused " + asked + " [" + asked + "] 1: duplicate resource"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, asked)
+			_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(nil, asked, []byte("1"))}}})
+			c.told("updated " + asked + " [" + asked + "] 1")
+			tt.resp.Type, tt.resp.Nonce = xds.Endpoint, "2"
+			_ = c.Receive(&tt.resp)
+			c.told(tt.told)
+		})
+	}
+}
+
+func TestClientDropsOnPermissionDenied(t *testing.T) {
+	t.Run("CLI-11 each name that finds the resource gets the error", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "*", "x")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}}})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 7, Message: "no"}}}})
+		c.told("updated y [* x] 1", "errored y [* x]: the server reports code 7: no")
+		c.holds(xds.Cluster, "")
+	})
+}
+
+func TestClientAdoptsOnlyBodies(t *testing.T) {
+	bothVariants(t, "CLI-4 a resource without a body is not held", func(t *testing.T, v xds.Variant) {
+		c := newTalk(t, v, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a")
+		c.Adopt(xds.Endpoint, true, &xds.Resource{Stamp: &xds.Stamp{Name: "a"}}, nil, &xds.Resource{Body: []byte("1")})
+		c.holds(xds.Endpoint, "")
+	})
+}
+
+func TestClientLosesResourceWithItsAlias(t *testing.T) {
+	t.Run("CLI-12 the new state lacks the only alias that finds it", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}}})
+		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "2")}}})
+		c.holds(xds.Cluster, "")
+		c.told("updated y [x] 1", "removed y [x] 1")
+	})
+	t.Run("CLI-12 an alias that is listed twice is one", func(t *testing.T) {
+		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		for i, body := range []string{"1", "bad"} {
+			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: string(rune('1' + i)), Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", body, "x", "x")}}})
+		}
+		c.told("updated y [x] 1", "refused y [x] 1: it is bad")
+	})
+}
+
+func TestClientHeartbeatWithoutTTL(t *testing.T) {
+	bothVariants(t, "CLI-8 the TTL of the resource goes on", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		r := xds.NewResource(nil, "a", []byte("1"))
+		r.TTL = 10 * time.Second
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Version: "v", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
+		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Version: "v", Changes: &xds.Changes{Beats: []*xds.Resource{{Stamp: r.Stamp}}}})
+		c.at(10)
+		c.holds(xds.Endpoint, "")
+	})
+}
+
+func TestClientStatesVersionThatWasRepeated(t *testing.T) {
+	t.Run("CLI-4 a full state repeats the accepted version after a NACK", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "*")
+		_ = c.respond(xds.Cluster, "1", "v", "a=1")
+		_ = c.respond(xds.Cluster, "2", "w", "a=bad")
+		_ = c.respond(xds.Cluster, "3", "v", "a=1")
+		c.say()
+		c.Connected(nil)
+		c.want("CDS nonce= version=v names=[*]")
+	})
+	t.Run("CLI-4 another type may have sent only a part", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		_ = c.respond(xds.Endpoint, "1", "v", "a=1", "b=1")
+		_ = c.respond(xds.Endpoint, "2", "w", "a=bad")
+		_ = c.respond(xds.Endpoint, "3", "v", "a=1")
+		c.say()
+		c.Connected(nil)
+		c.want("EDS nonce= names=[a b]")
+	})
+}
+
+func TestClientStateOfResource(t *testing.T) {
+	bothVariants(t, "CLI-9 its version, and no time if the owner gives none", func(t *testing.T, v xds.Variant) {
+		c := newTalk(t, v, protocol.ClientOptions{})
+		c.Subscribe(xds.Endpoint, "a")
+		c.say()
+		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
+		want := map[xds.Variant]string{xds.SotW: "v", xds.Delta: "1"}[v]
+		if s := c.State(xds.Endpoint, "a"); s.Version != want || !s.Updated.IsZero() {
+			t.Errorf("%+v, want version %q", s, want)
+		}
+	})
+}
+
+func TestClientCutsInvalidText(t *testing.T) {
+	t.Run("CLI-2 a long text without a start of a character", func(t *testing.T) {
+		c := ask(t, xds.SotW, protocol.ClientOptions{Check: func(*xds.Resource) error { return errors.New(strings.Repeat("\x80", 5000)) }}, xds.Endpoint, "a")
+		if err := c.respond(xds.Endpoint, "1", "v", "a=1"); err == nil || err.Error() != "a: …" {
+			t.Errorf("%q", err)
+		}
+	})
+}

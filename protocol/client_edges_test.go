@@ -106,7 +106,7 @@ func TestClientStatesVersionThatWasRepeated(t *testing.T) {
 }
 
 func TestClientStateOfResource(t *testing.T) {
-	bothVariants(t, "CLI-9 its version, and no time if the owner gives none", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "its version, and no time if the owner gives none", func(t *testing.T, v xds.Variant) {
 		c := newTalk(t, v, protocol.ClientOptions{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.say()

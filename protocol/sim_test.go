@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -50,6 +51,9 @@ func worlds() int {
 // parts into which each sort of world is split, so that no core idles for long at the end.
 const parts = 8
 
+// failed is set when a world fails. Without -all, no other world begins then.
+var failed atomic.Bool
+
 // play tries n worlds of a sort, or the one that -seed asks for, in parallel parts.
 func play(t *testing.T, name string, n int, f func(t *testing.T, test string, seed uint64)) {
 	test := t.Name() + "/" + strings.ReplaceAll(name, " ", "_")
@@ -60,7 +64,8 @@ func play(t *testing.T, name string, n int, f func(t *testing.T, test string, se
 	for part := range parts {
 		t.Run(fmt.Sprintf("%s/%d", name, part), func(t *testing.T) {
 			t.Parallel()
-			for seed := *fromFlag + part; seed < *fromFlag+n && (*allFlag || !t.Failed()); seed += parts {
+			defer func() { failed.Store(failed.Load() || t.Failed()) }()
+			for seed := *fromFlag + part; seed < *fromFlag+n && (*allFlag || !t.Failed() && !failed.Load()); seed += parts {
 				f(t, test, uint64(seed))
 			}
 		})

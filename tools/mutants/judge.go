@@ -25,8 +25,13 @@ const memoryLimit = 8 << 20
 // A judge runs the tests of one package against mutants.
 type judge struct {
 	dir, bin string
+	env      string // of the tests, in addition to the environment of the command; empty: none
 	parallel int
 	tests    []*test
+}
+
+func newJudge(dir, scratch string, parallel int) *judge {
+	return &judge{dir: dir, bin: filepath.Join(scratch, filepath.Base(dir)+".test"), parallel: parallel}
 }
 
 // A test is a top-level test, the seeds of a fuzz target, or an example.
@@ -91,6 +96,31 @@ func (j *judge) measure(p *pkg, mutants []*mutant, slow time.Duration, scratch s
 	})
 	slices.SortFunc(j.tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
 	return left, nil
+}
+
+// simulate chooses the tests whose names contain the text, and runs them without a mutant in the environment env. The
+// tests may reach more mutants than in measure, so they try all mutants. The binary is the one of settle.
+func (j *judge) simulate(text, env string, mutants []*mutant) error {
+	j.env = env
+	names, err := j.command(context.Background(), 0, "-test.list="+text).Output()
+	if err != nil {
+		return fmt.Errorf("list the tests of %s: %w", j.dir, err)
+	}
+	covers := map[*mutant]bool{}
+	for _, m := range mutants {
+		covers[m] = true
+	}
+	for line := range bytes.Lines(names) {
+		j.tests = append(j.tests, &test{name: strings.TrimSpace(string(line)), covers: covers})
+	}
+	begin := time.Now()
+	if out, code := j.run(namesOf(j.tests), 0, time.Hour); code != 0 {
+		return fmt.Errorf("the tests of %s fail with %s although no mutant is active:\n%s", j.dir, env, out)
+	}
+	for _, t := range j.tests {
+		t.took = time.Since(begin) / time.Duration(len(j.tests))
+	}
+	return nil
 }
 
 // settle compiles the tests with the mutants, and leaves out tests that fail although no mutant is active: a test that
@@ -174,6 +204,9 @@ func (j *judge) command(ctx context.Context, number int, args ...string) *exec.C
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, j.bin, "-test.short"}, args...)...)
 	cmd.Dir = j.dir
 	cmd.Env = append(os.Environ(), variable+"="+strconv.Itoa(number))
+	if j.env != "" {
+		cmd.Env = append(cmd.Env, j.env)
+	}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }

@@ -45,6 +45,12 @@ var dependents = map[string][]string{
 	"xds":      {"wire", "store"},
 }
 
+// simulations are tests of a package that play as many random worlds as their environment says. A mutant meets few
+// worlds first. A survivor that is not known to be equivalent meets many.
+var simulations = map[string]struct{ tests, few, many string }{
+	"protocol": {"Simulation", "WORLDS=500", "WORLDS=5000"},
+}
+
 // A pkg is a package with mutants.
 type pkg struct {
 	root      string // absolute path of the module
@@ -123,7 +129,7 @@ func run(s settings, diff, report string, list bool, floor float64, dirs []strin
 			}
 			continue
 		}
-		r, err := s.sample(p, sample)
+		r, err := s.sample(p, sample, known)
 		if err != nil {
 			return err
 		}
@@ -177,7 +183,7 @@ func load(root, module, dir string) (*pkg, []*mutant, error) {
 }
 
 // sample tries some of the mutants of a package.
-func (s settings) sample(p *pkg, all []*mutant) (*result, error) {
+func (s settings) sample(p *pkg, all []*mutant, known survivors) (*result, error) {
 	begin := time.Now()
 	scratch, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -193,14 +199,23 @@ func (s settings) sample(p *pkg, all []*mutant) (*result, error) {
 	}
 	r.mutants = w.mutants[:min(len(w.mutants), s.n)]
 	log.Printf("%s: %d mutants compiled, of %d", p.dir, len(r.mutants), len(all))
+	alive := r.mutants
 	for _, dir := range append([]string{p.dir}, dependents[p.dir]...) {
-		alive := slices.DeleteFunc(slices.Clone(r.mutants), func(m *mutant) bool { return r.outcomes[m] != survived })
 		if len(alive) == 0 {
 			break
 		}
 		if err := s.judge(p, dir, w, alive, r, scratch); err != nil {
 			return nil, err
 		}
+		alive = slices.DeleteFunc(slices.Clone(alive), func(m *mutant) bool { return r.outcomes[m] != survived })
+	}
+	alive = slices.DeleteFunc(alive, known.equivalent)
+	if more, ok := simulations[p.dir]; ok && len(alive) > 0 {
+		j := newJudge(p.dir, scratch, s.parallel)
+		if err := j.simulate(more.tests, more.many, alive); err != nil {
+			return nil, err
+		}
+		s.tryAll(p, j, w, alive, r)
 	}
 	r.mutants = slices.DeleteFunc(r.mutants, func(m *mutant) bool { return r.outcomes[m] == invalid })
 	slices.SortFunc(r.mutants, func(a, b *mutant) int {
@@ -231,7 +246,8 @@ func shuffle(mutants []*mutant, seed uint64) []*mutant {
 
 // judge tries mutants by the tests of a directory.
 func (s settings) judge(p *pkg, dir string, w *woven, alive []*mutant, r *result, scratch string) error {
-	j := &judge{dir: dir, bin: filepath.Join(scratch, filepath.Base(dir)+".test"), parallel: s.parallel}
+	j := newJudge(dir, scratch, s.parallel)
+	j.env = simulations[dir].few
 	log.Printf("%s: measure the tests of %s", p.dir, dir)
 	left, err := j.measure(p, alive, s.slow, scratch)
 	if err != nil {
@@ -247,6 +263,12 @@ func (s settings) judge(p *pkg, dir string, w *woven, alive []*mutant, r *result
 	if len(left) > 0 {
 		log.Printf("%s: left out, they fail or are slow: %s", dir, strings.Join(left, ", "))
 	}
+	s.tryAll(p, j, w, alive, r)
+	return nil
+}
+
+// tryAll tries mutants in parallel and records their outcomes.
+func (s settings) tryAll(p *pkg, j *judge, w *woven, alive []*mutant, r *result) {
 	var lock sync.Mutex
 	var done, found atomic.Int64
 	each(s.parallel, alive, func(m *mutant) {
@@ -262,8 +284,7 @@ func (s settings) judge(p *pkg, dir string, w *woven, alive []*mutant, r *result
 			log.Printf("%v\n\t%s %s", m, result, by)
 		}
 		if n := done.Add(1); n%20 == 0 || int(n) == len(alive) {
-			log.Printf("%s: %d of %d mutants tried by %s, %d caught", p.dir, n, len(alive), dir, found.Load())
+			log.Printf("%s: %d of %d mutants tried by %s, %d caught", p.dir, n, len(alive), j.dir, found.Load())
 		}
 	})
-	return nil
 }

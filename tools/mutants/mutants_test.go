@@ -154,7 +154,7 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := settings{n: 100, seed: 1, parallel: 2, slow: limit(nil)}.sample(p, all)
+	r, err := settings{n: 100, seed: 1, parallel: 2, slow: limit(nil)}.sample(p, all, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,17 @@ func adminClient(t *testing.T, target adminclient.Target) *adminclient.Client {
 	return c
 }
 
+// waitResult waits until the clients are synced.
+func waitResult(ctx context.Context, c *adminclient.Client, timeout time.Duration) (r *adminapi.WaitResult, _ error) {
+	for line, err := range c.WaitSynced(ctx, adminclient.Wait{Timeout: timeout}) {
+		if err != nil {
+			return nil, err
+		}
+		r = line.Result
+	}
+	return r, nil
+}
+
 // The admin API of a running server: a client connects, accepts a resource, refuses one and leaves; files
 // get errors; the server ends.
 func TestAdminAPIOfRunningServer(t *testing.T) {
@@ -67,7 +78,7 @@ func TestAdminAPIOfRunningServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 100*time.Millisecond); err != nil || w.Done || len(w.Pending) != 1 {
+	if w, err := waitResult(d.ctx, api, 100*time.Millisecond); err != nil || w.Class != adminapi.WaitTimeout || len(w.Pending) != 1 {
 		t.Errorf("before the answer: %+v %v", w, err)
 	}
 	answer := func(detail string) {
@@ -81,7 +92,7 @@ func TestAdminAPIOfRunningServer(t *testing.T) {
 		}
 	}
 	answer("")
-	if w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 10*time.Second); err != nil || !w.Done {
+	if w, err := waitResult(d.ctx, api, 10*time.Second); err != nil || w.Class != adminapi.WaitOK {
 		t.Errorf("after the reload: %+v %v", w, err)
 	}
 	if l, err := api.ClientResources(d.ctx, "edge/1", "CDS", "a", 0); err != nil || len(l.Items) != 1 || l.Items[0].State != adminapi.Synced {
@@ -96,7 +107,7 @@ func TestAdminAPIOfRunningServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer("a: no such thing")
-	w, err := api.Wait(d.ctx, adminclient.Filter{}, 0, 10*time.Second)
+	w, err := waitResult(d.ctx, api, 10*time.Second)
 	if err != nil || w.Done || len(w.Refusals) != 1 || len(w.Refusals[0].Resources) == 0 || !strings.HasPrefix(filepath.Base(w.Refusals[0].Resources[0].Place), "a.yaml:") {
 		t.Errorf("%+v %v", w, err)
 	}

@@ -17,7 +17,7 @@ import (
 // connections of an address, so more would close the connections of others.
 func TestCommandsCloseConnections(t *testing.T) {
 	t.Parallel()
-	const answer = `{"apiVersion":"v1","kind":"Status","config":{"store":{"url":"file:s","revision":"r2","holds":[{"group":"default","revision":"r1","next":"r2","rollout":"r2-1"}]}}}`
+	const answer = `{"result":{"kind":"WaitResult","class":"timeout","why":"not synced: no reason"}}`
 	states := make(chan http.ConnState, 1000)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	s.Config.ConnState = func(_ net.Conn, is http.ConnState) { states <- is }
@@ -46,26 +46,29 @@ func TestCommandsCloseConnections(t *testing.T) {
 	if _, err := cli.Ask(new(cobra.Command), a, cli.GetStatus); err != nil || opened() != 1 {
 		t.Fatal(err)
 	}
-	chancery(t, 124, "rollout r2-1 of group default to r2 is under way", "wait", "--for=synced", "--revision", "r2", "--timeout", "700ms", "--admin", s.URL)
-	if n := opened(); n != 2 { // one for the newest revision, and one for all other requests
-		t.Error(n, "connections were opened, not 2")
+	chancery(t, 124, "not synced: no reason", "wait", "--for=synced", "--admin", s.URL)
+	if n := opened(); n != 1 { // asks twice: the server, and for the result
+		t.Error(n, "connections were opened, not 1")
 	}
 }
 
-// Wait explains why a revision of a group is not served after a rollback, and how to serve it without one.
-func TestWaitExplainsFrozenGroup(t *testing.T) {
+// A server of another version, which does not know the request of wait, is a clear error. A group that does
+// not exist is a different one.
+func TestWaitReportsServerOfAnotherVersion(t *testing.T) {
 	t.Parallel()
-	for back, want := range map[string][2]string{
-		"":   {"group default is frozen at r1, so r2 is not served", "chancery unfreeze default, or chancery rollout start r2, serves it"},
-		"r2": {"group default is frozen at r1, because rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, so r2 is not served", "chancery rollout status shows details"},
-		"r1": {"group default is frozen at r1, so r2 is not served", "chancery unfreeze default"},
-	} {
-		answer := `{"apiVersion":"v1","kind":"Status","config":{"store":{"url":"file:s","revision":"r2","holds":[{"group":"default","revision":"r1"}],
-			"rolled_back":[{"rollout":"r2-1","groups":["default"],"revision":"` + back + `","why":"node e1 refuses CDS bad"}]}}}`
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
-		for _, text := range want {
-			chancery(t, 1, text, "wait", "--for=synced", "--revision", "r2", "--timeout", "100ms", "--admin", s.URL)
-		}
+	for field, want := range map[string]string{"": "its version has no /api/v1/wait/synced", "group": "path not found"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/version" {
+				_, _ = w.Write([]byte(`{"kind":"Version","version":"v0.0.1"}`))
+				return
+			}
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"kind":"Error","field":"` + field + `","message":"path not found"}`))
+		}))
+		chancery(t, map[bool]int{true: 3, false: 4}[field == ""], want, "wait", "--for=synced", "--admin", s.URL)
 		s.Close()
 	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer s.Close()
+	chancery(t, 3, "the server has ended the wait without a result", "wait", "--for=synced", "--admin", s.URL)
 }

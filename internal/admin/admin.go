@@ -50,9 +50,9 @@ type Server struct {
 
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
-	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
-	unpacking                                                                     door
-	once                                                                          sync.Once
+	readers, waiters, syncing, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
+	unpacking                                                                              door
+	once                                                                                   sync.Once
 
 	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection

@@ -124,7 +124,7 @@ func (d *document) write(t *testing.T) []byte {
 			content = out
 		case api.Event:
 			content, schema = "text/event-stream", d.schema(reflect.TypeOf(out))
-		case api.EndpointLines, api.RevisionLine:
+		case api.EndpointLines, api.RevisionLine, api.WaitLine:
 			content, schema = linesOfJSON, d.schema(reflect.TypeOf(out))
 		default:
 			schema = d.schema(reflect.TypeOf(out))

@@ -14,7 +14,10 @@ var (
 	paramType    = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
 	paramGroupOf = param{"group", "string", "the group whose nodes get the endpoints; default if absent"}
 	paramLimit   = param{"limit", "integer", "the largest number of items, up to 100000"}
-	paramAll     = param{"replicas", "boolean", "ask all servers of the store, not only this one"}
+
+	paramRevision = param{"revision", "integer", "the number of the configuration that must be served first"}
+	paramStored   = param{"stored", "string", "the revision of the store, such as r412, that must be served first (or a later one)"}
+	paramAll      = param{"replicas", "boolean", "ask all servers of the store, not only this one"}
 )
 
 // paramsOf has the parameters of each route. Any other parameter is an error: a misspelled filter
@@ -43,10 +46,15 @@ var paramsOf = map[string][]param{
 		{"for", "string", "synced, the only condition"},
 		paramNode, paramGroup, paramType,
 		{"timeout", "string", "a duration such as 30s, up to 1h; 30s if absent"},
-		{"revision", "integer", "the number of the configuration that must be served first"},
-		{"stored", "string", "the revision of the store, such as r412, that must be served first (or a later one)"},
+		paramRevision, paramStored,
 		{"refused", "string", "fail: a client that refuses ends the wait (default); wait: it goes on"},
 		paramAll},
+	"GET /api/v1/wait/synced": {
+		paramNode, paramGroup, paramType,
+		{"timeout", "string", "a duration such as 30s, up to 24h; 30s if absent"},
+		paramRevision, paramStored,
+		{"min_clients", "integer", "the smallest number of connected clients; 0 if absent"},
+		{"local", "boolean", "ask only this server, not the other servers of the store"}},
 	"GET /api/v1/endpoints":                   {paramGroup},
 	"POST /api/v1/endpoints":                  {{"ttl", "string", "duration of the lease of all endpoints of the stream, such as 30s; no lease if absent"}},
 	"GET /api/v1/endpoints/{cluster}":         {paramGroup},

@@ -37,6 +37,7 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/impact", "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
 		{"GET", "/api/v1/events", "events as they happen (SSE)", api.Event{}, nil, s.events},
 		{"GET", "/api/v1/wait", "waits until all clients have accepted the configuration: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
+		{"GET", "/api/v1/wait/synced", "the same with the progress and a verdict, as lines (NDJSON), of all servers of the store", api.WaitLine{}, nil, s.waitSynced},
 		{"GET", "/api/v1/log", "the log level", api.LogLevel{}, nil, s.level},
 		{"PUT", "/api/v1/log", "sets the log level until the server ends", api.LogLevel{}, api.LogLevel{}, s.setLevel},
 		{"POST", "/api/v1/reload", "loads the files now", api.Reload{}, api.ReloadRequest{}, s.reload},
@@ -77,7 +78,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	s.once.Do(func() {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
 		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
-		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
+		s.writing, s.streams, s.syncing = newDoors(maxWriters), newDoors(maxReaders), newDoors(maxReaders)
 		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
 	})
 	mux := http.NewServeMux()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -34,11 +35,8 @@ const (
 // The tracker cannot show that a stream has not yet seen the newest commit. So wait inspects each stream
 // itself, until the stream has been settled once.
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
-	a, timeout, err := s.waiter(r)
+	a, timeout, err := s.waiter(queryOf(r), maxWait)
 	if err != nil {
-		return err
-	}
-	if err := s.knownGroup(a.asked.Group); err != nil {
 		return err
 	}
 	leave, err := s.waiters.of(r).enter("too many requests that wait at once")
@@ -66,11 +64,11 @@ func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.
 	return result
 }
 
-// waiter parses the parameters of a request: the selected clients, the revision and the timeout.
-func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
-	q := queryOf(r)
+// waiter parses the parameters of a request: the selected clients, the revision and the timeout, which is at
+// most longest. The group must exist, and a revision of the store needs a store.
+func (s *Server) waiter(q *query, longest time.Duration) (*waiting, time.Duration, error) {
 	a := waiting{s: s, asked: clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: true}, revision: q.number("revision", 1<<63), stored: q.stored("stored"), streamStates: map[*server.Stream]Stand{}}
-	timeout := q.duration("timeout", 30*time.Second, maxWait)
+	timeout := q.duration("timeout", 30*time.Second, longest)
 	if f := q.text("for"); f != "" && f != "synced" {
 		q.fail("for", "unknown condition "+quoted(f), `the only one is "synced"`)
 	}
@@ -81,7 +79,13 @@ func (s *Server) waiter(r *http.Request) (*waiting, time.Duration, error) {
 	default:
 		q.fail("refused", "must be fail or wait", "")
 	}
-	return &a, timeout, q.err
+	switch {
+	case q.err != nil:
+		return nil, 0, q.err
+	case a.stored > 0 && s.Config().Store == nil:
+		return nil, 0, missing("stored", fmt.Sprintf("this server has no store, so it cannot serve r%d", a.stored), "without an r it is the number that chancery status shows")
+	}
+	return &a, timeout, s.knownGroup(a.asked.Group)
 }
 
 // A waiting is the state of one waiting request.

@@ -38,19 +38,24 @@ func (q *query) stored(name string) uint64 {
 // waitOfAll asks all servers, and limits the wait of each server to waitTime. It answers whether the
 // clients of all servers have accepted a revision of the store.
 func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
-	a, timeout, err := s.waiter(r)
+	a, timeout, err := s.waiter(queryOf(r), maxWait)
 	if err != nil {
 		return err
 	}
 	if a.revision > 0 {
 		return wrong("revision", "is a number of one server; together with the parameter \"replicas\", use \"stored\" instead", "")
 	}
-	if err := s.knownGroup(a.asked.Group); err != nil {
+	sum, err := s.waitedByAll(r, a, min(timeout, waitTime))
+	if err != nil {
 		return err
 	}
-	timeout = min(timeout, waitTime)
+	answer(w, http.StatusOK, sum)
+	return nil
+}
+
+// waitedByAll asks all servers. r is the request for the other servers, without a timeout.
+func (s *Server) waitedByAll(r *http.Request, a *waiting, timeout time.Duration) (sum api.WaitResult, err error) {
 	set := func(query url.Values) { query.Set("timeout", timeout.String()) }
-	var sum api.WaitResult
 	selects := a.asked.Node != nil || a.asked.Group != "" || a.asked.Type != nil
 	all, err := s.survey(r, &s.waiters, statusSize, set, func(me *api.Replica) error {
 		sum = s.waited(r, a, timeout)
@@ -58,19 +63,15 @@ func (s *Server) waitOfAll(w http.ResponseWriter, r *http.Request) error {
 		me.Served, me.Clients = sum.Served, new(sane(sum.Clients))
 		return nil
 	}, func(of *api.Replica, body []byte) error { return addWaited(&sum, of, body) })
-	if err != nil {
-		return err
-	}
-	if r.Context().Err() != nil {
-		return errEnding
+	if err == nil && r.Context().Err() != nil {
+		err = errEnding
 	}
 	for _, x := range all.replicas {
 		sum.Done = sum.Done && x.Error == ""
 	}
 	sum.Done = sum.Done && all.unsure == "" && (!selects || sum.Clients.Connected > 0)
 	sum.Replicas, sum.Unsure = all.replicas, all.unsure
-	answer(w, http.StatusOK, sum)
-	return nil
+	return sum, err
 }
 
 // arrived reports whether the clients of a server are done, or the server serves the revision and has no

@@ -508,6 +508,36 @@ type WaitResult struct {
 
 	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
 	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete
+
+	Class string `json:"class,omitempty"` // of /api/v1/wait/synced: "ok", "failed", "not found" (the revision), "timeout"
+	Why   string `json:"why,omitempty"`   // the reason for a class other than "ok"
+	Hint  string `json:"hint,omitempty"`  // the next command
+}
+
+// The classes of a WaitResult.
+const (
+	WaitOK       = "ok"
+	WaitFailed   = "failed"
+	WaitNotFound = "not found"
+	WaitTimeout  = "timeout"
+)
+
+// A WaitLine is a line of the answer of /api/v1/wait/synced. It has one field, or none to keep the
+// connection open. The last line has the result.
+type WaitLine struct {
+	Note     string        `json:"note,omitempty"`     // the reason for a delay, such as a rollout that is under way
+	Progress *WaitProgress `json:"progress,omitempty"` // only from a server of a store that asks all servers
+	Result   *WaitResult   `json:"result,omitempty"`
+}
+
+// A WaitProgress counts the clients by their answers to the awaited revision.
+type WaitProgress struct {
+	Revision string `json:"revision"` // the awaited revision of the store, such as r412
+	Acked    int    `json:"acked"`
+	Refused  int    `json:"refused"`
+	Waiting  int    `json:"waiting"`
+	Serving  int    `json:"serving"` // servers that serve the revision
+	Servers  int    `json:"servers"`
 }
 
 // A ReloadRequest is the body of POST /api/v1/reload. An empty body is the zero value.

@@ -439,29 +439,6 @@ func (c *Client) Groups(ctx context.Context) (*api.GroupList, error) {
 	return ask[api.GroupList](ctx, c, http.MethodGet, root+"/groups", nil, nil)
 }
 
-// Wait asks GET /api/v1/wait?for=synced. The Node, Group and Type of the filter select clients. The
-// server answers when all selected clients have accepted revision (0: the newest), when a client refuses,
-// or after timeout.
-func (c *Client) Wait(ctx context.Context, f Filter, revision uint64, timeout time.Duration) (*api.WaitResult, error) {
-	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type}.query()
-	q.Set("for", "synced")
-	q.Set("timeout", timeout.String())
-	if revision > 0 {
-		q.Set("revision", strconv.FormatUint(revision, 10))
-	}
-	return ask[api.WaitResult](ctx, c, http.MethodGet, root+"/wait", q, nil)
-}
-
-// WaitAll asks GET /api/v1/wait?replicas=1 about the clients of all servers of the store. The server
-// answers after little more than a second. Its result is done if all selected clients have accepted
-// the revision stored, such as r412, or a later one.
-func (c *Client) WaitAll(ctx context.Context, f Filter, stored string) (*api.WaitResult, error) {
-	q := Filter{Node: f.Node, Group: f.Group, Type: f.Type, Replicas: true}.query()
-	q.Set("for", "synced")
-	q.Set("stored", stored)
-	return ask[api.WaitResult](ctx, c, http.MethodGet, root+"/wait", q, nil)
-}
-
 // Reload asks POST /api/v1/reload.
 func (c *Client) Reload(ctx context.Context, allowMassDelete bool) (*api.Reload, error) {
 	return ask[api.Reload](ctx, c, http.MethodPost, root+"/reload", nil, api.ReloadRequest{AllowMassDelete: allowMassDelete})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,9 +33,7 @@ const red = "config/\x1b[31mx.yaml: 2"
 // replaced.
 func Server(t testing.TB, documented bool) string {
 	mux := http.NewServeMux()
-	respond := func(w http.ResponseWriter, code int, body any) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
+	write := func(w io.Writer, body any) {
 		b, err := json.Marshal(body)
 		if err != nil {
 			t.Error(err)
@@ -44,6 +43,11 @@ func Server(t testing.TB, documented bool) string {
 			b = bytes.Replace(b, []byte(`,"","3","4","5","6","7"]`), []byte(`]`), 1)
 		}
 		_, _ = w.Write(b)
+	}
+	respond := func(w http.ResponseWriter, code int, body any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		write(w, body)
 	}
 	respondError := func(w http.ResponseWriter, code int, message, hint string) {
 		respond(w, code, api.Error{APIVersion: "v1", Kind: "Error", Message: message, Hint: hint})
@@ -196,23 +200,29 @@ func Server(t testing.TB, documented bool) string {
 		APIVersion: "v1", Kind: "Impact", Connected: 1204, Clients: 1204, Groups: []api.GroupImpact{{Group: "default", Clients: 1204}},
 		Types: []api.TypeImpact{{Type: "CDS", Pushes: 1204, Bytes: 120_000}, {Type: "LDS", Pushes: 173, Bytes: 60_000}}, Bytes: 180_000,
 	})
-	mux.HandleFunc("GET /api/v1/wait", func(w http.ResponseWriter, r *http.Request) {
-		res := api.WaitResult{APIVersion: "v1", Kind: "WaitResult", Done: true, Clients: api.Counts{Connected: 1204, By: map[api.State]int{api.Synced: 1204}}}
+	mux.HandleFunc("GET /api/v1/wait/synced", func(w http.ResponseWriter, r *http.Request) {
+		res := api.WaitResult{APIVersion: "v1", Kind: "WaitResult", Class: api.WaitFailed, Clients: api.Counts{Connected: 1204, By: map[api.State]int{api.Synced: 1204}}}
 		switch r.URL.Query().Get("group") {
 		case "edge":
-			res.Done, res.Refusals = false, Status().Refusals
+			res.Refusals = Status().Refusals
 			res.Clients = api.Counts{Connected: 173, By: map[api.State]int{api.Synced: 171, api.Nacked: 2}}
-		case "rejected":
-			res.Done, res.Rejected = false, Status().Config.Rejected
+			res.Why, res.Hint = "not synced: "+res.Clients.Text(), "chancery explain NODE shows details"
 		case "pay":
-			res.Done, res.Rejected = false, &Status().RejectedGroups[0]
+			res.Rejected, res.Why, res.Hint = &Status().RejectedGroups[0], "not synced: the load of group pay 6m ago was rejected: "+red, "chancery status shows details"
+		case "store":
+			write(w, api.WaitLine{Note: "rollout r2-1 of group store to r2 is under way " + hostile})
+			write(w, api.WaitLine{Progress: &api.WaitProgress{Revision: "r2", Acked: 7, Waiting: 3, Serving: 1, Servers: 2}})
+			fallthrough
 		case "slow":
-			d, _ := time.ParseDuration(r.URL.Query().Get("timeout"))
-			time.Sleep(d)
-			res.Done, res.Pending = false, []string{"pay-5c-01", hostile}
+			res.Class, res.Pending = api.WaitTimeout, []string{"pay-5c-01", hostile}
 			res.Clients = api.Counts{Connected: 10, By: map[api.State]int{api.Synced: 7, api.Sent: 3}}
+			res.Why = "not synced after " + r.URL.Query().Get("timeout") + ": " + res.Clients.Text() + "; not yet: " + strings.Join(res.Pending, ", ") + ", 1 more"
+		case "new":
+			res.Class = "of the future"
+		default:
+			res.Class, res.Done = api.WaitOK, true
 		}
-		respond(w, http.StatusOK, res)
+		write(w, api.WaitLine{Result: &res})
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)

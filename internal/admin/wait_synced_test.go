@@ -1,0 +1,297 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A syncedAnswer is the answer of /api/v1/wait/synced.
+type syncedAnswer struct {
+	lines  []api.WaitLine // without the last one
+	result *api.WaitResult
+	took   time.Duration
+}
+
+// synced sends a request, and returns a function that waits for its answer.
+func synced(t *testing.T, s *Server, query string) func() syncedAnswer {
+	began, out := time.Now(), make(chan *httptest.ResponseRecorder, 1)
+	h := s.Handler(loopback)
+	go func() { out <- ask(h, "GET /api/v1/wait/synced?"+query, "") }()
+	synctest.Wait()
+	return func() (a syncedAnswer) {
+		t.Helper()
+		rec := <-out
+		a.took = time.Since(began)
+		if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != linesOfJSON {
+			t.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		for text := range strings.Lines(rec.Body.String()) {
+			var line api.WaitLine
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+			if a.result != nil {
+				t.Errorf("a line after the result: %s", text)
+			}
+			if line.Result == nil {
+				a.lines = append(a.lines, line)
+			}
+			a.result = line.Result
+		}
+		return a
+	}
+}
+
+// verdictIs checks the result of a wait.
+func (a syncedAnswer) verdictIs(t *testing.T, class, why, hint string) {
+	t.Helper()
+	if r := a.result; r == nil || r.Class != class || r.Done != (class == api.WaitOK) || !strings.Contains(r.Why, why) || !strings.Contains(r.Hint, hint) || (r.Why == "") != (why == "") || r.Clients.By == nil || r.Kind != api.KindWaitResult {
+		t.Errorf("%+v, want %q %q %q", r, class, why, hint)
+	}
+}
+
+func TestWaitSynced(t *testing.T) {
+	within(t, "until all have accepted, with lines that keep the connection open", func(w *waitFixture) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		of := one.Next(xds.Cluster)
+		result := synced(w.T, w.admin, "timeout=2m")
+		time.Sleep(time.Minute)
+		one.ACK(of)
+		a := result()
+		a.verdictIs(w.T, api.WaitOK, "", "")
+		if a.took < time.Minute || a.took > time.Minute+time.Second || len(a.lines) != 5 || a.result.Clients.By[api.Synced] != 1 {
+			w.Errorf("after %v: %+v", a.took, a)
+		}
+	})
+	within(t, "the time is over", func(w *waitFixture) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.Next(xds.Cluster)
+		a := synced(w.T, w.admin, "timeout=5s")()
+		a.verdictIs(w.T, api.WaitTimeout, "not synced after 5s: 1 connected: 0 synced, 1 being sent to; not yet: one", "")
+		if a.took < 5*time.Second || a.took > 5100*time.Millisecond {
+			w.Errorf("after %v", a.took)
+		}
+		for query, why := range map[string]string{
+			"node=none":                        "no client with node id none is connected",
+			"group=mesh":                       "no client of group mesh is connected",
+			"revision=99&type=cds":             fmt.Sprintf("revision 99 is not served yet: %d is", w.Snapshot().Seq()),
+			"type=lds":                         "none connected",
+			"node=one&min_clients=0&local=1":   "1 connected: ",
+			"node=one&min_clients=0&local=yes": "",
+		} {
+			if why == "" {
+				if rec := ask(w.admin.Handler(loopback), "GET /api/v1/wait/synced?"+query, ""); rec.Code != http.StatusBadRequest {
+					w.Errorf("%s: %d", query, rec.Code)
+				}
+				continue
+			}
+			synced(w.T, w.admin, "timeout=1s&"+query)().verdictIs(w.T, api.WaitTimeout, "not synced after 1s: "+why, "")
+		}
+	})
+	within(t, "a client refuses", func(w *waitFixture) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		of := one.Next(xds.Cluster)
+		result := synced(w.T, w.admin, "timeout=1m")
+		time.Sleep(time.Second)
+		one.NACK(of, "no such thing")
+		a := result()
+		a.verdictIs(w.T, api.WaitFailed, "not synced: 1 connected: 0 synced, 1 refusing", "chancery explain NODE")
+		if a.took > 2*time.Second || len(a.result.Refusals) != 1 {
+			w.Errorf("%+v", a)
+		}
+	})
+	within(t, "the last load was rejected", func(w *waitFixture) {
+		w.rejected.Store(&api.Rejected{Since: time.Now().Add(-time.Hour), Errors: []string{"a.yaml:1:1: clutser", "2", "3"}})
+		synced(w.T, w.admin, "timeout=1m")().verdictIs(w.T, api.WaitFailed, "not synced: the load of 1h ago was rejected: a.yaml:1:1: clutser (and 2 more)", "--revision waits for the served configuration")
+		w.rejected.Store(&api.Rejected{Group: "mesh", Since: time.Now()})
+		synced(w.T, w.admin, "timeout=1m")().verdictIs(w.T, api.WaitFailed, "not synced: the load of group mesh 0s ago was rejected: its errors are unknown", "")
+	})
+}
+
+// A wait ends when its caller leaves or the server ends, and the number of waits is limited.
+func TestWaitSyncedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(newFleet())
+		h := s.Handler(loopback)
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		for range maxReaders {
+			go func() {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/wait/synced?node=none&timeout=24h", http.NoBody)
+				r.Host = "localhost"
+				h.ServeHTTP(httptest.NewRecorder(), r)
+				ended <- struct{}{}
+			}()
+		}
+		synctest.Wait()
+		if rec := ask(h, "GET /api/v1/wait/synced?timeout=1ms", ""); rec.Code != http.StatusTooManyRequests {
+			t.Errorf("%d %s", rec.Code, rec.Body)
+		}
+		time.Sleep(time.Hour)
+		began := time.Now()
+		leave()
+		for range maxReaders {
+			<-ended
+		}
+		if took := time.Since(began); took > 2*lookAgain {
+			t.Errorf("the waits ended %v after their callers", took)
+		}
+		for _, bad := range []string{"timeout=25h", "timeout=x", "min_clients=-1", "refused=wait", "replicas=1", "stored=x"} {
+			if rec := ask(h, "GET /api/v1/wait/synced?"+bad, ""); rec.Code != http.StatusBadRequest {
+				t.Errorf("%s: %d", bad, rec.Code)
+			}
+		}
+		synced(t, s, "timeout=1ms")().verdictIs(t, api.WaitOK, "", "")
+	})
+}
+
+// A storeServer returns a server of a store without clients. config is the present state of the store.
+func storeServer(config *atomic.Pointer[api.Store]) *Server {
+	s := newServer(&fleet{changed: make(chan struct{})})
+	s.Config = func() api.Config { return api.Config{Revision: 7, Store: config.Load()} }
+	return s
+}
+
+// A revision is not served to a group that is frozen before it. Wait waits for the end of a rollout that
+// moves the group, and fails otherwise.
+func TestWaitSyncedFailsForFrozenGroup(t *testing.T) {
+	const frozen, unfreeze = "not synced: group default is frozen at r1, so r2 is not served", "chancery unfreeze default, or chancery rollout start r2, serves it"
+	hold := api.Hold{Group: "default", Revision: "r1"}
+	moving := api.Hold{Group: "default", Revision: "r1", Next: "r2", Rollout: "r2-1"}
+	back := func(revision string) []api.RolledBack {
+		return []api.RolledBack{{Rollout: "r2-1", Groups: []string{"default"}, Revision: revision, Why: "node e1 refuses CDS bad"}}
+	}
+	for _, tt := range []struct {
+		of               api.Store
+		query            string
+		class, why, hint string
+	}{
+		{api.Store{Holds: []api.Hold{hold}}, "", api.WaitFailed, frozen, unfreeze},
+		{api.Store{Holds: []api.Hold{hold}, RolledBack: back("r1")}, "", api.WaitFailed, frozen, unfreeze},
+		{api.Store{Holds: []api.Hold{hold}, RolledBack: back("r2")}, "", api.WaitFailed, "group default is frozen at r1, because rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, so r2", "chancery rollout status shows details"},
+		{api.Store{Holds: []api.Hold{moving}}, "", api.WaitTimeout, "not synced: rollout r2-1 of group default to r2 is under way", "chancery rollout status"},
+		{api.Store{Holds: []api.Hold{hold}}, "&group=edge", api.WaitTimeout, "no client of group edge is connected", ""},
+		{api.Store{Holds: []api.Hold{{Group: "default", Revision: "r2"}}}, "", api.WaitOK, "", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var store atomic.Pointer[api.Store]
+			tt.of.Revision = "r2"
+			store.Store(&tt.of)
+			a := synced(t, storeServer(&store), "stored=r2&timeout=10s"+tt.query)()
+			a.verdictIs(t, tt.class, tt.why, tt.hint)
+			if want := map[string]time.Duration{api.WaitFailed: settleTime, api.WaitTimeout: 10 * time.Second}[tt.class]; a.took < want || a.took > want+time.Second {
+				t.Errorf("after %v", a.took)
+			}
+			if notes := slices.ContainsFunc(a.lines, func(l api.WaitLine) bool { return l.Note != "" }); notes != (tt.class == api.WaitTimeout && tt.query == "") {
+				t.Errorf("%+v", a.lines)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // the rollout begins after a moment, and ends
+		var store atomic.Pointer[api.Store]
+		s := storeServer(&store)
+		set := func(revision string, holds ...api.Hold) { store.Store(&api.Store{Revision: revision, Holds: holds}) }
+		set("r1")
+		result := synced(t, s, "stored=r2&timeout=1m")
+		time.Sleep(time.Second)
+		set("r2", hold)
+		time.Sleep(time.Second)
+		set("r2", moving)
+		time.Sleep(20 * time.Second)
+		set("r2")
+		a := result()
+		a.verdictIs(t, api.WaitOK, "", "")
+		if a.took < 22*time.Second || a.took > 24*time.Second || a.result.StoreRevision != "r2" {
+			t.Errorf("after %v: %+v", a.took, a.result)
+		}
+		set("r2")
+		synced(t, s, "stored=r3&timeout=3s")().verdictIs(t, api.WaitTimeout, "revision r3 is not served yet: r2 is", "")
+	})
+}
+
+// A wait for the newest configuration fails if the server rejects it, or does not commit its directory.
+func TestWaitSyncedFailsForRejectedRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store atomic.Pointer[api.Store]
+		store.Store(&api.Store{Revision: "r2", Writer: &api.StoreWriter{Error: "a.yaml: x"}})
+		s := storeServer(&store)
+		s.About.Replica = "cp-1"
+		synced(t, s, "timeout=1m")().verdictIs(t, api.WaitFailed, "not synced: server cp-1 does not commit its directory: a.yaml: x", "chancery status shows details")
+		synced(t, s, "timeout=1m&stored=r2")().verdictIs(t, api.WaitOK, "", "")
+	})
+}
+
+// With a store of several servers, the wait asks all servers in rounds until each serves the revision and
+// its clients have accepted it.
+func TestWaitSyncedAsksAllServers(t *testing.T) {
+	const done, behind = `{"kind":"WaitResult","done":true,"served":true,"clients":{"connected":2,"by":{"SYNCED":2}}}`, `{"kind":"WaitResult","store_revision":"r1","clients":{"connected":1,"by":{"SYNCED":1}}}`
+	synctest.Test(t, func(t *testing.T) {
+		var store atomic.Pointer[api.Store]
+		store.Store(&api.Store{Revision: "r2"})
+		s := storeServer(&store)
+		s.About.ID = "me"
+		o := &changingOthers{ask: func(rounds int, path string, query string) map[string]string {
+			if path != "/api/v1/wait" || query != "stored=r2&timeout=600ms" {
+				t.Error(path, query)
+			}
+			return map[string]string{"a": done, "b": map[bool]string{true: done, false: behind}[rounds >= 5]}
+		}}
+		s.Replicas = o
+		a := synced(t, s, "stored=r2&timeout=1m")()
+		a.verdictIs(t, api.WaitOK, "", "")
+		want := []api.WaitLine{{}, {Progress: &api.WaitProgress{Revision: "r2", Acked: 2, Waiting: 1, Serving: 2, Servers: 3}}, {Progress: &api.WaitProgress{Revision: "r2", Acked: 4, Serving: 3, Servers: 3}}}
+		if got, _ := json.Marshal(a.lines); string(got) != must(json.Marshal(want)) || len(a.result.Replicas) != 3 || a.result.Clients.Connected != 4 {
+			t.Errorf("%s %+v", got, a.result)
+		}
+		o.ask = func(int, string, string) map[string]string { return map[string]string{"a": done, "b": behind} }
+		synced(t, s, "stored=r2&timeout=2s")().verdictIs(t, api.WaitTimeout, "not synced after 2s: server b serves r1", "")
+		o.ask = func(int, string, string) map[string]string { return map[string]string{"a": done} }
+		synced(t, s, "stored=r2&timeout=2s")().verdictIs(t, api.WaitTimeout, "server b does not answer: no answer within 1s", "")
+		synced(t, s, "stored=r2&timeout=2s&local=1")().verdictIs(t, api.WaitOK, "", "")
+
+		// For the newest configuration, a server that rejects it ends the wait.
+		o.ask = func(_ int, path, _ string) map[string]string {
+			if path == "/api/v1/status" {
+				return map[string]string{"a": `{"kind":"Status","config":{"store":{"revision":"r1"},"rejected":{"errors":["no"]}}}`, "b": `{"kind":"Status"}`}
+			}
+			return map[string]string{"a": done, "b": done}
+		}
+		synced(t, s, "timeout=2s")().verdictIs(t, api.WaitFailed, "not synced: server a serves r1, since it rejects the newest revision: no", "chancery status")
+		synced(t, s, "timeout=2s&local=1")().verdictIs(t, api.WaitOK, "", "")
+	})
+}
+
+func must(b []byte, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// changingOthers are servers whose answers change from round to round.
+type changingOthers struct {
+	rounds int
+	ask    func(rounds int, path, query string) map[string]string
+}
+
+// Ask implements Replicas.
+func (o *changingOthers) Ask(ctx context.Context, path string, query url.Values, size int64, read func(*api.Replica, []byte)) ([]api.Replica, error) {
+	o.rounds++
+	return (&others{says: o.ask(o.rounds, path, query.Encode())}).Ask(ctx, path, query, size, read)
+}

@@ -52,9 +52,9 @@ func TestCommandsCloseConnections(t *testing.T) {
 	}
 }
 
-// A server of another version, which does not know the request of wait, is a clear error. A group that does
-// not exist is a different one.
-func TestWaitReportsServerOfAnotherVersion(t *testing.T) {
+// A server of another version, which does not know the request of wait or the verdict of status, is a clear
+// error. A group that does not exist is a different one.
+func TestCommandsReportServerOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{"": "its version has no /api/v1/wait/synced", "group": "path not found"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,5 +70,6 @@ func TestWaitReportsServerOfAnotherVersion(t *testing.T) {
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 	defer s.Close()
+	chancery(t, 1, "whose status does not state whether all is well", "status", "--admin", s.URL)
 	chancery(t, 3, "the server has ended the wait without a result", "wait", "--for=synced", "--admin", s.URL)
 }

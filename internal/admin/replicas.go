@@ -154,6 +154,7 @@ func (s *Server) statusOfAll(w http.ResponseWriter, r *http.Request) error {
 	slices.SortStableFunc(st.TurnedAway, func(a, b api.TurnedAway) int { return b.At.Compare(a.At) })
 	st.Refusals, st.Troubles, st.TurnedAway = few(st.Refusals, maxTold), few(st.Troubles, maxTold), few(st.TurnedAway, maxTold)
 	st.Replicas, st.Unsure = all.replicas, all.unsure
+	st.Healthy = new(healthy(&st))
 	answer(w, http.StatusOK, st)
 	return nil
 }

@@ -50,6 +50,11 @@ func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	if o != nil {
 		s.Replicas = o
 	}
+	return asksServer[T](t, s, path)
+}
+
+func asksServer[T any](t *testing.T, s *Server, path string) (answer T, code int) {
+	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 	r.Host = "localhost"

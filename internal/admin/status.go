@@ -38,7 +38,21 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
 		}
 	}
+	st.Healthy = new(healthy(&st))
 	return st
+}
+
+// healthy reports whether nothing in a status is wrong. A relay that cannot reach the upstream serves older
+// resources, like a server after a rejected load; an idle one does not need the upstream.
+func healthy(st *api.Status) bool {
+	by, c := st.Clients.By, st.Config
+	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0
+	revision := c.Store == nil || c.Store.Error == "" && (c.Store.Writer == nil || c.Store.Writer.Error == "") && len(c.Store.RolledBack) == 0
+	fails := func(r api.Replica) bool {
+		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
+	}
+	return by[api.Nacked]+by[api.Stale] == 0 && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
+		upstream && revision && st.Unsure == "" && !slices.ContainsFunc(st.Replicas, fails)
 }
 
 // knownGroup returns an error if the group does not exist. The name "" means all groups.

@@ -41,6 +41,11 @@ type Status struct {
 	Refusals   []Refusal `json:"refusals"` // grouped by error, most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
 
+	// Healthy reports that nothing is wrong: no client refuses or is stale, the newest configuration is
+	// served, it refers to no missing resource, and all servers of the store answer. Absent: the server has
+	// an older version, which does not decide this.
+	Healthy *bool `json:"healthy,omitempty"`
+
 	RejectedGroups []Rejected   `json:"rejected_groups,omitempty"` // groups whose own files were rejected, while the other groups were loaded; at most 100
 	TurnedAway     []TurnedAway `json:"turned_away"`               // in the last ten minutes, newest first; at most 100
 

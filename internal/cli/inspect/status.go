@@ -141,30 +141,15 @@ func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 	} else {
 		seen.print(o.Page(cmd), o, f)
 	}
-	if err == nil && seen.unhealthy() {
+	switch {
+	case err != nil:
+		return err
+	case seen.Healthy == nil:
+		return cli.Fail(fmt.Errorf("the server has an older version (%s), whose status does not state whether all is well", textutil.Line(seen.Server.Version)), "use the chancery of that version")
+	case !*seen.Healthy:
 		return cli.ErrNo
 	}
-	return err
-}
-
-// unhealthy reports whether status exits with code 1.
-func (s overview) unhealthy() bool {
-	by, c := s.Clients.By, s.Config
-	return by[api.Nacked]+by[api.Stale] > 0 || c.Rejected != nil || len(s.RejectedGroups) > 0 || c.Dangling > 0 ||
-		upstreamFails(c.Upstream) || storeFails(c.Store) || s.Unsure != "" || slices.ContainsFunc(s.Replicas, replicaFails)
-}
-
-// storeFails reports whether the server does not serve the newest revision of the store, does not commit
-// the directory, or has a rollout that was rolled back.
-func storeFails(s *api.Store) bool {
-	return s != nil && (s.Error != "" || s.Writer != nil && s.Writer.Error != "" || len(s.RolledBack) > 0)
-}
-
-// upstreamFails reports whether the relay needs the upstream and cannot reach it, or the upstream sends
-// unusable resources. In these cases the relay serves older resources, like a server after a rejected
-// load.
-func upstreamFails(u *api.Upstream) bool {
-	return u != nil && (!u.Connected && !u.Idle || u.Refused > 0)
+	return nil
 }
 
 func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) (overview, error) {

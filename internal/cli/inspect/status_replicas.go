@@ -11,12 +11,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
-// replicaFails reports whether a server of a store does not answer, does not serve the newest revision, or
-// does not commit its directory.
-func replicaFails(r api.Replica) bool {
-	return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
-}
-
 // printReplicas prints the number of the store's servers, and the number of servers that do not answer.
 func printReplicas(w io.Writer, s *api.Status) {
 	n := len(s.Replicas)

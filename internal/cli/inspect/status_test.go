@@ -33,24 +33,6 @@ func TestRelayStatusIdle(t *testing.T) {
 	}
 }
 
-// An unreachable upstream has the exit code of a rejected load. An upstream without subscriptions is healthy.
-func TestUnreachableUpstreamIsUnhealthy(t *testing.T) {
-	for _, tt := range []struct {
-		of   *api.Upstream
-		want bool
-	}{
-		{nil, false},
-		{&api.Upstream{Connected: true}, false},
-		{&api.Upstream{Idle: true}, false},
-		{&api.Upstream{}, true},
-		{&api.Upstream{Connected: true, Refused: 1}, true},
-	} {
-		if got := upstreamFails(tt.of); got != tt.want {
-			t.Errorf("%+v: %v", tt.of, got)
-		}
-	}
-}
-
 // The refusal of a disconnected client does not show a growing age.
 func TestClientThatLeftHadRefused(t *testing.T) {
 	c := canned.Clients()[0]

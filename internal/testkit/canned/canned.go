@@ -233,7 +233,7 @@ func Server(t testing.TB, documented bool) string {
 func Status() api.Status {
 	at := ago(6 * time.Minute)
 	return api.Status{
-		APIVersion: "v1", Kind: "Status",
+		APIVersion: "v1", Kind: "Status", Healthy: new(false),
 		Server: api.Server{Version: "v0.0.1", Replica: "cp-1 chancery/v0.0.1", Since: ago(74 * time.Hour), XDS: "127.0.0.1:18000", Dir: "config", Path: "/etc/chancery/config", Host: "cp-1", PID: 4711},
 		Config: api.Config{Revision: 412, At: &at, Files: 23, Resources: 118, Groups: 3, Dangling: 1, Doubts: 2, Warnings: []api.Warning{
 			{Code: "XDS0201", Text: `config/routes.yaml:9:1: RDS "ingress" refers to CDS "serch", which no file has (did you mean "search"?)`},

@@ -1,0 +1,58 @@
+package admin
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
+)
+
+// The server decides whether a status is healthy: the exit code of the command.
+func TestStatusHealthy(t *testing.T) {
+	clients := func(s api.State) api.Status {
+		return api.Status{Clients: api.Counts{Connected: 1, By: map[api.State]int{s: 1}}}
+	}
+	of := func(c api.Config) api.Status { return api.Status{Config: c} }
+	store := func(s api.Store) api.Status { return of(api.Config{Store: &s}) }
+	upstream := func(u api.Upstream) api.Status { return of(api.Config{Upstream: &u}) }
+	for _, st := range []api.Status{
+		{}, clients(api.Synced), clients(api.Sent), clients(api.Idle), of(api.Config{Doubts: 1}), store(api.Store{Writer: &api.StoreWriter{}}),
+		upstream(api.Upstream{Connected: true}), upstream(api.Upstream{Idle: true}), {Replicas: []api.Replica{{Asked: true}, {}}},
+	} {
+		if !healthy(&st) {
+			t.Errorf("not healthy: %+v", st)
+		}
+	}
+	for _, st := range []api.Status{
+		clients(api.Nacked), clients(api.Stale), of(api.Config{Dangling: 1}), of(api.Config{Rejected: &api.Rejected{}}), {RejectedGroups: []api.Rejected{{}}},
+		store(api.Store{Error: "e"}), store(api.Store{Writer: &api.StoreWriter{Error: "e"}}), store(api.Store{RolledBack: []api.RolledBack{{}}}),
+		upstream(api.Upstream{}), upstream(api.Upstream{Connected: true, Refused: 1}),
+		{Unsure: "e"}, {Replicas: []api.Replica{{}, {Error: "e"}}}, {Replicas: []api.Replica{{Rejected: &api.Rejected{}}}}, {Replicas: []api.Replica{{Trouble: "e"}}}, {Replicas: []api.Replica{{Unwritten: "e"}}},
+	} {
+		if healthy(&st) {
+			t.Errorf("healthy: %+v", st)
+		}
+	}
+}
+
+// A healthyFleet is a fleet whose clients are all synced.
+type healthyFleet struct{ *fleet }
+
+func (healthyFleet) SummaryOf(clients.Filter) (api.Counts, []api.Refusal, []api.Trouble) {
+	return api.Counts{Connected: 1, By: map[api.State]int{api.Synced: 1}}, nil, nil
+}
+
+// A server of the store that does not answer makes the status of all servers unhealthy.
+func TestStatusOfAllHealthy(t *testing.T) {
+	const well = `{"kind": "Status"}`
+	for _, b := range []string{well, ""} {
+		o := &others{t: t, says: map[string]string{"a": well, "b": b}}
+		s := newServer(newFleet())
+		s.About.ID, s.Replicas, s.Tracker = "me", o, healthyFleet{newFleet()}
+		st, code := asksServer[api.Status](t, s, "/api/v1/status?replicas=1")
+		if code != http.StatusOK || st.Healthy == nil || *st.Healthy != (b == well) {
+			t.Errorf("%q: %+v", b, st)
+		}
+	}
+}

@@ -53,7 +53,7 @@ type Rollout struct {
 	Acked    int               `json:"acked"`             // selected clients that accepted all their responses
 	Refused  int               `json:"refused"`
 	Waiting  int               `json:"waiting"`
-	WaitsFor string            `json:"waits_for,omitempty"` // the conditions for the next step; if no connected node is selected, a text that only the bake time counts
+	WaitsFor string            `json:"waits_for,omitempty"` // the conditions for the next step; if no connected node is selected: that only the bake time counts
 }
 
 // A RolloutStep selects the nodes that match at least one of its fields. Each step includes the nodes of

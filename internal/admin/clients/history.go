@@ -22,7 +22,7 @@ const (
 type refusalPeriod struct {
 	*cause   // nil: the client had accepted nothing; the cause has at most one name
 	groups   []string
-	from, to int64 // to is 0 while the period lasts
+	from, to int64 // to is 0 while the period is open
 	had      bool  // the client had resources of the type: accepted on its stream, or stated in its first request
 }
 
@@ -36,13 +36,13 @@ type nodeType struct {
 // A history has the refusal periods of one nodeType.
 type history struct {
 	node    string          // clipped node ID; "": no period with had is known
-	periods []refusalPeriod // only the last one may still last
+	periods []refusalPeriod // only the newest period may be open
 }
 
 // refusalHistory remembers the refusal periods of each pair of node and type, for [Tracker.Acceptance].
 // When it is full, it forgets the oldest pair.
 type refusalHistory struct {
-	open   atomic.Int64 // number of periods that still last
+	open   atomic.Int64 // number of open periods
 	causes causes
 	mu     sync.Mutex // taken before the mutex of causes
 	all    map[nodeType]*history
@@ -54,7 +54,8 @@ func nodeTypeOf(r *row, t *xds.Type) nodeType {
 	return nodeType{sha256.Sum256([]byte(r.client.node + "\x00" + host(r.client.peer))), t}
 }
 
-// refusalBegan begins a refusal period of a client and a type, unless one lasts with the same groups.
+// refusalBegan begins a refusal period of a client and a type, unless a period with the same groups
+// is open.
 func (t *Tracker) refusalBegan(r *row, st *server.Stream, c *cause, had bool, now int64) {
 	s := refusalPeriod{from: now, had: had}
 	if t.opts.Groups != nil {

@@ -48,20 +48,20 @@ func (id *Identity) own(node string) bool {
 func lastSegment(uri string) string {
 	id, ok := strings.CutPrefix(uri, "spiffe://")
 	domain, path, has := strings.Cut(id, "/")
-	if !ok || !has || !consists(domain, false) {
+	if !ok || !has || !isSPIFFEText(domain, false) {
 		return ""
 	}
 	last := ""
 	for last = range strings.SplitSeq(path, "/") {
-		if last == "." || last == ".." || !consists(last, true) {
+		if last == "." || last == ".." || !isSPIFFEText(last, true) {
 			return ""
 		}
 	}
 	return last
 }
 
-// consists reports whether a text is not empty and has only characters of a SPIFFE ID.
-func consists(s string, capitals bool) bool {
+// isSPIFFEText reports whether a text is not empty and has only characters of a SPIFFE ID.
+func isSPIFFEText(s string, capitals bool) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':

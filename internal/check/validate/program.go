@@ -20,7 +20,7 @@ const (
 // A program is the compiled rules of a message type. It does not change after compile.
 type program struct {
 	checks   []fieldCheck
-	oneofs   []protoreflect.OneofDescriptor // each must have a field set
+	oneofs   []protoreflect.OneofDescriptor // one field of each must be set
 	own      func(*walk, protoreflect.Message)
 	below    []bool // by field index: whether to check the messages in the field
 	disabled bool

@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// quotes is shown instead of Envoy's error if the resource has secrets.
-const quotes = "the reason is not shown, because it may quote a secret"
+// hiddenReason is shown instead of Envoy's error if the resource has secrets.
+const hiddenReason = "the reason is not shown, because it may quote a secret"
 
 // askEnvoy adds the errors that a real Envoy finds, in resources in which Chancery found no error. Envoy
 // validates each group together with the included groups, because an Envoy never gets the resources of
@@ -66,7 +66,7 @@ func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded) (errs,
 	if why := answer.Bootstrap; why != "" {
 		finder := sensitive.NewFinder(k.opts.Types)
 		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
-			why = quotes
+			why = hiddenReason
 		}
 		errs = append(errs, findings.Problem{File: k.bootstrapFiles[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses the content of %s: %s", strings.Join(k.bootstrapFiles, " and "), why)})
 	}
@@ -76,7 +76,7 @@ func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded) (errs,
 			continue
 		}
 		if l.Secret != "" {
-			why = quotes
+			why = hiddenReason
 		}
 		errs = append(errs, l.Pos.Problem(findings.RefusedByEnvoy, fmt.Sprintf("Envoy refuses %s %q: %s", l.Type, l.Name, why)))
 	}

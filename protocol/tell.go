@@ -131,7 +131,7 @@ func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []strin
 	listed = u.dirty
 	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
 		u.moveAll() // the table is sent
-	} else if u.heeded {
+	} else {
 		u.stirEach(listed)
 		for n := range d.names {
 			u.stir(n)

@@ -171,6 +171,9 @@ func (p *play) event(s *stream, e protocol.Event) {
 		if !e.Settled {
 			p.out.WriteString(" late")
 		}
+		if e.Refuses {
+			p.out.WriteString(" refuses")
+		}
 	case protocol.Subscribed:
 		fmt.Fprintf(&p.out, " %d", e.Count)
 		if e.Wildcard {

@@ -87,7 +87,9 @@ func (h Hints) String() string {
 //	                                     a response, sorted by name: resources with the TTL that is sent, and aliases
 //	[A]< EDS nonce=1 ~a@1/30s -b ?c !d   heartbeats, removed names, names reported absent by a resource without
 //	                                     body, names reported missing in resource_errors
-//	[A]! nacked CDS nonce=1 v=v1 in-use=v2 error="text"
+//	[A]! nacked CDS nonce=1 v=v1 in-use=v2 refuses error="text"
+//	                                     an event; "late" is an answer to an older response, "refuses" is a client
+//	                                     that wants a resource which it has refused
 //
 // Names with special characters are quoted as in Go. Types are written by their short name, unknown types by
 // their URL. Versions that are hashes are written v1, v2, … for each type, in the order in which they first

@@ -319,3 +319,18 @@ func TestEncodeSharesFrameWithoutBody(t *testing.T) {
 		}
 	}
 }
+
+// Names in two places are not recognized as a repetition, because the nonce between them would be lost.
+func TestDecodeScatteredNames(t *testing.T) {
+	t.Run("SOTW-3", func(t *testing.T) {
+		const names, nonce = 3, 5
+		name := func(s string) []byte { return bytesField(names, []byte(s)) }
+		b := slices.Concat(name("a"), bytesField(nonce, []byte("7")), name(strings.Repeat("n", 200)), name("b"), bytesField(4, []byte(xds.Cluster.URL)))
+		var d Decoder
+		for range 2 {
+			if r, err := d.Decode(b); err != nil || r.Nonce != "7" || len(r.Names) != 3 || r.SameNames {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
+}

@@ -46,6 +46,7 @@ func TestMetadata(t *testing.T) {
 	}{
 		{twice("x", "y"), "y"}, {twice("x", 1.0), ""}, {twice(1.0, "y"), "y"}, {nil, ""}, {[]byte("no Struct"), ""},
 		{slices.Concat(twice("x", "y"), []byte{0xff}), ""},
+		{bytesField(1, slices.Concat(bytesField(1, []byte("a")), bytesField(2, append(bytesField(3, []byte("x")), 3<<3)))), ""}, // a torn value
 	} {
 		if got := Metadata(c.b, "a"); got != c.want {
 			t.Errorf("%q: %q, want %q", c.b, got, c.want)

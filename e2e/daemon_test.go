@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -165,12 +166,33 @@ func (d *daemon) start() {
 			d.t.Fatalf("the daemon ended: %v\n%s", err, harness.Tail(d.log, 40))
 		default:
 		}
-		c, err := net.Dial("tcp", d.addr())
-		if err == nil {
+		for _, a := range d.listeners() {
+			c, err := net.Dial(a.Network(), a.String())
+			if err != nil {
+				return err
+			}
 			c.Close()
 		}
-		return err
+		return nil
 	})
+}
+
+// listeners returns the addresses that the daemon listens on. It opens them one after another, xDS first, and a test may
+// use any of them at once.
+func (d *daemon) listeners() []net.Addr {
+	all := []net.Addr{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: d.port}}
+	for i, flag := range d.args {
+		if flag != "--admin-listen" && flag != "--rest-listen" {
+			continue
+		}
+		at := d.args[i+1]
+		if path, ok := strings.CutPrefix(at, "unix://"); ok {
+			all = append(all, &net.UnixAddr{Name: path, Net: "unix"})
+		} else if tcp, err := net.ResolveTCPAddr("tcp", at); err == nil {
+			all = append(all, tcp)
+		}
+	}
+	return all
 }
 
 // serves is a condition: a new client gets exactly these clusters.

@@ -114,8 +114,14 @@ func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 			return nil
 		}},
 		{name: "quarantine", start: func(ctx context.Context, running *sync.WaitGroup) error {
-			if d.held != nil {
-				running.Go(func() { d.held.Run(ctx) })
+			if d.held == nil {
+				return nil
+			}
+			running.Go(func() { d.held.Run(ctx) })
+			if d.state.keeper != nil {
+				a := &acceptedKeeper{keeper: d.state.keeper, book: d.held.Evidence(), log: d.log}
+				a.restore()
+				running.Go(func() { a.run(ctx) })
 			}
 			return nil
 		}},

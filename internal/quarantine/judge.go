@@ -103,6 +103,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 		return
 	}
 	switch {
+	case len(put) > 0 && w.allAccepted(put) && w.putUnaccepted(a, others, needs):
 	case len(put) > 0:
 		var v []string
 		for i := range put {
@@ -122,6 +123,16 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 			w.order(order{typ: a.typ, drop: (*held).unproven})
 		}
 	}
+}
+
+// allAccepted reports whether other clients have accepted all of these versions, and this client no version
+// of the resources. Then the fault may be in a version with which they conflict, such as a listener with
+// the same address.
+func (w *Watch) allAccepted(named []held) bool {
+	return w.evidence != nil && !slices.ContainsFunc(named, func(h held) bool {
+		accepted, _ := w.evidence.Accepted(h.typ, h.name, h.refused, w.agent)
+		return h.has || !accepted || h.tried != [evidence.MaxBack]xds.Sum{}
+	})
 }
 
 // putUnaccepted puts the versions that no client has accepted into quarantine, after a refusal whose text

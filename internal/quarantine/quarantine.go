@@ -132,6 +132,9 @@ func New(of Watched, o Options) *Source {
 	return &Source{of: of, opts: o, wake: make(chan struct{}, 1)}
 }
 
+// Evidence returns the versions that clients accepted, to store them and to share them with other servers.
+func (s *Source) Evidence() *evidence.Book { return &s.evidence }
+
 // Held returns the number of resources in quarantine, over all streams.
 func (s *Source) Held() int {
 	s.mu.Lock()

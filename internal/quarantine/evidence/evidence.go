@@ -41,10 +41,12 @@ const (
 // A Book is the evidence of a server. Its methods, and those of its scopes, are safe for concurrent use.
 // The zero value is empty.
 type Book struct {
-	mu     sync.Mutex // held for memory access only
-	scopes map[scopeKey]*Scope
-	bytes  atomic.Int64 // of all replaced versions
-	used   uint64       // counts calls of Scope
+	mu      sync.Mutex // held for memory access only
+	scopes  map[scopeKey]*Scope
+	foreign map[string][]*Scope // of other servers, by group
+	changes chan struct{}       // see Changed; nil: not made yet
+	bytes   atomic.Int64        // of all replaced versions
+	used    uint64              // counts calls of Scope
 }
 
 type scopeKey struct{ group, identity string }
@@ -70,6 +72,7 @@ type evidence struct {
 	worlds   [maxAgents][]*xds.Versions // tables that clients of a kind accepted as a whole, the newest last
 	named    map[string]acceptance      // accepted by name: current versions only
 	messages map[message]bool
+	restored savedType // of an earlier run, until the first table
 }
 
 // A version is a replaced version of a resource.
@@ -150,6 +153,7 @@ func (b *Book) evict() {
 func (b *Book) others(s *Scope) (all []*Scope) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	all = slices.Clone(b.foreign[s.key.group])
 	for k, o := range b.scopes {
 		if k.group == s.key.group && o != s {
 			all = append(all, o)
@@ -181,15 +185,27 @@ func (s *Scope) Show(now time.Time, t *xds.Type, table *xds.Table, recent func(*
 		before = recent(t)
 		before = before[:min(len(before), maxChain)]
 	}
+	defer s.book.change()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e = s.of(t)
-	if e.current.Load() == nil {
+	first := e.current.Load() == nil
+	if first {
 		for _, old := range slices.Backward(before) {
 			s.replace(e, now, old)
+			e.resume()
 		}
 	}
 	s.replace(e, now, table)
+	if first {
+		e.resume()
+		e.restored = savedType{}
+		for name := range e.replaced { // a return to an earlier version while the server was down
+			if r := table.Lookup(name); r != nil {
+				s.returned(e, r.Stamp)
+			}
+		}
+	}
 }
 
 // of returns the evidence of a type, and creates it. The scope is locked.
@@ -335,23 +351,26 @@ func (s *Scope) Accept(t *xds.Type, agent string, answered string, a protocol.Ac
 	if a.All == nil && a.Len() == 0 {
 		return
 	}
+	if s.accept(t, agent, answered, a) {
+		s.book.change()
+	}
+}
+
+// accept reports whether the ACK is new evidence.
+func (s *Scope) accept(t *xds.Type, agent string, answered string, a protocol.Acceptance) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.of(t)
 	i := e.agent(agent)
-	if a.All != nil {
-		e.acceptAll(i, a.All)
-	}
-	if a.Len() > 0 {
-		e.acceptNamed(i, answered, a)
-	}
+	news = a.All != nil && e.acceptAll(i, a.All)
+	return a.Len() > 0 && e.acceptNamed(i, answered, a) || news
 }
 
 // acceptAll records that a client has accepted all resources of a table.
-func (e *evidence) acceptAll(agent int, world *xds.Versions) {
+func (e *evidence) acceptAll(agent int, world *xds.Versions) (news bool) {
 	worlds := e.worlds[agent]
 	if slices.ContainsFunc(worlds, func(w *xds.Versions) bool { return w == world || w.Sum() == world.Sum() }) {
-		return
+		return false
 	}
 	current := e.current.Load()
 	if len(worlds) == maxWorlds {
@@ -363,13 +382,14 @@ func (e *evidence) acceptAll(agent int, world *xds.Versions) {
 	}
 	e.worlds[agent] = append(worlds, world)
 	if current == nil || current.Versions() == world || e.count == 0 {
-		return
+		return true
 	}
 	for _, is := range world.Since(current.Versions()) { // a late ACK
 		if is != nil {
 			e.late(agent, is)
 		}
 	}
+	return true
 }
 
 // late records the ACK of a replaced version.
@@ -384,11 +404,11 @@ func (e *evidence) late(agent int, st *xds.Stamp) {
 }
 
 // acceptNamed records the ACK of a message with names.
-func (e *evidence) acceptNamed(agent int, answered string, a protocol.Acceptance) {
+func (e *evidence) acceptNamed(agent int, answered string, a protocol.Acceptance) (news bool) {
 	k := message{agent: agent, version: answered, n: a.Len()}
 	k.first, k.last = a.Ends()
 	if e.messages[k] {
-		return
+		return false
 	}
 	if len(e.messages) >= maxMessages {
 		clear(e.messages)
@@ -396,7 +416,7 @@ func (e *evidence) acceptNamed(agent int, answered string, a protocol.Acceptance
 	e.messages[k] = true
 	current := e.current.Load()
 	if current == nil {
-		return
+		return false
 	}
 	for st := range a.Each {
 		r := current.Lookup(st.Name)
@@ -415,6 +435,7 @@ func (e *evidence) acceptNamed(agent int, answered string, a protocol.Acceptance
 		}
 		e.named[r.Name] = was
 	}
+	return true
 }
 
 // Accepted reports whether a client has accepted the version, and whether a client of the given kind has.

@@ -1,7 +1,9 @@
 package evidence
 
 import (
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,4 +159,139 @@ func TestRepeatedAcceptCost(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// The evidence survives a restart of the server, whatever happened to the files meanwhile.
+func TestSaved(t *testing.T) {
+	v1 := table(t, xds.NewTable(xds.Cluster), "a", "1", "b", "1")
+	v2 := table(t, v1, "a", "2")
+	v3 := table(t, v2, "b", "2")
+	again := func(b *Book) *Book {
+		data, err := b.Save(start, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var next Book
+		if err := next.Restore(data); err != nil {
+			t.Fatal(err)
+		}
+		same, err := next.Save(start, 1<<20)
+		if err != nil || string(same) != string(data) {
+			t.Errorf("%v\n%s\n%s", err, data, same)
+		}
+		return &next
+	}
+	before := func(s *Scope, name string) string {
+		return bodies(s.Before(start.Add(time.Hour), xds.Cluster, name, "x"))
+	}
+	t.Run("HEAL-3 a replaced version", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "i")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Show(start, xds.Cluster, v2, none)
+		s = again(&b).Scope("g", "i")
+		if got := before(s, "a"); got != "1 " {
+			t.Errorf("before the first client: %q", got)
+		}
+		s.Show(start, xds.Cluster, v2, none)
+		s.Show(start, xds.Cluster, v3, none)
+		if a, b := before(s, "a"), before(s, "b"); a != "1 " || b != "1 " {
+			t.Errorf("%q, %q", a, b)
+		}
+	})
+	t.Run("HEAL-3 the files change while the server is down", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s = again(&b).Scope("g", "")
+		s.Show(start, xds.Cluster, v2, func(*xds.Type) []*xds.Table { return []*xds.Table{v1} })
+		if got := before(s, "a"); got != "1 " {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HEAL-3 a return to the earlier version while the server is down", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		for _, v := range []*xds.Table{v1, v2, v3} {
+			s.Show(start, xds.Cluster, v, none)
+			s.Accept(xds.Cluster, "x", "1", all(v))
+		}
+		s = again(&b).Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		if a, b := before(s, "a"), before(s, "b"); a != "" || b != "" {
+			t.Errorf("%q, %q", a, b)
+		}
+	})
+	t.Run("HEAL-3 other servers", func(t *testing.T) {
+		var b, other Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Show(start, xds.Cluster, v2, none)
+		data, err := b.Save(start, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := other.Scope("g", "")
+		o.Show(start, xds.Cluster, v2, none)
+		other.Learn([][]byte{[]byte("{"), data})
+		if got := before(o, "a"); got != "1 " {
+			t.Errorf("%q", got)
+		}
+		other.Learn(nil)
+		if got := before(o, "a"); got != "" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HEAL-3 an accepted key is not stored longer than its successor needs", func(t *testing.T) {
+		secrets := func(body string) *xds.Table {
+			s, err := xds.NewTable(xds.Secret).With([]*xds.Resource{xds.NewResource(xds.Secret, "a", []byte(body))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		var b Book
+		s := b.Scope("g", "")
+		stored := func() bool {
+			data, err := b.Save(start, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(string(data), base64.StdEncoding.EncodeToString([]byte("secret 1")))
+		}
+		one, two := secrets("secret 1"), secrets("secret 2")
+		s.Show(start, xds.Secret, one, none)
+		s.Accept(xds.Secret, "x", "1", all(one))
+		s.Show(start, xds.Secret, two, none)
+		if !stored() {
+			t.Error("the accepted key is not stored")
+		}
+		s.Accept(xds.Secret, "x", "1", all(two))
+		if stored() {
+			t.Error("the rotated key is stored")
+		}
+	})
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte(`{"format":1,"scopes":[{"group":"g","types":[{"type":"t","agents":["x"],"tables":[{"agent":0,"sum":"0000000000000000"}],"names":[{"name":"a","sum":"0","by":1}],"replaced":[{"name":"a","body":"eA==","refs":[{"type":"","name":""}],"by":1}]}]}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var b Book
+		if b.Restore(data) != nil {
+			return
+		}
+		b.Learn([][]byte{data})
+		for _, s := range b.scopes {
+			for e := range s.all {
+				s.Show(start, e.typ, xds.NewTable(e.typ), none)
+				s.Before(start, e.typ, "a", "x")
+			}
+		}
+		if _, err := b.Save(start, 1<<20); err != nil {
+			t.Error(err)
+		}
+	})
 }

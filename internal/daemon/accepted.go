@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
+)
+
+const (
+	acceptedSoon = 200 * time.Millisecond // delay of a write after a change
+	acceptedRest = 10 * time.Second       // minimum time between two writes, except the first ones after a start
+	acceptedFast = 10                     // number of these first writes, a second apart
+)
+
+// An acceptedKeeper stores on disk which versions clients accepted, so that a client that starts after a
+// restart of the server gets the version of its neighbours (HEAL-3).
+type acceptedKeeper struct {
+	keeper *lastgood.Keeper
+	book   *evidence.Book
+	log    *slog.Logger
+	failed bool // the last write failed
+}
+
+// restore reads the stored evidence. Call it before the first client.
+func (a *acceptedKeeper) restore() {
+	if a.keeper.WithoutSecrets {
+		if err := a.keeper.RemoveAccepted(); err != nil {
+			a.log.Warn("the stored accepted versions cannot be removed", "error", err)
+		}
+		return
+	}
+	data, err := a.keeper.LoadAccepted()
+	if err == nil {
+		err = a.book.Restore(data)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("the stored accepted versions cannot be used", "error", err, "hint", "clients that start now and refuse a version get no earlier one until other clients have accepted it")
+	}
+}
+
+// run stores changes until ctx is done.
+func (a *acceptedKeeper) run(ctx context.Context) {
+	rest := time.Second
+	for n := 0; ; n++ {
+		if n == acceptedFast {
+			rest = acceptedRest
+		}
+		select {
+		case <-ctx.Done():
+			select {
+			case <-a.book.Changed():
+				a.save(time.Now())
+			default:
+			}
+			return
+		case <-a.book.Changed():
+		}
+		sleep(ctx, acceptedSoon)
+		start := time.Now()
+		a.save(start)
+		sleep(ctx, max(rest-acceptedSoon, 20*time.Since(start)))
+	}
+}
+
+func (a *acceptedKeeper) save(now time.Time) {
+	data, err := a.book.Save(now, lastgood.MaxAccepted/2)
+	if err == nil {
+		err = a.keeper.SaveAccepted(data)
+	}
+	if err != nil && !a.failed {
+		a.log.Warn("the accepted versions are not stored: after a restart of this server, a client that starts and refuses a version may get no earlier one", "error", err)
+	}
+	a.failed = err != nil
+}

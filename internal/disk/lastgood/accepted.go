@@ -1,0 +1,68 @@
+package lastgood
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/chancery-xds/chancery/internal/disk"
+)
+
+// MaxAccepted is the maximum size of the stored evidence.
+const MaxAccepted = 32 << 20
+
+// acceptedName is a file of its own, which earlier versions of this program ignore.
+const acceptedName = "accepted"
+
+const acceptedHead = "chancery accepted versions 1\n"
+
+// SaveAccepted stores which versions clients accepted (HEAL-3). It stores nothing while another program has
+// the lock of the folder, or without secrets: the bodies of replaced versions may have some.
+func (k *Keeper) SaveAccepted(data []byte) error {
+	if !k.Storing() || k.WithoutSecrets {
+		return nil
+	}
+	return disk.Replace(filepath.Join(k.dir, acceptedName), 0o600, func(w io.Writer) error {
+		sum := sha256.Sum256(data)
+		_, err := w.Write(append(append([]byte(acceptedHead), sum[:]...), data...))
+		return err
+	})
+}
+
+// LoadAccepted returns the stored evidence. The error is [os.ErrNotExist] if there is none.
+func (k *Keeper) LoadAccepted() ([]byte, error) {
+	path := filepath.Join(k.dir, acceptedName)
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > MaxAccepted || !trusted(info):
+		return nil, fmt.Errorf("%s: this user's Chancery did not write this file", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	rest, ok := bytes.CutPrefix(b, []byte(acceptedHead))
+	if !ok || len(rest) < sha256.Size {
+		return nil, fmt.Errorf("%s: %w", path, errDamaged)
+	}
+	data := rest[sha256.Size:]
+	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], rest[:sha256.Size]) {
+		return nil, fmt.Errorf("%s: %w", path, errDamaged)
+	}
+	return data, nil
+}
+
+// RemoveAccepted removes the stored evidence.
+func (k *Keeper) RemoveAccepted() error {
+	err := os.Remove(filepath.Join(k.dir, acceptedName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -144,7 +144,7 @@ func TestFleetLastGood(t *testing.T) {
 			write(i, all[i].good)
 		}
 		return nil
-	}, "--state-dir", t.TempDir())
+	}, "--quarantine", "--state-dir", t.TempDir())
 	for i := range all {
 		neighbour(t, d.addr(), fmt.Sprintf("c%d-old", i))
 	}

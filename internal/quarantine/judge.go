@@ -36,6 +36,7 @@ func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 			s.opts.Told(h, a.st)
 		}
 	}
+	w.retry()
 	switch x := w.searchOf(a.typ); {
 	case x != nil:
 		s.proceed(ctx, w, x)
@@ -103,7 +104,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 		return
 	}
 	switch {
-	case len(put) > 0 && w.allAccepted(put) && w.putUnaccepted(a, others, needs):
+	case len(put) > 0 && w.allAccepted(put) && w.putUnaccepted(a, others, needs, true):
 	case len(put) > 0:
 		var v []string
 		for i := range put {
@@ -115,7 +116,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	case len(others) == 1 && !w.unprovenIn(a.typ): // the only suspect is the faulty resource
 		others[0].by, others[0].proven, others[0].text = Found, true, a.shortText()
 		w.order(order{typ: a.typ, add: append(others, needs...)})
-	case w.putUnaccepted(a, others, needs):
+	case w.putUnaccepted(a, others, needs, false):
 	default:
 		cleared := w.clearUnproven(a.typ)
 		searched := a.st.Variant == xds.Delta && s.search(w, a, append(others, cleared...))
@@ -123,6 +124,35 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 			w.order(order{typ: a.typ, drop: (*held).unproven})
 		}
 	}
+}
+
+// retry shows a resource again that the client refused, if the resource refers to another in quarantine, and
+// the client has since accepted a version of that one which other clients accepted. Example: a listener that
+// Envoy refused because its cluster was missing. Each version is retried once.
+func (w *Watch) retry() {
+	w.mu.Lock()
+	var again []held
+	for _, h := range w.holds {
+		if w.waits(&h) && len(w.exam.retried) < maxHeld && w.exam.retried[h.key()] != h.refused {
+			if w.exam.retried == nil {
+				w.exam.retried = map[key]xds.Sum{}
+			}
+			w.exam.retried[h.key()] = h.refused
+			again = append(again, h)
+		}
+	}
+	w.mu.Unlock()
+	for _, h := range again {
+		w.order(order{typ: h.typ, drop: func(o *held) bool { return o.name == h.name && o.refused == h.refused }})
+	}
+}
+
+// waits reports whether a resource without a replacement refers to one whose replacement the client has
+// accepted. The watch is locked.
+func (w *Watch) waits(h *held) bool {
+	return h.old == nil && h.by != Dependent && h.body != nil && slices.ContainsFunc(w.holds, func(o held) bool {
+		return o.others && o.proven && refers(h.body.Stamp, map[key]bool{o.key(): true})
+	})
 }
 
 // allAccepted reports whether other clients have accepted all of these versions, and this client no version
@@ -137,13 +167,14 @@ func (w *Watch) allAccepted(named []held) bool {
 
 // putUnaccepted puts the versions that no client has accepted into quarantine, after a refusal whose text
 // names no resource (HEAL-3). If clients have accepted all, it takes the versions that no client of the same
-// kind has accepted. It does nothing without evidence for a suspect of which the client has accepted no version.
-func (w *Watch) putUnaccepted(a answer, suspects, needs []held) bool {
+// kind has accepted. It does nothing without evidence, unless known is set: then there is evidence about another resource of
+// the refusal.
+func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool {
 	if w.evidence == nil || !slices.ContainsFunc(suspects, isNew) || len(suspects) > maxSuspects {
 		return false
 	}
 	var byNone, byOtherKind []held
-	any, same := false, false // clients have accepted a suspect
+	any, same := known, false // clients have accepted a version of a suspect
 	for _, h := range suspects {
 		if w.isCleared(&h) {
 			continue

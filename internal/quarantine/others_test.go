@@ -1,6 +1,7 @@
 package quarantine
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,6 +181,72 @@ func TestFleetLastGood(t *testing.T) {
 				c.NACK(r.next(c), "no")
 				c.ExpectNothing()
 				r.holds(0)
+			})
+		})
+		t.Run("HEAL-3 "+name+": a version that others accepted is blamed for its conflict with one that nobody accepted", func(t *testing.T) {
+			within(t, func(r *fixture) {
+				conn := xdstest.Serve(r, r.server)
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				r.guilty = []string{"aa"}
+				r.set("aa", "bad")
+				r.answer(old, "no", func(got *xdstest.Response) bool { return says(got, "aa", "bad") })
+				r.guilty = []string{"b"}
+				c := r.join(dial, conn, "new", "envoy")
+				c.NACK(r.next(c), "b has the address of aa")
+				r.guilty = nil
+				r.answer(c, "no", func(got *xdstest.Response) bool { return says(got, "aa", "bad") })
+				if held := c.Held(xds.Cluster); len(held) != 2 || held[0] != "a" || held[1] != "b" {
+					t.Errorf("the client has %q", held)
+				}
+				r.guilty = []string{"b"} // a client that refuses b all the same does not get it
+				odd := r.join(dial, conn, "odd", "envoy")
+				r.gets(odd, "", "1", "1")
+			})
+		})
+		t.Run("HEAL-3 "+name+": a listener is retried when the client has accepted the replaced cluster", func(t *testing.T) {
+			within(t, func(r *fixture) {
+				conn := xdstest.Serve(r, r.server)
+				listener := xds.NewResource(xds.Listener, "l", message("l", "1"))
+				listener.Refs = []xds.Ref{{Type: xds.Cluster, Name: "b"}}
+				if _, err := r.st.Update(func(tx *store.Tx) error { tx.Set(listener); return nil }); err != nil {
+					t.Fatal(err)
+				}
+				r.set("b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				r.guilty = []string{"b"}
+				r.set("b", "bad")
+				r.answer(old, "no", bad("b"))
+				for _, early := range []bool{true, false} { // the listener is refused before, or after, the cluster is accepted
+					c := dial(r, conn, xdstest.WithNode(xds.Node{ID: fmt.Sprint("new", early)}))
+					c.Subscribe(xds.Cluster, "*")
+					c.Subscribe(xds.Listener, "*")
+					c.NACK(c.Next(xds.Cluster), "no") // now the listener is sent
+					cluster := c.Next(xds.Cluster)
+					if !early {
+						c.ACK(cluster)
+						synctest.Wait()
+					}
+					r.guilty = []string{"l"}
+					c.NACK(c.Next(xds.Listener), "unknown cluster")
+					if early {
+						synctest.Wait()
+						c.ACK(cluster)
+						synctest.Wait()
+					}
+					r.guilty = []string{"b"}
+					got := c.Next(xds.Listener)
+					if got.Resource("l") == nil { // without the listener
+						c.ACK(got)
+						got = c.Next(xds.Listener)
+					}
+					if got.Resource("l") == nil {
+						t.Errorf("early %v: the client gets %v", early, got)
+					}
+					c.NACK(got, "still no")
+					synctest.Wait()
+					c.Close()
+				}
 			})
 		})
 		t.Run("HEAL-3 "+name+": named subscriptions", func(t *testing.T) {

@@ -34,7 +34,7 @@ type Watch struct {
 	mu      sync.Mutex // held for memory access only
 	pending []order
 	holds   []held // the applied orders; only the stream's goroutine writes the field
-	waits   []Held // held back dependents
+	delays  []Held // held back dependents
 	closed  bool
 	exam    examination
 }
@@ -365,7 +365,7 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	if moved {
 		names = nil
 		w.mu.Lock()
-		w.waits = w.deps.exported()
+		w.delays = w.deps.exported()
 		w.mu.Unlock()
 		w.keep(w.deps.all(w.holds))
 	}
@@ -412,7 +412,7 @@ func (w *Watch) held(t *xds.Type) (all []Held) {
 			all = append(all, h.exported())
 		}
 	}
-	for _, h := range w.waits {
+	for _, h := range w.delays {
 		if h.Type.Is(t) {
 			all = append(all, h)
 		}
@@ -478,6 +478,7 @@ type examination struct {
 	searches []*search
 	exams    int // number of examinations since the time since
 	since    time.Time
+	retried  map[key]xds.Sum // resources that were shown once more
 	cleared  map[key]xds.Sum // resources that a text names, and whose quarantine did not help
 	paused   map[string]time.Time
 }
@@ -546,7 +547,7 @@ func (w *Watch) accepted(t *xds.Type) bool {
 			}
 		}
 	}
-	return w.exam.search(t) != nil
+	return w.exam.search(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool { return w.waits(&h) })
 }
 
 // mayExamine counts an examination and reports whether the stream may have it. The limit ensures that a

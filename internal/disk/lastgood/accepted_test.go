@@ -1,0 +1,65 @@
+package lastgood
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// The evidence is a file of its own: the last good configuration does not depend on it.
+func TestAccepted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.LoadAccepted(); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := k.SaveAccepted([]byte("evidence")); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Save(Config{At: time.Unix(1, 0), Types: []Type{{Type: xds.Cluster}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.LoadAccepted(); err != nil || string(got) != "evidence" {
+		t.Errorf("%q, %v", got, err)
+	}
+	other, err := Open(dir) // another server of the same directory reads, and does not write
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.SaveAccepted([]byte("other")); err != nil {
+		t.Error(err)
+	}
+	if got, err := other.LoadAccepted(); err != nil || string(got) != "evidence" {
+		t.Errorf("%q, %v", got, err)
+	}
+	path := filepath.Join(dir, acceptedName)
+	for _, damage := range []string{"", "chancery accepted versions 2\n", acceptedHead, acceptedHead + "0123456789abcdef0123456789abcdefevidence"} {
+		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.LoadAccepted(); err == nil {
+			t.Errorf("%q: %q", damage, got)
+		}
+		if _, err := k.Load(); err != nil {
+			t.Errorf("%q: %v", damage, err)
+		}
+	}
+	k.WithoutSecrets = true
+	if err := k.SaveAccepted([]byte("evidence")); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.LoadAccepted(); err == nil {
+		t.Error("a body that may have a secret is stored")
+	}
+	if err := errors.Join(k.RemoveAccepted(), k.RemoveAccepted()); err != nil {
+		t.Error(err)
+	}
+}

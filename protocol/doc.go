@@ -31,6 +31,7 @@
 //	refusal     the content of a NACKed message: the client may have applied all, some or none.
 //	              held back   none of its names is sent while all are unchanged (DELTA-15)
 //	              retold      a name has changed, so all of them are sent again
+//	              apart       a withheld name: held back alone, while the others are sent again (HEAL-1)
 //	            A name leaves the refusal when the client accepts it anew or unsubscribes. In
 //	            full state the ACK of a later response ends the refusal. Of more than 16
 //	            refusals, two neighbours are merged.
@@ -137,7 +138,8 @@
 //
 //	want, matching        what the client subscribes to    want.go match.go scope.go
 //	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
-//	                                                       refusal.go resume.go blamed.go
+//	                                                       refusal.go withheld.go
+//	                                                       resume.go blamed.go
 //	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
 //	waiting                                                warm.go
 //	saying                what to send next                diff.go say.go tell.go response.go

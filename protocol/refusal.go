@@ -28,7 +28,9 @@ type refusal struct {
 	cargo
 	part
 	retold bool
-	left   int      // number of members
+	left   int // number of members
+	// Members that are held back alone, although the other members are sent again (HEAL-1).
+	apart  map[string]bool
 	lapsed []string // members that no subscription matches any more, and that the client may still hold
 	// Former members of this refusal, or of a refusal that was merged into this one. True: the
 	// client has unsubscribed from the name; if it subscribes again, all members are sent again.
@@ -68,6 +70,7 @@ func (r *refusal) take(name string, given bool) {
 	}
 	r.out[name] = given
 	r.left--
+	delete(r.apart, name)
 }
 
 // list returns a refusal of single names.
@@ -107,6 +110,11 @@ func merge(a, b refusal) refusal {
 		items = append(items, it)
 	}
 	r := list(items, b.nonce, a.retold && b.retold)
+	for _, it := range items {
+		if b.apart[it.name] || a.apart[it.name] && !b.has(it.name) {
+			r.setApart(it.name)
+		}
+	}
 	few := b.out
 	r.out = a.out
 	if len(r.out) < len(few) {
@@ -277,7 +285,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
 	for name, it := range r.members {
-		if !which(name, it) || u.leaving[name] != nil {
+		if r.apart[name] || !which(name, it) || u.leaving[name] != nil {
 			continue
 		}
 		switch e := u.entry(name); {
@@ -313,7 +321,7 @@ func (u *subscription) dissolve(world bool, names func(func(string) bool)) (any 
 			continue
 		}
 		for n := range names {
-			if world || r.moves(n) {
+			if world || r.moves(n) && !r.apart[n] {
 				u.retell(r, func(name string, _ item) bool { return !world || !u.toldGone(name) })
 				any = true
 				break
@@ -352,7 +360,7 @@ func (u *subscription) holdsBack() bool {
 
 // heldBack reports whether a refusal prevents a name from being sent.
 func (u *subscription) heldBack(name string) bool {
-	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return !r.retold && r.has(name) })
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return (!r.retold || r.apart[name]) && r.has(name) })
 }
 
 // refusedNew reports whether the client has refused a response that added the name.

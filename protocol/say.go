@@ -294,7 +294,7 @@ func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) deci
 	send := u.due || len(d.upserts) > 0
 	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // otherwise "the API provides no mechanism" for removals
-		gone = gone || len(d.removed) > 0
+		gone = gone || len(d.removed) > 0 && !s.withholds(u, d.removed)
 		// Removals are sent last (ADS-2). That includes the removal of names that the client
 		// stated.
 		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {

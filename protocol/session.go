@@ -375,6 +375,7 @@ func (s *Session) Responses() iter.Seq[*xds.Response] {
 func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs { // first for all types: below, a type also looks at what the client holds of other types
 		s.recallLately(u)
+		s.withhold(u)
 		s.markAll(u)
 		s.outlived(u)
 		if len(u.leaving) > 0 {

@@ -41,7 +41,7 @@ type Message struct {
 type RefusedState struct {
 	Nonce  string // empty: the response was on an earlier stream
 	Names  int    // names that the client has not accepted since
-	Retold bool   // these names were sent again, or will be
+	Retold bool   // all of these names were sent again, or will be
 }
 
 // A Reason is the kind of subscription by which a client wants a name.
@@ -139,7 +139,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
-		is.Refused = append(is.Refused, RefusedState{Nonce: nonceOf(r.nonce), Names: r.left, Retold: r.retold})
+		is.Refused = append(is.Refused, RefusedState{Nonce: nonceOf(r.nonce), Names: r.left, Retold: r.retold && len(r.apart) == 0})
 	}
 	return is
 }

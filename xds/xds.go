@@ -152,6 +152,18 @@ type Undecided interface {
 	Undecided(t *Type, name string) bool
 }
 
+// A Withholding is a View for a client that has refused resources because of a fault of their own, and has
+// accepted no version of them. The server sends the other resources of a refused response again. It sends
+// nothing about a withheld resource until the resource changes or is no longer withheld.
+type Withholding interface {
+	View
+
+	// Withheld returns the names of the withheld resources of a type. The tables have these resources. A table
+	// lacks them only if each response to the client has the full state of the type (SotW, Listener and
+	// Cluster) and the client refuses such a response as a whole.
+	Withheld(t *Type) []string
+}
+
 // Names lists resources that may differ between two views: names by type URL. Names is a hint that
 // saves work. Without the hint, the server compares the views.
 type Names map[string][]string

@@ -41,6 +41,7 @@ var rooms = map[string]string{
 	"delivery": "settle.go",
 	"part":     "settle.go refusal.go",
 	"World":    "resume.go",
+	"refusal":  "withheld.go",
 
 	"subscription.waiting": "waiting.go",
 

@@ -183,6 +183,7 @@ func (l *ledger) recordRefusal(a *account, f *flight) {
 	if len(g.rest) > 0 {
 		a.groups = append(a.groups, g)
 	}
+	l.withhold(a)
 }
 
 // hadFound reports whether a subscribed name may have matched a resource that the client held before a

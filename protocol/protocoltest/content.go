@@ -74,9 +74,11 @@ type content struct {
 	timed bool        // resources may expire
 	gen   int
 
-	unknown xds.Names               // undecided names
-	lazy    map[string]bool         // names of resources that are usually on demand
-	recent  map[string][]*xds.Table // by type URL, all earlier tables, the newest first
+	unknown  xds.Names               // undecided names
+	faults   dice                    // choices of withheld names; nil: none is withheld
+	withheld xds.Names               // names that are withheld from clients that refused them
+	lazy     map[string]bool         // names of resources that are usually on demand
+	recent   map[string][]*xds.Table // by type URL, all earlier tables, the newest first
 
 	versioned bool // the source supplies the types' versions
 
@@ -90,7 +92,7 @@ type content struct {
 
 func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
 	c := &content{dice: d, kinds: kinds, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
-		unknown: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
+		unknown: xds.Names{}, withheld: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	for _, k := range c.kinds {
 		c.view[k.url] = xds.NewTable(k.typ())
@@ -172,10 +174,12 @@ type edit struct {
 	touched xds.Names
 	search  xds.Names // names that become undecided
 	decide  xds.Names
+
+	withhold xds.Names // names that become withheld
 }
 
 func newEdit() *edit {
-	return &edit{map[string][]*xds.Resource{}, map[string][]string{}, xds.Names{}, xds.Names{}, xds.Names{}}
+	return &edit{map[string][]*xds.Resource{}, map[string][]string{}, xds.Names{}, xds.Names{}, xds.Names{}, xds.Names{}}
 }
 
 func (e *edit) put(url string, r *xds.Resource) {
@@ -225,6 +229,7 @@ func (c *content) apply(e *edit) xds.Names {
 		}
 	}
 	c.decide(e)
+	c.withhold(e)
 	c.view, c.fast = next, newRanked(next)
 	for url, t := range next {
 		if r := c.recent[url]; len(r) == 0 || r[0] != t {
@@ -255,6 +260,19 @@ func (c *content) decide(e *edit) {
 	c.unknown = unknown
 }
 
+// withhold changes the withheld names. A name that changes is no longer withheld.
+func (c *content) withhold(e *edit) {
+	next := maps.Clone(c.withheld)
+	for url, names := range e.touched {
+		next[url] = slices.DeleteFunc(slices.Clone(next[url]), func(n string) bool { return slices.Contains(names, n) })
+	}
+	for url, names := range e.withhold {
+		next[url] = append(slices.Clip(next[url]), names...)
+		e.touched[url] = append(e.touched[url], names...)
+	}
+	c.withheld = next
+}
+
 // A ranked view finds its tables by the ranks of their types. That is fast, because sessions look
 // up tables often.
 type ranked struct {
@@ -282,7 +300,7 @@ func (c *content) seen() xds.View {
 	if !c.rich {
 		return c.fast
 	}
-	return undecidedView{c.fast, c.unknown}
+	return undecidedView{c.fast, c.unknown, c.withheld}
 }
 
 // touch records the names that match a resource, as a store does.

@@ -219,6 +219,11 @@ func (l *ledger) rightlyHeldBack(a *account, name string) bool {
 }
 
 func (l *ledger) unmoved(a *account, g *group) bool {
+	if g.apart {
+		for n, was := range g.was { // the responses with the full state lack the name
+			return l.withholds(a, n) && (l.shown(a, n) == nil || l.unchanged(a, g, n, was))
+		}
+	}
 	for n, was := range g.was {
 		if _, leaves := a.removed[n]; a.covers(n) && !l.unchanged(a, g, n, was) && !leaves {
 			return false

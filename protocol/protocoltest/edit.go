@@ -39,6 +39,16 @@ func (p *play) edit(l line) error {
 		remove = l.words[1:]
 	case "version":
 		p.supplied[t.URL] = strings.Join(l.words[1:], " ")
+	case "withhold", "unwithhold":
+		p.withheld = maps.Clone(p.withheld)
+		if p.withheld == nil {
+			p.withheld = xds.Names{}
+		}
+		p.withheld[t.URL] = slices.DeleteFunc(slices.Clone(p.withheld[t.URL]), func(n string) bool { return slices.Contains(l.words[1:], n) })
+		if l.verb == "withhold" {
+			p.withheld[t.URL] = append(p.withheld[t.URL], l.words[1:]...)
+		}
+		p.touched[t.URL] = append(p.touched[t.URL], l.words[1:]...)
 	case "undecided":
 		p.unknown = maps.Clone(p.unknown)
 		if p.unknown == nil {
@@ -114,14 +124,19 @@ func (p *play) tables(t *xds.Type) []*xds.Table {
 type undecidedView struct {
 	xds.View
 	unknown xds.Names
+
+	withheld xds.Names
 }
+
+// Withheld implements [xds.Withholding].
+func (v undecidedView) Withheld(t *xds.Type) []string { return v.withheld[t.URL] }
 
 func (v undecidedView) Undecided(t *xds.Type, name string) bool {
 	return slices.Contains(v.unknown[t.URL], name)
 }
 
 // seen returns the view that sessions get.
-func (p *play) seen() xds.View { return undecidedView{p.view, p.unknown} }
+func (p *play) seen() xds.View { return undecidedView{p.view, p.unknown, p.withheld} }
 
 // resourcesOf reads the resources of a line.
 func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {

@@ -132,7 +132,7 @@ func (c *textCase) step(verb, rest string) (err error) {
 	case "commit":
 		c.commit(words)
 	case "undecided":
-		l.change(undecidedView{c.view, xds.Names{typ.URL: words[1:]}})
+		l.change(undecidedView{c.view, xds.Names{typ.URL: words[1:]}, nil})
 	case "decided":
 		l.change(c.view)
 	case "earlier":

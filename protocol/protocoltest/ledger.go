@@ -203,6 +203,7 @@ type group struct {
 	found map[string]bool          // removed names that matched other resources
 	rest  map[string]bool          // names not sent since
 	moved bool                     // may be sent again
+	apart bool                     // a withheld name, which is held back alone
 
 	warmed int // the batch in which a part of the group was sent again with its cluster
 }
@@ -336,7 +337,37 @@ func (l *ledger) change(view xds.View) {
 			}
 		}
 		l.markMoved(a)
+		l.withhold(a)
 	}
+}
+
+// withholds reports whether the view withholds a name. In a full-state response, a resource that the view has is
+// not withheld.
+func (l *ledger) withholds(a *account, n string) bool {
+	v, ok := l.view.(xds.Withholding)
+	return ok && slices.Contains(v.Withheld(a.typ), n) && (!a.world || l.shown(a, n) == nil)
+}
+
+// withhold separates the withheld names from the other names of their refusals (HEAL-1): the others may be sent
+// again. A name that is no longer withheld may be sent again, too.
+func (l *ledger) withhold(a *account) {
+	for _, g := range a.groups {
+		if g.apart {
+			for n := range g.was {
+				g.moved = g.moved || !l.withholds(a, n)
+			}
+			continue
+		}
+		for n, r := range g.was {
+			if g.rest[n] && r != nil && l.withholds(a, n) {
+				a.groups = append(a.groups, &group{was: map[string]*xds.Resource{n: r}, rest: map[string]bool{n: true}, apart: true})
+				delete(g.was, n)
+				delete(g.rest, n)
+				g.moved = true
+			}
+		}
+	}
+	a.groups = slices.DeleteFunc(a.groups, func(g *group) bool { return len(g.rest) == 0 })
 }
 
 func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }

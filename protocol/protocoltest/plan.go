@@ -28,6 +28,9 @@ func (c *content) commit() xds.Names {
 	if c.rich && c.dice.IntN(4) == 0 {
 		c.search(e)
 	}
+	if c.faults != nil && c.rich && c.faults.IntN(3) == 0 {
+		c.withholdOne(e)
+	}
 	return c.apply(e)
 }
 
@@ -41,6 +44,18 @@ func (c *content) search(e *edit) {
 		e.decide[k.url] = []string{name}
 	case c.view.Table(k.typ()).Lookup(name) == nil && !slices.Contains(e.touched[k.url], name):
 		e.search[k.url] = []string{name}
+	}
+}
+
+// withholdOne withholds an existing name, or ends that for a name.
+func (c *content) withholdOne(e *edit) {
+	k := c.kinds[c.faults.IntN(len(c.kinds))]
+	name := k.names[c.faults.IntN(len(k.names))]
+	switch {
+	case slices.Contains(c.withheld[k.url], name):
+		e.touched[k.url] = append(e.touched[k.url], name)
+	case c.view.Table(k.typ()).Lookup(name) != nil && !slices.Contains(e.touched[k.url], name):
+		e.withhold[k.url] = []string{name}
 	}
 }
 

@@ -66,6 +66,7 @@ type play struct {
 
 	view       xds.Tables
 	unknown    xds.Names               // names that the view has not decided yet
+	withheld   xds.Names               // names that the view withholds
 	recent     map[string][]*xds.Table // by type URL, the newest first
 	supplied   map[string]string       // versions that the source supplies, by type URL
 	told       memory                  // what clients were sent, on all streams
@@ -100,14 +101,14 @@ type interest struct {
 
 func (p *play) step(l line) error {
 	switch l.verb {
-	case "set", "remove", "version", "undecided", "decided", "commit":
+	case "set", "remove", "version", "undecided", "decided", "withhold", "unwithhold", "commit":
 	default:
 		if p.committing {
 			return errors.New("only changes and commit may follow begin")
 		}
 	}
 	switch l.verb {
-	case "set", "remove", "version", "undecided", "decided":
+	case "set", "remove", "version", "undecided", "decided", "withhold", "unwithhold":
 		if err := p.edit(l); err != nil {
 			return err
 		}

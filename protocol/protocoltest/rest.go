@@ -158,7 +158,7 @@ func (l *ledger) dueText(a *account, n string) string {
 		return "must be sent again"
 	case is != nil || l.matchesOthers(a, n) && k.absent():
 		return ""
-	case l.undecided(a, n):
+	case l.undecided(a, n), l.withholds(a, n):
 		return ""
 	case l.variant == xds.SotW && !a.world:
 		if l.opts.ResourceErrors && a.names[n] && !a.reportedMissing[n] {

@@ -293,6 +293,11 @@ func (l *ledger) mayResend(a *account, n string) bool {
 	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || g.warmed == l.batch || l.resentWithCluster(a, g)) })
 }
 
+// resent reports whether a refused name may be sent again.
+func (l *ledger) resent(a *account, n string) bool {
+	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && g.moved })
+}
+
 // resentWithCluster reports whether a part of a refused response is sent again with its cluster. Then the whole response
 // may be sent again.
 func (l *ledger) resentWithCluster(a *account, g *group) bool {
@@ -352,7 +357,7 @@ func (l *ledger) checkReason(a *account, r *xds.Response, f *flight) error {
 		for n, k := range a.lastSent {
 			if _, in := f.carried[n]; !in && a.covers(n) {
 				f.carried[n] = fact{seq: f.seq}
-				reason = reason || !k.absent()
+				reason = reason || !k.absent() && !l.withholds(a, n) || l.resent(a, n)
 			}
 		}
 		for n := range a.names {

@@ -1,0 +1,80 @@
+package protocol
+
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file separates withheld names from the other names of their refusals (HEAL-1). A withheld name
+// was refused because of a fault of its own, and the client has accepted no version of it. The client
+// is not sent its removal. Terms: see doc.go.
+
+// withheld returns the names of a type that the view withholds from the client.
+func (s *Session) withheld(t *xds.Type) []string {
+	if v, ok := s.view.(xds.Withholding); ok {
+		return v.Withheld(t)
+	}
+	return nil
+}
+
+// withholds reports whether the view withholds all of the names.
+func (s *Session) withholds(u *subscription, names []string) bool {
+	all := s.withheld(u.typ)
+	return len(all) > 0 && !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(all, n) })
+}
+
+// withhold holds back each withheld member of a refusal alone, and marks the other members to be sent
+// again. A member that is no longer withheld is marked, too.
+//
+// If the responses have the full state, the table shows a withheld resource only to a client that judges
+// each resource by itself. Such a client has applied the other resources, so nothing is sent again.
+func (s *Session) withhold(u *subscription) {
+	if len(u.refusals) == 0 {
+		return
+	}
+	world, t := s.tellsWorld(u), s.table(u.typ)
+	names := s.withheld(u.typ)
+	if world {
+		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return t.Lookup(n) != nil })
+	}
+	for i := range u.refusals {
+		r := &u.refusals[i]
+		free := map[string]bool{}
+		for n := range r.apart {
+			if !slices.Contains(names, n) {
+				free[n] = true
+			}
+		}
+		for n := range free {
+			delete(r.apart, n)
+		}
+		if len(free) > 0 {
+			u.retell(r, func(name string, _ item) bool { return free[name] && (!world || !u.toldGone(name)) })
+			u.owe(u.due || world)
+		}
+		if fresh := r.separate(names); fresh && !r.retold {
+			u.retell(r, func(name string, _ item) bool { return !world || !u.toldGone(name) })
+			u.owe(u.due || world && r.left > len(r.apart)) // the client may not have applied the removals, either
+		}
+	}
+}
+
+// setApart holds a member back alone.
+func (r *refusal) setApart(name string) {
+	if r.apart == nil {
+		r.apart = map[string]bool{}
+	}
+	r.apart[name] = true
+}
+
+// separate holds the members among names back alone. It reports whether it has found any.
+func (r *refusal) separate(names []string) (found bool) {
+	for _, n := range names {
+		if r.has(n) && !r.apart[n] {
+			r.setApart(n)
+			found = true
+		}
+	}
+	return found
+}

@@ -13,10 +13,9 @@ import (
 )
 
 // dependencies hold back dependents. A dependent refers to a resource in quarantine, and the client has
-// no version of that resource. Example: a route to a new cluster that the client refused. The substituted
-// view does not have the cluster, so the protocol would not wait for it, and would send the route
-// immediately. The route would lead to a missing cluster. So the client keeps the last version of the
-// route until the cluster is accepted or the route changes. A dependent is not held back if it was
+// no version of that resource. Example: a route to a new cluster that the client refused. The protocol does
+// not wait long for a refused cluster, and the route would lead to a missing cluster. So the client keeps
+// the last version of the route until the cluster is accepted or the route changes. A dependent is not held back if it was
 // already sent to the client, or if the client has no older version of the dependent. The zero value
 // holds nothing back. Only the stream's goroutine uses it.
 type dependencies struct {
@@ -171,17 +170,6 @@ func (n *dependencies) last(w *Watch, by *xds.Type, r *xds.Resource) *xds.Resour
 		}
 	}
 	return nil
-}
-
-// absentOf returns the names of a type that are in quarantine without a replacement.
-func (n *dependencies) absentOf(t *xds.Type) (names []string) {
-	for k := range n.absent {
-		if k.url == t.URL {
-			names = append(names, k.name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // exported returns the held back dependents, each with the resource in quarantine to which it refers.

@@ -82,7 +82,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	var put, others, needs []held
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
 		for n := range session.NameStates(a.typ) {
-			h, ok := suspect(a.typ, &n)
+			h, ok := suspect(a.st, a.typ, &n)
 			if ok {
 				w.original(&h)
 			}
@@ -110,6 +110,7 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 		for i := range put {
 			v = append(v, put[i].name)
 		}
+		put[0].proven = put[0].proven || len(put) == 1 && len(others) == 0 // an ACK would not prove more: nothing is sent
 		s.verdicts.add(k, v, time.Now())
 		w.order(order{typ: a.typ, add: append(put, needs...)})
 	case w.moving(): // the client will soon be shown another view
@@ -203,11 +204,12 @@ func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool
 
 // suspect returns a refused resource. ok reports whether it may be faulty: it is new to the client, or
 // differs from the version that the client accepted last.
-func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
+func suspect(st *server.Stream, t *xds.Type, n *protocol.NameState) (h held, ok bool) {
 	if n.State != protocol.StateRefused || n.View == nil {
 		return h, false // the resource is not refused, or has changed since its refusal
 	}
 	h = held{typ: t, name: n.Name, refused: n.View.Sum, version: n.View.Version, nonce: number(n.RefusedIn)}
+	h.hidden = st.Variant == xds.SotW && t.FullState && !judgesEach(st.Node)
 	if n.Held != nil {
 		h.had, h.hadVersion, h.has = n.Held.Sum, n.Held.Version, true
 	}
@@ -215,6 +217,12 @@ func suspect(t *xds.Type, n *protocol.NameState) (h held, ok bool) {
 		h.hadVersion, h.has = n.Before.Version, true
 	}
 	return h, !h.has || !h.hadIs(n.View)
+}
+
+// judgesEach reports whether a client judges each resource of a response by itself, and applies the others.
+// That is so for gRPC in all languages. Their user agent names begin with "gRPC" or "grpc".
+func judgesEach(n *xds.Node) bool {
+	return n != nil && strings.HasPrefix(strings.ToLower(n.UserAgentName), "grpc")
 }
 
 // verdicts cache the faulty resources of a refusal, because many clients refuse the same content with the

@@ -1,8 +1,8 @@
 // Package quarantine keeps one refused resource from blocking the other resources of its response. A
 // client that refuses a response may have applied none of its resources, and the protocol does not send
 // them again while they are unchanged. When the faulty resource is known, the source shows the client
-// another view. In this view, the version that the client accepted last replaces the faulty resource; a
-// faulty resource that is new to the client is left out. The protocol then sends the other resources
+// another view. In this view, the version that the client accepted last replaces the faulty resource; the
+// view withholds a faulty resource that is new to the client. The protocol then sends the other resources
 // again by its normal rules, without knowledge of the quarantine. If the faulty resource is unknown, a
 // search shows a delta client one half of the refused resources at a time, until the faulty one is found.
 //

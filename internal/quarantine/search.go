@@ -181,7 +181,7 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 			}
 		}
 		for n := range session.NameStates(x.typ) { // also resources that changed during the search: they may be faulty, too
-			if h, ok := suspect(x.typ, &n); ok && h.nonce > x.since {
+			if h, ok := suspect(x.st, x.typ, &n); ok && h.nonce > x.since {
 				refused = append(refused, h)
 			}
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A substituted is a view with replacements for some resources of another view.
+// A substituted is a view with replacements for some resources of another view. It withholds the resources
+// without a replacement (HEAL-1). It implements [xds.Withholding].
 type substituted struct {
 	of    xds.View
 	holds map[string]*set // by type URL
@@ -18,8 +19,9 @@ type substituted struct {
 
 // A set has the resources of a type that are in quarantine. It is immutable.
 type set struct {
-	holds []held
-	extra []*xds.Resource // resources that the view lacks and that replacements refer to
+	holds    []held
+	withheld []string        // names of holds without a replacement
+	extra    []*xds.Resource // resources that the view lacks and that replacements refer to
 }
 
 // Table implements [xds.View].
@@ -29,6 +31,14 @@ func (v *substituted) Table(t *xds.Type) *xds.Table {
 		return table
 	}
 	return v.made.of(t, table, v.holds[t.URL])
+}
+
+// Withheld implements [xds.Withholding].
+func (v *substituted) Withheld(t *xds.Type) []string {
+	if set := v.holds[t.URL]; set != nil {
+		return set.withheld
+	}
+	return nil
 }
 
 // tables has the last substituted table of each type, with the inputs from which it was made. So equal
@@ -72,11 +82,21 @@ func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[stri
 		if was := m.sets[url]; was != nil && slices.Equal(was.holds, holds) && slices.Equal(was.extra, also[url]) {
 			sets[url] = was
 		} else {
-			sets[url] = &set{holds, also[url]}
+			sets[url] = newSet(holds, also[url])
 		}
 	}
 	m.sets = sets
 	return sets
+}
+
+func newSet(holds []held, extra []*xds.Resource) *set {
+	s := &set{holds: holds, extra: extra}
+	for i := range holds {
+		if h := &holds[i]; h.old == nil {
+			s.withheld = append(s.withheld, h.name)
+		}
+	}
+	return s
 }
 
 func (m *tables) of(t *xds.Type, base *xds.Table, holds *set) *xds.Table {
@@ -100,9 +120,10 @@ func substitute(base *xds.Table, of *set) *xds.Table {
 	set := slices.Clone(of.extra)
 	var remove []string
 	for i := range of.holds {
-		if h := &of.holds[i]; h.old != nil {
+		switch h := &of.holds[i]; {
+		case h.old != nil:
 			set = append(set, h.old)
-		} else {
+		case h.hidden:
 			remove = append(remove, h.name)
 		}
 	}

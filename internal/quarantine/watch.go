@@ -50,6 +50,10 @@ type held struct {
 	had        xds.Sum
 	hadVersion string
 
+	// The table lacks the resource if it has no replacement. Otherwise the full state of a response would
+	// have the resource, and the client would refuse all of the response.
+	hidden bool
+
 	by     Reason
 	text   string // for a faulty resource: the client's error text, shortened
 	proven bool   // the client has accepted the other resources without this one, or refused this one alone
@@ -431,17 +435,27 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	}
 }
 
-// Recent implements [server.HistoryWatch]. Without a refused resource that is new to the client: the
+// Recent implements [server.HistoryWatch]. It leaves out a hidden resource that is new to the client: the
 // server must not send it again when another resource refers to it.
 func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 	all := w.recent(t)
-	if names := w.deps.absentOf(t); len(names) > 0 {
+	if names := w.hidden(t); len(names) > 0 {
 		all = slices.Clone(all)
 		for i := range all {
 			all[i], _ = all[i].Substitute(nil, names...)
 		}
 	}
 	return all
+}
+
+// hidden returns the names of a type that the tables lack because they are in quarantine.
+func (w *Watch) hidden(t *xds.Type) (names []string) {
+	for i := range w.holds {
+		if h := &w.holds[i]; h.hidden && h.old == nil && h.typ.Is(t) {
+			names = append(names, h.name)
+		}
+	}
+	return names
 }
 
 func (w *Watch) recent(t *xds.Type) []*xds.Table {

@@ -173,3 +173,29 @@ func TestNamesTwoAtATime(t *testing.T) {
 		t.Errorf("%v allocations for %d names", got, n)
 	}
 }
+
+// All names of a chunk are removed at once, and the names around it are still found.
+func TestNamesLoseAChunk(t *testing.T) {
+	for chunk := range 4 {
+		var l names
+		for _, n := range numbered(4 * chunkMax) {
+			l.add(entryOf(n))
+		}
+		if chunk >= len(l.chunks) {
+			t.Fatalf("%d chunks", len(l.chunks))
+		}
+		gone := map[string]bool{}
+		for _, e := range l.chunks[chunk] {
+			gone[e.name] = true
+		}
+		l.removeFunc(func(e *entry) bool { return gone[e.name] })
+		if err := l.check(); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range numbered(4 * chunkMax) {
+			if found := l.entry(n) != nil; found == gone[n] {
+				t.Fatalf("chunk %d: %s is found: %v", chunk, n, found)
+			}
+		}
+	}
+}

@@ -66,3 +66,29 @@ func TestAcceptedLaterLeavesOlderResponse(t *testing.T) {
 		t.Errorf("messages %v, left %s", moved, cargoText(&d.cargo))
 	}
 }
+
+// A kept resource names the resources that keep it, also if they refer to its collection, or if the client has not opened
+// their type yet.
+func TestStatesNameReferrers(t *testing.T) {
+	t.Run("ADS-3 by a collection", func(t *testing.T) {
+		const member, collection = "xdstp://h/t/c/1", "xdstp://h/t/c/*"
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+			xds.LbEndpoint.URL: tableOf(xds.LbEndpoint, member),
+			xds.Endpoint.URL:   with(xds.NewTable(xds.Endpoint), []*xds.Resource{resource("e", 1, xds.Ref{Type: xds.LbEndpoint, Name: collection})}),
+		})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e"}})
+		l.ask(xds.Request{Type: xds.LbEndpoint, Subscribe: []string{collection}})
+		l.settle()
+		l.commit(xds.Endpoint, resources(2, "e"))
+		l.commit(xds.LbEndpoint, nil, member)
+		l.drain()
+		l.wantStates(xds.LbEndpoint, collection+":synced "+member+":lingering<EDS/e")
+	})
+	t.Run("ADS-9 of types that are not open", func(t *testing.T) {
+		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "e")})
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"e"}, Initial: []xds.Version{{Name: "e", Version: tableOf(xds.Endpoint, "e").Lookup("e").Version}}})
+		l.commit(xds.Endpoint, nil, "e")
+		l.drain()
+		l.wantStates(xds.Endpoint, "e:lingering<CDS/*")
+	})
+}

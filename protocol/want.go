@@ -333,7 +333,6 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
 	if slices.Contains(names, xds.Wildcard) {
-		u.implicit = false
 		scopes := slices.Sorted(maps.Keys(u.scopes))
 		u.scopes = nil
 		for _, c := range scopes {

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -53,6 +55,20 @@ func TestMalformedResourcesAreListed(t *testing.T) {
 		got := decode(&discovery.DeltaDiscoveryResponse{Resources: slices.Repeat([]*discovery.Resource{unnamed}, maxMalformed+1)}, ResponseOptions{})
 		if len(got) != maxMalformed+1 || got[maxMalformed].Error() != "and 1 more" {
 			t.Errorf("%d errors: %v", len(got), got[len(got)-1])
+		}
+	})
+	t.Run("SAFE-9 the place is asked for only if it is reported", func(t *testing.T) {
+		asked := 0
+		decode(&discovery.DeltaDiscoveryResponse{Resources: slices.Repeat([]*discovery.Resource{unnamed}, 3*maxMalformed)},
+			ResponseOptions{Place: func(at int) string { asked++; return "" }})
+		if asked != maxMalformed {
+			t.Errorf("%d times", asked)
+		}
+	})
+	t.Run("CLI-2 a message of one byte", func(t *testing.T) {
+		got := decode(&discovery.DeltaDiscoveryResponse{Resources: []*discovery.Resource{{Name: "a", Resource: anyOf(xds.Cluster.URL, []byte{1 << 3})}}}, ResponseOptions{})
+		if len(got) != 1 {
+			t.Errorf("accepted: %v", got)
 		}
 	})
 	t.Run("CLI-2 the place of a resource without a name", func(t *testing.T) {
@@ -333,4 +349,59 @@ func TestDecodeScatteredNames(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDecodeLocalityIgnoresOtherFields(t *testing.T) {
+	t.Run("SAFE-1", func(t *testing.T) {
+		for num := protowire.Number(4); num < 7; num++ {
+			locality := slices.Concat(bytesField(1, []byte("r")), bytesField(num, []byte("x")))
+			r, err := (&Decoder{}).Decode(bytesField(2, bytesField(nodeLocality, locality)))
+			if err != nil || r.Node == nil || r.Node.Region != "r" {
+				t.Errorf("field %d: %+v, %v", num, r.Node, err)
+			}
+		}
+	})
+}
+
+// A node without a locality, and one with a part of it.
+func TestEncodeLocality(t *testing.T) {
+	for _, n := range []xds.Node{{ID: "n"}, {Region: "r"}, {Zone: "z"}, {SubZone: "s"}} {
+		var m discovery.DiscoveryRequest
+		if err := proto.Unmarshal(EncodeRequest(xds.SotW, &xds.Request{Node: &n}), &m); err != nil {
+			t.Fatal(err)
+		}
+		l := m.Node.Locality
+		if has := n.ID == ""; (l != nil) != has || l.GetRegion() != n.Region || l.GetZone() != n.Zone || l.GetSubZone() != n.SubZone {
+			t.Errorf("%+v became %v", n, l)
+		}
+	}
+}
+
+func TestNewResourceOfInvalidMessage(t *testing.T) {
+	if r, err := NewResource(xds.Cluster, "a", &clusterv3.Cluster{Name: "a", AltStatName: "\xff"}); err == nil {
+		t.Errorf("%v was made of a message that is not UTF-8", r)
+	}
+}
+
+// Many streams share one piece for each run of small resources, and each large resource as it is.
+func TestEncodeSharesLargeResources(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 11))
+	c := &xds.Changes{}
+	for i := range 60 {
+		size := 300
+		if i == 20 || i == 21 {
+			size = big + 1
+		}
+		c.Upserts = append(c.Upserts, resource(rnd, fmt.Sprint("r", i), size))
+	}
+	r := &xds.Response{Type: xds.Cluster, Version: "v", Nonce: "1", Changes: c}
+	first := Encode(xds.Delta, r, "").Materialize()
+	again := Encode(xds.Delta, r, "")
+	if !slices.Equal(first, again.Materialize()) {
+		t.Error("the encodings differ")
+	}
+	// The small ones before, the frame and the body of each large one, the small ones between and after, the tail.
+	if len(again) > 7 {
+		t.Errorf("%d pieces", len(again))
+	}
 }

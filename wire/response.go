@@ -141,17 +141,16 @@ func (b *body) parts() mem.BufferSlice {
 // concat joins consecutive pieces, except pieces larger than the constant big.
 func concat(pieces mem.BufferSlice) (out mem.BufferSlice) {
 	for len(pieces) > 0 {
-		n, size := 0, 0
+		n := 0
 		for n < len(pieces) && pieces[n].Len() <= big {
-			size += pieces[n].Len()
 			n++
 		}
 		if n > 0 {
 			out = append(out, mem.SliceBuffer(pieces[:n].Materialize()))
+		} else {
+			out, n = append(out, pieces[0]), 1
 		}
-		for pieces = pieces[n:]; len(pieces) > 0 && pieces[0].Len() > big; pieces = pieces[1:] {
-			out = append(out, pieces[0])
-		}
+		pieces = pieces[n:]
 	}
 	return out
 }

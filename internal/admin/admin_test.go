@@ -290,6 +290,9 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/wait?timeout=-1s", "", 400, `"field":"timeout"`},
 		{"GET /api/v1/wait?timeout=2h", "", 400, "between 0s and 1h0m0s"},
 		{"GET /api/v1/wait?timeout=30", "", 400, "such as 30s"},
+		{"GET /api/v1/wait?stored=r1", "", 404, "this server has no store, so it cannot serve r1"},
+		{"GET /api/v1/wait/synced?stored=r1", "", 404, `"field":"stored"`},
+		{"GET /api/v1/wait/synced?group=zz", "", 404, `"field":"group"`},
 		{"GET /api/v1/wait?refused=no", "", 400, `"field":"refused"`},
 		{"GET /api/v1/wait?revision=-1", "", 400, `"field":"revision"`},
 

@@ -99,6 +99,7 @@ type waiting struct {
 	served       uint64                   // the revision that this server serves
 	of           string                   // the revision of the store that this server serves
 	reached      bool                     // this server serves the awaited revision
+	removals     *api.Removals            // delayed removals, if no revision was named
 	rejected     *api.Rejected            // the rejected last load; nil: accepted or irrelevant
 	streamStates map[*server.Stream]Stand // states of the streams that were inspected while this revision was served
 }
@@ -141,7 +142,10 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 		a.of = now.Store.Revision
 	}
 	below := a.stored > 0 && (now.Store == nil || storedNumber(now.Store.Revision) < a.stored)
-	a.rejected = nil
+	a.rejected, a.removals = nil, nil
+	if a.revision == 0 && a.stored == 0 {
+		a.removals = now.Removals
+	}
 	if a.revision == 0 && (a.stored == 0 || below) {
 		a.rejected = now.Rejected
 		if a.rejected == nil {
@@ -181,7 +185,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	at.Wait()
 	a.streamStates = streamStates
 	// A filter that no client matches yet is not done: such clients may still connect.
-	done = len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil
+	done = a.removals == nil && (len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil)
 	for _, stand := range streamStates {
 		done = done && (stand == Settled || stand == Gone)
 		refused = refused || stand == Refuses
@@ -214,7 +218,7 @@ func (a *waiting) rejectedGroup() *api.Rejected {
 }
 
 func (a *waiting) result(done bool) api.WaitResult {
-	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected}
+	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected, Removals: a.removals}
 	r.Clients = counts(r.Clients)
 	// An earlier refusal does not count while a newer response is in flight.
 	refusing := map[uint64]bool{}

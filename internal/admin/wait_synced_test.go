@@ -124,6 +124,50 @@ func TestWaitSynced(t *testing.T) {
 	})
 }
 
+// A delayed removal has not arrived at any client: the wait lasts until it is served, or until its timeout.
+func TestWaitSyncedWaitsForDelayedRemovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var removals atomic.Pointer[api.Removals]
+		s := newServer(&fleet{changed: make(chan struct{})})
+		s.Config = func() api.Config { return api.Config{Revision: 7, Removals: removals.Load()} }
+		removals.Store(&api.Removals{Resources: 5, Until: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+		a := synced(t, s, "timeout=3s")()
+		a.verdictIs(t, api.WaitTimeout, "not synced after 3s: 5 removals wait until 2026-01-02T03:04:05Z", "")
+		if a.result.Removals == nil || a.result.Removals.Resources != 5 {
+			t.Errorf("%+v", a.result)
+		}
+		synced(t, s, "timeout=3s&revision=7")().verdictIs(t, api.WaitOK, "", "")
+		result := synced(t, s, "timeout=1m")
+		time.Sleep(5 * time.Second)
+		removals.Store(nil)
+		a = result()
+		a.verdictIs(t, api.WaitOK, "", "")
+		if a.took < 5*time.Second || a.took > 5*time.Second+2*lookAgain {
+			t.Errorf("after %v", a.took)
+		}
+	})
+}
+
+// A wait without any client succeeds with a hint; with min_clients it waits for clients.
+func TestWaitSyncedForMinimumOfClients(t *testing.T) {
+	within(t, "none is connected", func(w *waitFixture) {
+		synced(w.T, w.admin, "timeout=1s")().verdictIs(w.T, api.WaitOK, "", "--min-clients 1 waits for a client")
+		synced(w.T, w.admin, "timeout=1s&min_clients=1")().verdictIs(w.T, api.WaitTimeout, "not synced after 1s: none connected, fewer than 1 client", "")
+		result := synced(w.T, w.admin, "timeout=1m&min_clients=2")
+		for _, node := range []string{"one", "two"} {
+			time.Sleep(2 * time.Second)
+			c := w.open(node, "edge")
+			c.Subscribe(xds.Cluster, "*")
+			c.ACK(c.Next(xds.Cluster))
+		}
+		a := result()
+		a.verdictIs(w.T, api.WaitOK, "", "")
+		if a.result.Clients.Connected != 2 || a.result.Hint != "" || a.took < 4*time.Second || a.took > 6*time.Second {
+			w.Errorf("after %v: %+v", a.took, a.result)
+		}
+	})
+}
+
 // A wait ends when its caller leaves or the server ends, and the number of waits is limited.
 func TestWaitSyncedIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,6 +23,8 @@ func (v verdict) of(r api.WaitResult) api.WaitResult {
 // verdictOf returns the verdict of the last round.
 func (w *syncedWait) verdictOf(r *api.WaitResult) verdict {
 	switch {
+	case r.Done && r.Clients.Connected == 0:
+		return verdict{class: api.WaitOK, hint: "no client was there to wait for: --min-clients 1 waits for a client"}
 	case r.Done:
 		return verdict{class: api.WaitOK}
 	case r.Rejected != nil:
@@ -42,12 +44,17 @@ func (w *syncedWait) late(r *api.WaitResult) string {
 	switch behind := behind(r); {
 	case len(behind) > 0:
 		return strings.Join(behind, "; ")
+	case r.Removals != nil:
+		return r.Removals.Text()
 	case r.Revision > 0 && r.Revision < w.asked.revision:
 		return fmt.Sprintf("revision %d is not served yet: %d is", w.asked.revision, r.Revision)
 	case r.Clients.Connected == 0 && selected.Get("node") != "":
 		return fmt.Sprintf("no client with node id %s is connected", selected.Get("node"))
 	case r.Clients.Connected == 0 && w.asked.asked.Group != "":
 		return fmt.Sprintf("no client of group %s is connected", w.asked.asked.Group)
+	}
+	if r.Clients.Connected < w.least {
+		return fmt.Sprintf("%s, fewer than %s", r.Clients.Text(), text.Amount(w.least, "client"))
 	}
 	names := slices.Clone(r.Pending)
 	if more := r.Clients.Connected - r.Clients.By[api.Synced] - len(names); more > 0 && len(names) > 0 {

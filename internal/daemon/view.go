@@ -155,6 +155,9 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 	for _, n := range sum.Counts {
 		c.Resources += n.N
 	}
+	if n, until := src.HeldUntil(); n > 0 {
+		c.Removals = &api.Removals{Resources: n, Until: until}
+	}
 	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
 		p.Warning = false // the field of the answer says that it is a warning

@@ -39,6 +39,7 @@ type Source struct {
 	checking    bool             // a check without serving: it reports every mistake, also of groups with "on_error: alone"
 
 	held          atomic.Int64   // number of delayed removals; read by other goroutines
+	heldUntil     atomic.Int64   // when the last of them is due, in nanoseconds; read by other goroutines
 	missesChanges atomic.Bool    // the system does not report all changes of files
 	expiry        expiry         // of certificates in the served resources
 	delayLog      delayLog       // log lines about delayed removals
@@ -174,6 +175,12 @@ func counts(worlds ...groupContent) []Count {
 // Held returns how many resources are missing from the files, and served until a later look confirms
 // the removal.
 func (s *Source) Held() int { return int(s.held.Load()) }
+
+// HeldUntil returns the number of [Source.Held], and when these resources are removed, if they are still
+// missing then.
+func (s *Source) HeldUntil() (n int, until time.Time) {
+	return s.Held(), time.Unix(0, s.heldUntil.Load())
+}
 
 // MissesChanges reports whether the operating system does not report all changes of the files. Then the source
 // notices some changes only at its regular look at the files ([Options.Poll]).

@@ -72,10 +72,14 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 	s.layout, s.rules = p.layout, p.rules
 	s.neverLoaded = p.neverLoaded()
 	s.rejected = s.rejectedGroups(p.rejections)
-	held := 0
+	held, until := 0, time.Time{}
 	for _, part := range s.parts {
 		held += part.removals.held
+		if part.removals.held > 0 && part.removals.again.After(until) {
+			until = part.removals.again
+		}
 	}
+	s.heldUntil.Store(until.UnixNano())
 	s.held.Store(int64(held))
 	s.publishServed()
 	if s.opts.References {

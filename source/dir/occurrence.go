@@ -61,11 +61,14 @@ func (s *Source) Occurrences(t *xds.Type, name string) (all []Occurrence) {
 		slices.SortFunc(all, func(a, b Occurrence) int { return byGroup(a.Group, b.Group) })
 	}
 	is := s.lastRead.Load()
-	if is == nil || is.err == nil {
+	if is == nil || is.err == nil && s.Held() == 0 {
 		return all
 	}
 	for i := range all {
 		is.compare(&all[i])
+	}
+	if is.err == nil { // each resource of the files is served
+		return all
 	}
 	for _, path := range slices.Sorted(maps.Keys(is.files)) {
 		for _, l := range is.files[path].loaded {

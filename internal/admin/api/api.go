@@ -96,8 +96,15 @@ type Config struct {
 	Dangling  int        `json:"dangling"`           // references to missing resources
 	Doubts    int        `json:"doubts"`             // number of warnings, including dangling references
 	Warnings  []Warning  `json:"warnings,omitempty"` // the first warnings
+	Removals  *Removals  `json:"removals,omitempty"` // large removals that are delayed (--confirm-removals); absent: none
 	Upstream  *Upstream  `json:"upstream,omitempty"` // only of a relay, which has no files
 	Store     *Store     `json:"store,omitempty"`    // only of a server with a revision store
+}
+
+// Removals are resources that are missing from the files, and still served until their removal is confirmed.
+type Removals struct {
+	Resources int       `json:"resources"`
+	Until     time.Time `json:"until"` // when the server removes them, if they are still missing
 }
 
 // A Store describes the revision store that a server reads.
@@ -510,6 +517,8 @@ type WaitResult struct {
 	Pending    []string  `json:"pending,omitempty"` // node IDs, at most 10
 
 	StoreRevision string `json:"store_revision,omitempty"` // served revision of the store, such as r412; "": no store, or no revision of it is served
+
+	Removals *Removals `json:"removals,omitempty"` // delayed removals, which have not arrived anywhere; absent: none, or a revision was named
 
 	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
 	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete

@@ -2,6 +2,7 @@ package api
 
 import (
 	"strings"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/text"
 )
@@ -28,4 +29,13 @@ func (c Counts) Text() string {
 		}
 	}
 	return text.Number(c.Connected) + " connected: " + strings.Join(texts, ", ")
+}
+
+// Text returns the removals for people: "5 removals wait until 2026-11-30T12:00:05Z".
+func (r Removals) Text() string {
+	verb := " wait until "
+	if r.Resources == 1 {
+		verb = " waits until "
+	}
+	return text.Amount(r.Resources, "removal") + verb + r.Until.UTC().Format(time.RFC3339)
 }

@@ -40,6 +40,7 @@ type Source interface {
 	Rule(group string) (text, place string)
 	Nearest(t *xds.Type, name string) string
 	LoadError() (since time.Time, err error)
+	HeldUntil() (n int, until time.Time)
 	ErrorsMentioning(name string) []findings.Problem
 	Examine(l dir.Loaded) []findings.Problem
 	FieldAt(l dir.Loaded, path string) string

@@ -46,6 +46,9 @@ func (c *chain) loaded() {
 	switch {
 	case err == nil && c.before.Seq() == 0:
 		c.breaks(loaded, "", "wait for the first load, and look at the server's log", "nothing was loaded yet")
+	case err == nil && at != nil && at.Outdated:
+		_, until := c.e.d.Source.HeldUntil()
+		c.breaks(loaded, "", "restore it; or, to confirm the removal, run chancery reload --allow-mass-delete", "the files do not have it any more; because many are missing, it is served until %s", until.UTC().Format(time.RFC3339))
 	case err == nil:
 		c.ok(loaded, "", "the files are loaded (revision %d)", c.before.Seq())
 	case at != nil && at.MissingGroupFile != "":

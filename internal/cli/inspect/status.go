@@ -314,6 +314,9 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	case c.At != nil:
 		fmt.Fprintf(w, " loaded %s ago", textutil.Since(*c.At))
 	}
+	if c.Removals != nil {
+		fmt.Fprintf(w, "\n         %s; chancery reload --allow-mass-delete removes at once", c.Removals.Text())
+	}
 	fmt.Fprintf(w, "\nCLIENTS  %s", s.Clients.Text())
 	if f.Group != "" {
 		fmt.Fprintf(w, ", in group %s", textutil.Line(f.Group))

@@ -24,7 +24,7 @@ func Wait() *cobra.Command {
 	var w adminclient.Wait
 	var what, typ, revision string
 	cmd := &cobra.Command{
-		Use:   "wait --for=synced [DIR]",
+		Use:   "wait [DIR]",
 		Short: "Wait until all clients have accepted the configuration",
 		Long: `Wait ends when every connected client, or those selected by --node, --group and --type, has
 accepted the configuration that the server serves. If a client refuses it, wait ends at once with
@@ -40,7 +40,9 @@ revision (by default the one of the asked server), and all clients have accepted
 shows the progress. With --local it asks only one server.
 
 Without --revision wait fails if the last load of the files was rejected, or that of a group of
-these clients: then the change has not arrived. It prints the server that it asks; with DIR it
+these clients: then the change has not arrived. It waits for removals that the server delays
+(--confirm-removals). If no client is connected, it succeeds with a hint; see --min-clients.
+It prints the server that it asks; with DIR it
 fails if that server does not serve DIR.
 
 Exit codes: 0 all clients are synced; 1 a client refuses, the last load was rejected, or a group
@@ -60,10 +62,10 @@ denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 				return err
 			}
 			switch {
-			case what == "":
-				return errors.New("--for is missing: write --for=synced")
 			case what != "synced":
 				return fmt.Errorf("--for: %q: must be synced", what)
+			case w.MinClients < 0:
+				return errors.New("--min-clients: must not be negative")
 			case w.Timeout <= 0:
 				return errors.New("--timeout: must be more than 0")
 			}
@@ -82,7 +84,7 @@ denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&what, "for", "", "`STATE` to wait for: synced")
+	flags.StringVar(&what, "for", "synced", "`STATE` to wait for: synced")
 	cli.OfferValues(cmd, "for", "synced")
 	flags.DurationVar(&w.Timeout, "timeout", time.Minute, "maximum `time` to wait")
 	flags.StringVar(&w.Filter.Node, "node", "", "only nodes with this `ID`, or a pattern such as edge-*")
@@ -92,6 +94,7 @@ denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 	cli.OfferValues(cmd, "type", cli.TypeWords()...)
 	flags.StringVar(&revision, "revision", "", "minimum `number` of the configuration, as chancery status shows it; r412: a revision of the store; default: the newest")
 	cli.LocalFlag(flags, &w.Local)
+	flags.IntVar(&w.MinClients, "min-clients", 0, "minimum `number` of connected clients; wait also waits for them to connect")
 	o.Register(cmd, "text", "json", "yaml")
 	a.Register(flags)
 	cmd.ValidArgsFunction = cli.CompleteDirectory
@@ -171,6 +174,9 @@ func printResult(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, at string
 		}
 	case r.Class == api.WaitOK:
 		fmt.Fprintf(w, "ok: %s\n", r.Clients.Text())
+		if r.Hint != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: hint: "+textutil.Line(r.Hint))
+		}
 	case len(r.Refusals) > 0 && r.Rejected == nil:
 		printRefusals(w, o, r.Refusals)
 	}

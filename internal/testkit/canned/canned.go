@@ -217,6 +217,8 @@ func Server(t testing.TB, documented bool) string {
 			res.Class, res.Pending = api.WaitTimeout, []string{"pay-5c-01", hostile}
 			res.Clients = api.Counts{Connected: 10, By: map[api.State]int{api.Synced: 7, api.Sent: 3}}
 			res.Why = "not synced after " + r.URL.Query().Get("timeout") + ": " + res.Clients.Text() + "; not yet: " + strings.Join(res.Pending, ", ") + ", 1 more"
+		case "none":
+			res.Class, res.Done, res.Clients, res.Hint = api.WaitOK, true, api.Counts{}, "no client was there"
 		case "new":
 			res.Class = "of the future"
 		default:

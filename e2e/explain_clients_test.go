@@ -124,7 +124,7 @@ func TestExplainGRPC(t *testing.T) {
 			{"status --all", "e2e"},
 			{"status e2e", "gRPC Go"},
 			{"explain e2e", "accepted"},
-			{"explain e2e eds/greeter", "the client asks for it by its name"},
+			{"explain e2e eds/greeter", "the client subscribes to it by name"},
 			{"explain e2e rds/greeter_route -o json", `"OK": true`},
 			{"get cds --node e2e", "greeter"},
 			{"get lds/greeter.local --node e2e", "SYNCED"},
@@ -142,7 +142,7 @@ func TestExplainGRPC(t *testing.T) {
 			})
 		}
 		// The client does not subscribe to unrelated resources.
-		eventually(t, patience, "unsubscribed", says(admin, "e2e", "CDS", "else", "subscribed", "and not for this"))
+		eventually(t, patience, "unsubscribed", says(admin, "e2e", "CDS", "else", "subscribed", "and not to this one"))
 	})
 
 	s.step("OBS-1 SOTW-2 endpoints that are too big for it", func(t *testing.T) {

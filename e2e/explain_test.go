@@ -291,7 +291,7 @@ func TestExplainLinks(t *testing.T) {
 		s.Mark("endpoints to which nothing refers, and routes to a cluster that no file has")
 		here.has("case.yaml", documentsOf(assignment("lonely", 1), routes("side", "2", "nowhere")))
 		s.commit("its routes are of another file", func(w world) { w.drop(routes("side", "", "")) })
-		broken("e2e", "EDS", "lonely", "referenced", "nothing that the node gets refers to it")
+		broken("e2e", "EDS", "lonely", "referenced", "no resource of the node refers to it")
 		broken("e2e", "RDS", "side", "valid", `it refers to CDS "nowhere", which no file has`)
 		s.commit("back", func(w world) { w.set(routes("side", "1", "other")) })
 		here.has("case.yaml", []byte("# nothing\n"))

@@ -140,7 +140,7 @@ func open(m *maker, data []byte) (*protoyaml.Decoder, *yaml.Node, error) {
 
 // decoder returns a decoder for the file. It stops at the first error.
 func (m *maker) decoder() *protoyaml.Decoder {
-	return &protoyaml.Decoder{File: m.file, Source: m.data, Types: envoy.Envoy(), Most: 1, Mend: true}
+	return &protoyaml.Decoder{File: m.file, Source: m.data, Types: envoy.Envoy(), Most: 1, Rewrite: true}
 }
 
 // firstError returns the first error of a decoder.

@@ -186,8 +186,8 @@ func sourceBroken(r *rig) {
 	third := r.now.files["world.yaml"]
 	third = third[:strings.LastIndex(string(third[:len(third)/3]), "---\n")] // whole documents, but not all
 	for _, harm := range []struct {
-		what       string
-		harm, mend func() error
+		what         string
+		harm, repair func() error
 	}{
 		{"a mistake", func() error { return os.WriteFile(broken, []byte("a: ["), 0o644) }, func() error { return os.Remove(broken) }},
 		{"a third of a file", func() error { return put(r.dir, "world.yaml", third) }, func() error { return nil }},
@@ -196,7 +196,7 @@ func sourceBroken(r *rig) {
 	} {
 		r.ignored(harm.harm)
 		r.had(had)
-		r.must(harm.mend())
+		r.must(harm.repair())
 		r.commit()
 		r.note("after %s: %v", harm.what, r.converges("after "+harm.what))
 		had = r.now

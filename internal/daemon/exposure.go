@@ -12,7 +12,7 @@ import (
 // by the mode of its file.
 func exposed(f *listenFlags, r *restFlags) dirload.Exposure {
 	if at := cmp.Or(f.plain(), r.plain(f)); at != "" {
-		return dirload.Exposure{Way: "over the network in plain text, from " + at, Mend: "--tls-cert, --tls-key and --client-ca"}
+		return dirload.Exposure{Way: "over the network in plain text, from " + at, Remedy: "--tls-cert, --tls-key and --client-ca"}
 	}
 	if f.tls.ClientCA != "" {
 		return dirload.Exposure{}
@@ -23,7 +23,7 @@ func exposed(f *listenFlags, r *restFlags) dirload.Exposure {
 	}
 	for _, a := range all {
 		if !a.Loopback() {
-			return dirload.Exposure{Way: "to every client that connects to " + a.String(), Mend: "--client-ca"}
+			return dirload.Exposure{Way: "to every client that connects to " + a.String(), Remedy: "--client-ca"}
 		}
 	}
 	return dirload.Exposure{}

@@ -54,7 +54,7 @@ func (c *Config) storeExposure() dirload.Exposure {
 		return dirload.Exposure{}
 	}
 	if _, etcd, err := c.store.at.Check(); err == nil && c.store.at.PlainText(etcd) {
-		return dirload.Exposure{Way: "over the network in plain text, to " + etcd.String(), Mend: "--store-tls or --store-ca"}
+		return dirload.Exposure{Way: "over the network in plain text, to " + etcd.String(), Remedy: "--store-tls or --store-ca"}
 	}
 	return dirload.Exposure{}
 }

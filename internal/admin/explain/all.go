@@ -99,7 +99,7 @@ func (c *chain) loadedAll() {
 		return
 	}
 	text, place := mistake(err, dir.Occurrence{Group: first(c.decision.Groups)})
-	advice := "mend " + place + "; the server then loads the files by itself"
+	advice := "correct " + place + "; the server then loads the files by itself"
 	if place == "" { // the load was rejected because files are missing, not because of an error in a file
 		advice = "restore the removed files; or, to confirm the removal, run chancery reload --allow-mass-delete"
 	}
@@ -121,13 +121,13 @@ func (c *chain) missing() {
 		}
 	}
 	if one == nil {
-		c.ok(defined, "", "everything that the client asks for by name exists")
+		c.ok(defined, "", "every resource to which the client subscribes by name exists")
 		return
 	}
 	of := &chain{e: c.e, client: c.client, t: one.t, name: one.Name, before: c.before}
 	of.decide()
 	of.place()
-	advice := "define it, or mend what refers to it: explain " + title(one.t, one.Name)
+	advice := "define it, or correct what refers to it: explain " + title(one.t, one.Name)
 	if near := c.e.d.Source.Nearest(one.t, one.Name); near != "" {
 		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
 	}
@@ -135,7 +135,7 @@ func (c *chain) missing() {
 	if p := of.mainParent(); p != nil {
 		place = p.place
 	}
-	c.breaks(defined, place, advice, "the client asks for resources that the node does not get: %s", list(all, 5))
+	c.breaks(defined, place, advice, "the client subscribes to resources that the node does not get: %s", list(all, 5))
 }
 
 // unsettled yields the collected names in one of the states.
@@ -189,11 +189,11 @@ func (c *chain) subscribedAll() {
 	}
 	switch {
 	case len(all) > 0:
-		c.ok(subscribed, "", "the client asks for %s", list(all, 12))
+		c.ok(subscribed, "", "the client subscribes to %s", list(all, 12))
 	case c.t != nil:
-		c.breaks(subscribed, "", c.whyAsk(), "the client has not asked for any %s; it has asked for %s", c.t, orElse(c.opened(), "nothing"))
+		c.breaks(subscribed, "", c.whyAsk(), "the client has not subscribed to any %s; it subscribes to %s", c.t, orElse(c.opened(), "no type"))
 	default:
-		c.breaks(subscribed, "", "look at the client's bootstrap: it must subscribe to something", "the client asks for nothing")
+		c.breaks(subscribed, "", "look at the client's bootstrap: it must subscribe to something", "the client has no subscription")
 	}
 }
 
@@ -215,7 +215,7 @@ func (c *chain) sentAll() {
 			return
 		}
 	}
-	c.ok(sent, "", "the client was sent everything it asks for")
+	c.ok(sent, "", "the client was sent everything to which it subscribes")
 }
 
 func (c *chain) acceptedAll(ctx context.Context) {
@@ -241,7 +241,7 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		why := fmt.Sprintf("; which of %s is faulty is unknown", count(len(x.refused), "resource"))
 		if len(guilty) > 0 {
 			place, why = guilty[0].Place, ", because of "+blamed(guilty)
-			advice = fmt.Sprintf("mend %s (%s)", blamed(guilty), orElse(place, "its file"))
+			advice = fmt.Sprintf("correct %s (%s)", blamed(guilty), orElse(place, "its file"))
 			if guilty[0].Reason != "" {
 				why += ": " + guilty[0].Reason
 			}

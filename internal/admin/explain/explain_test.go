@@ -97,7 +97,7 @@ var failures = []struct {
 	{
 		name: "nothing is wrong", files: []string{"c.yaml", resources(cluster("a"))}, what: "CDS a",
 		act:  func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
-		says: []string{"defined: ok: CDS \"a\" is of group \"default\" [c.yaml:2:3]", "connected: ok: envoy 1.40.0", "subscribed: ok: the client asks for all CDS", "accepted: ok: the client has accepted version "},
+		says: []string{"defined: ok: CDS \"a\" is of group \"default\" [c.yaml:2:3]", "connected: ok: envoy 1.40.0", "subscribed: ok: the client subscribes to all CDS", "accepted: ok: the client has accepted version "},
 	},
 	{
 		name: "wrong node id", what: "CDS a", node: "egde-1", broken: selected,
@@ -119,7 +119,7 @@ var failures = []struct {
 			}
 			r.Explainer = New(r.deps)
 		},
-		says: []string{`allowed: BROKEN: the client at 192.0.2.1:5 was refused 0 s ago: mtls DNS "web": it may not be this node`, `connected: BROKEN: the server ended its stream 0 s ago: the link "allowed" has the reason`},
+		says: []string{`allowed: BROKEN: the client at 192.0.2.1:5 was refused 0 s ago: mtls DNS "web": it may not be this node`, `connected: BROKEN: the server ended its stream 0 s ago: the step "allowed" has the reason`},
 	},
 	{
 		name: "wrong group", what: "CDS a", broken: selected,
@@ -156,13 +156,13 @@ var failures = []struct {
 			takes(c, xds.Cluster)
 			takes(c, xds.Endpoint, "a")
 		},
-		says: []string{`referenced: ok: CDS "b" refers to it [c.yaml:`, "subscribed: BROKEN: the client asks for 1 name of EDS, and not for this", "config_source"},
+		says: []string{`referenced: ok: CDS "b" refers to it [c.yaml:`, "subscribed: BROKEN: the client subscribes to 1 name of EDS, and not to this one", "config_source"},
 	},
 	{
 		name: "a type that was never asked for", what: "EDS a", broken: subscribed,
 		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"))},
 		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
-		says:  []string{"the client has not asked for any EDS; it has asked for CDS"},
+		says:  []string{"the client has not subscribed to any EDS; it subscribes to CDS"},
 	},
 	{
 		name: "nothing refers to it", what: "EDS b", broken: referenced,
@@ -172,7 +172,7 @@ var failures = []struct {
 			takes(c, xds.Cluster)
 			takes(c, xds.Endpoint, "a")
 		},
-		says: []string{"nothing that the node gets refers to it by its name, so the client does not ask for it"},
+		says: []string{"no resource of the node refers to it by name, so the client does not subscribe to it"},
 	},
 	{
 		name: "missing reference", what: "RDS r", broken: valid,
@@ -195,7 +195,7 @@ var failures = []struct {
 			takes(c, xds.Cluster)
 			takes(c, xds.Endpoint, "a")
 		},
-		says: []string{"nothing that the node gets refers to it by its name, so the client does not ask for it"},
+		says: []string{"no resource of the node refers to it by name, so the client does not subscribe to it"},
 	},
 	{
 		name: "what is referred to is missing", what: "RDS r", broken: defined,
@@ -225,7 +225,7 @@ var failures = []struct {
 			c.Subscribe(xds.Cluster)
 			c.NACK(c.Next(xds.Cluster), "Invalid duration: Expected positive duration: seconds: -1")
 		},
-		says: []string{`valid: ok`, `because of CDS "bad"; whether it applied this resource is unknown`, "[c.yaml:7:20]", `mend CDS "bad" (c.yaml:7:20)`},
+		says: []string{`valid: ok`, `because of CDS "bad"; whether it applied this resource is unknown`, "[c.yaml:7:20]", `correct CDS "bad" (c.yaml:7:20)`},
 	},
 	{
 		name: "a client that does not answer", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
@@ -392,7 +392,7 @@ var failures = []struct {
 			r.write("b.yaml", resources(cluster("b")+"  typo: 1\n"), "c.yaml", resources(cluster("a")+"  typo: 1\n"))
 			r.load("typo")
 		},
-		says: []string{"loaded: BROKEN: the served version is older than its file: the load was rejected 0 s ago", "[c.yaml:5:3", "advice: mend c.yaml:5:3"},
+		says: []string{"loaded: BROKEN: the served version is older than its file: the load was rejected 0 s ago", "[c.yaml:5:3", "advice: correct c.yaml:5:3"},
 	},
 	{
 		name: "its own file is no YAML any more", what: "CDS a", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},
@@ -533,7 +533,7 @@ var failures = []struct {
 			synctest.Wait()
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
 		},
-		says: []string{`referenced: ok: CDS "b" refers to it`, "subscribed: BROKEN: the client asks for 1 name of EDS, and not for this"},
+		says: []string{`referenced: ok: CDS "b" refers to it`, "subscribed: BROKEN: the client subscribes to 1 name of EDS, and not to this one"},
 	},
 	{
 		name: "on demand resources are in no response with all", what: "CDS a", broken: accepted,

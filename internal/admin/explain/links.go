@@ -64,10 +64,10 @@ func (c *chain) loaded() {
 		if at != nil {
 			what = "the served version is older than its file: the load was rejected"
 		}
-		c.breaks(loaded, place, "mend "+orElse(place, "the error that rejected the load")+"; the server then loads the files by itself", "%s %s: %s", what, c.e.since(since), text)
+		c.breaks(loaded, place, "correct "+orElse(place, "the error that rejected the load")+"; the server then loads the files by itself", "%s %s: %s", what, c.e.since(since), text)
 	case at == nil:
 		if all := c.e.d.Source.ErrorsMentioning(c.name); len(all) > 0 {
-			c.breaks(loaded, placeOf(all[0]), "mend "+placeOf(all[0])+"; the server then loads the files by itself",
+			c.breaks(loaded, placeOf(all[0]), "correct "+placeOf(all[0])+"; the server then loads the files by itself",
 				"for %s, a file that may have %s cannot be loaded: %s", c.e.ago(since), c.title(), wrongText(all[0]))
 			return
 		}
@@ -188,7 +188,7 @@ func (c *chain) defined() {
 		if p := c.mainParent(); p != nil {
 			text, place = fmt.Sprintf("%s, to which %s refers", text, title(p.Type, p.Name)), p.place
 			if advice[:3] != "did" {
-				advice += ", or mend the reference"
+				advice += ", or correct the reference"
 			}
 		}
 		c.breaks(defined, place, advice, "%s", text)
@@ -213,9 +213,9 @@ func (c *chain) valid() {
 		}
 		switch {
 		case f.code == findings.Dangling:
-			c.breaks(valid, f.place, "define the missing resource, or mend the reference at "+f.place, "%s", text)
+			c.breaks(valid, f.place, "define the missing resource, or correct the reference at "+f.place, "%s", text)
 		case c.refused():
-			c.breaks(valid, f.place, "mend "+f.place, "%s", text)
+			c.breaks(valid, f.place, "correct "+f.place, "%s", text)
 		default:
 			c.ok(valid, f.place, "Envoy is known to refuse this: %s", text)
 		}
@@ -392,7 +392,7 @@ func (c *chain) connectedLink() {
 		return
 	}
 	if e, was := c.deniedBefore(); was {
-		c.breaks(connected, "", "", "the server ended its stream %s: the link \"allowed\" has the reason", c.e.since(e.At))
+		c.breaks(connected, "", "", "the server ended its stream %s: the step \"allowed\" has the reason", c.e.since(e.At))
 		return
 	}
 	advice := "look at the node id in the client's bootstrap, and at its log: whether it can reach the server"
@@ -448,19 +448,19 @@ func (c *chain) subscribed() {
 			c.unknown(subscribed, "its stream has not begun")
 			return
 		}
-		c.breaks(subscribed, "", c.whyAsk(), "the client has not asked for any %s; it has asked for %s", c.t, orElse(c.opened(), "nothing"))
+		c.breaks(subscribed, "", c.whyAsk(), "the client has not subscribed to any %s; it subscribes to %s", c.t, orElse(c.opened(), "no type"))
 	case c.is.Why == protocol.NotWanted:
 		how := count(c.of.Names, "name")
 		if c.of.Wildcard {
 			how = "all that is not on demand, and " + how
 		}
-		c.breaks(subscribed, "", c.whyAsk(), "the client asks for %s of %s, and not for this", how, c.t)
+		c.breaks(subscribed, "", c.whyAsk(), "the client subscribes to %s of %s, and not to this one", how, c.t)
 	case c.is.Why == protocol.ByWildcard:
-		c.ok(subscribed, "", "the client asks for all %s", c.t)
+		c.ok(subscribed, "", "the client subscribes to all %s", c.t)
 	case c.is.Why == protocol.ByName:
-		c.ok(subscribed, "", "the client asks for it by its name")
+		c.ok(subscribed, "", "the client subscribes to it by name")
 	default:
-		c.ok(subscribed, "", "the client asks for %s, the %s of it", quote(c.is.By), c.is.Why)
+		c.ok(subscribed, "", "the client subscribes to %s, the %s of it", quote(c.is.By), c.is.Why)
 	}
 }
 
@@ -468,11 +468,11 @@ func (c *chain) subscribed() {
 func (c *chain) whyAsk() string {
 	switch {
 	case c.t.Implicit:
-		return fmt.Sprintf("the client's bootstrap must ask for %s: look at its dynamic_resources or its xDS authorities", c.t)
+		return fmt.Sprintf("the client's bootstrap must subscribe to %s: look at its dynamic_resources or its xDS authorities", c.t)
 	case len(c.parents) > 0:
-		return fmt.Sprintf("%[1]s refers to it, so the client should ask for it: look at the client's log. The config_source in %[1]s must name this server", title(c.parents[0].Type, c.parents[0].Name))
+		return fmt.Sprintf("%[1]s refers to it, so the client should subscribe to it: look at the client's log. The config_source in %[1]s must name this server", title(c.parents[0].Type, c.parents[0].Name))
 	}
-	return "clients ask for what their configuration refers to: refer to it, or ask for it in the bootstrap"
+	return "clients subscribe to the resources that their configuration names: refer to it, or name it in the bootstrap"
 }
 
 // opened returns a list of the types that the client has opened.

@@ -48,7 +48,7 @@ func (c *chain) sent() {
 		return
 	}
 	if c.is == nil || c.is.State == protocol.StateUnwanted {
-		c.unknown(sent, "not sent, because the client does not ask for it")
+		c.unknown(sent, "not sent, because the client does not subscribe to it")
 		return
 	}
 	n := c.is
@@ -216,12 +216,12 @@ func (c *chain) refusal() {
 	guilty := c.guilty
 	for _, g := range guilty {
 		if g.Name == c.name && len(guilty) == 1 {
-			c.breaks(accepted, g.Place, "mend "+orElse(g.Place, "it"), "the client refused it%s: %s%s", when, text, c.kept())
+			c.breaks(accepted, g.Place, "correct "+orElse(g.Place, "it"), "the client refused it%s: %s%s", when, text, c.kept())
 			return
 		}
 	}
 	if len(guilty) > 0 {
-		c.breaks(accepted, guilty[0].Place, fmt.Sprintf("mend %s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file")),
+		c.breaks(accepted, guilty[0].Place, fmt.Sprintf("correct %s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file")),
 			"the client refused the response with this resource%s, because of %s; whether it applied this resource is unknown; its error: %s", when, blamed(guilty), text)
 		return
 	}

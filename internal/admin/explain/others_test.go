@@ -40,7 +40,7 @@ func TestExplainClient(t *testing.T) {
 		{
 			name: "well", files: []string{"c.yaml", resources(cluster("a"))},
 			act:  func(_ *fixture, c *xdstest.Client) { takes(c, xds.Cluster) },
-			says: []string{"selected: ok: the node gets group default", "subscribed: ok: the client asks for all CDS", "accepted: ok: the client has accepted what it was sent: CDS"},
+			says: []string{"selected: ok: the node gets group default", "subscribed: ok: the client subscribes to all CDS", "accepted: ok: the client has accepted what it was sent: CDS"},
 		},
 		{
 			name: "refuses", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad)},
@@ -52,20 +52,20 @@ func TestExplainClient(t *testing.T) {
 		},
 		{
 			name: "keeps to what it had of one in quarantine", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad)}, act: quarantined,
-			says: []string{`the client refused CDS, because of CDS "bad": resources[1].connect_timeout: must be more than 0s, not -1s; it says: `, "[c.yaml:7:20]", `mend CDS "bad" (c.yaml:7:20)`},
+			says: []string{`the client refused CDS, because of CDS "bad": resources[1].connect_timeout: must be more than 0s, not -1s; it says: `, "[c.yaml:7:20]", `correct CDS "bad" (c.yaml:7:20)`},
 		},
 		{
 			name: "the same, of the type", what: "CDS", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad)}, act: quarantined,
 			says: []string{`because of CDS "bad"`, "[c.yaml:7:20]"},
 		},
 		{
-			name: "asks for what is not there", broken: defined, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("rr", "a"))},
+			name: "a subscription to a missing resource", broken: defined, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("rr", "a"))},
 			act: func(_ *fixture, c *xdstest.Client) {
 				takes(c, xds.Cluster)
 				takes(c, xds.Listener)
 				c.Subscribe(xds.Route, "r")
 			},
-			says: []string{`the client asks for resources that the node does not get: RDS "r" [l.yaml:12:34]`, `did you mean "rr"?`},
+			says: []string{`the client subscribes to resources that the node does not get: RDS "r" [l.yaml:12:34]`, `did you mean "rr"?`},
 		},
 		{
 			name: "does not answer", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
@@ -89,7 +89,7 @@ func TestExplainClient(t *testing.T) {
 		{
 			name: "a type that it has not opened", what: "LDS", broken: subscribed, files: []string{"c.yaml", resources(cluster("a"))},
 			act:  func(_ *fixture, c *xdstest.Client) { takes(c, xds.Cluster) },
-			says: []string{"the client has not asked for any LDS; it has asked for CDS"},
+			says: []string{"the client has not subscribed to any LDS; it subscribes to CDS"},
 		},
 		{
 			name: "the files are not loaded", broken: loaded, files: []string{"c.yaml", resources(cluster("a"))},

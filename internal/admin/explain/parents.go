@@ -109,17 +109,17 @@ func (c *chain) referenced() {
 	switch {
 	case p == nil && (c.t.Implicit || c.is != nil && c.is.Why == protocol.ByWildcard):
 	case p == nil && wanted:
-		c.ok(referenced, "", "nothing that the node gets refers to it by its name; the client asks for it all the same")
+		c.ok(referenced, "", "no resource of the node refers to it by name, but the client subscribes to it")
 	case p == nil && (c.at == nil && !c.has(c.before) || !c.connected()):
-		c.unknown(referenced, "nothing that the node gets refers to it by its name")
+		c.unknown(referenced, "no resource of the node refers to it by name")
 	case p == nil:
-		c.breaks(referenced, "", fmt.Sprintf("refer to %s in a resource that the node gets (%s), or have the client ask for it in its bootstrap", c.title(), c.referrersOf()),
-			"nothing that the node gets refers to it by its name, so the client does not ask for it")
+		c.breaks(referenced, "", fmt.Sprintf("refer to %s in a resource that the node gets (%s), or name it in the bootstrap of the client", c.title(), c.referrersOf()),
+			"no resource of the node refers to it by name, so the client does not subscribe to it")
 	case wanted || !c.connected() || p.state != nil && p.state.State == protocol.StateSynced:
 		c.ok(referenced, p.place, "%s refers to it", c.parentList())
 	case p.state == nil || p.state.State == protocol.StateUnwanted:
 		c.breaks(referenced, p.place, fmt.Sprintf("the client must have %s first: run chancery explain for it", title(p.Type, p.Name)),
-			"%s refers to it, and the client does not ask for that either", title(p.Type, p.Name))
+			"%s refers to it, and the client does not subscribe to that either", title(p.Type, p.Name))
 	default:
 		c.breaks(referenced, p.place, fmt.Sprintf("the client must accept %s first: run chancery explain for it", title(p.Type, p.Name)),
 			"%s refers to it, and the client has not accepted that (%s), so it does not ask", title(p.Type, p.Name), c.e.stateOf(p.state))

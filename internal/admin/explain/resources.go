@@ -43,7 +43,7 @@ func (e *Explainer) ClientResources(ctx context.Context, node, typ, name string,
 	groups := e.d.Source.Decide(c.node).Groups
 	all := c.listed()
 	if name != "" && !slices.ContainsFunc(all, listed.exists) {
-		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has nor asks for %s", title(t, name))}
+		err := &NotFound{Field: "name", Message: fmt.Sprintf("the client neither has %s nor subscribes to it", title(t, name))}
 		if near := e.d.Source.Nearest(t, name); near != "" {
 			err.Hint = fmt.Sprintf("did you mean %s?", quote(near))
 		}

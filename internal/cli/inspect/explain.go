@@ -24,7 +24,7 @@ func Explain() *cobra.Command {
 		Short: "Explain why a client does not have a resource",
 		Long: `Explain follows a resource from its file to a client. Is it loaded, valid, in a group of the
 node, allowed? Is the client connected, does it subscribe, was the resource sent, and has the
-client accepted it? Explain shows the link at which the chain is broken, and how to repair it.
+client accepted it? Explain shows the first broken step between them, and how to repair it.
 Without TYPE/NAME it checks the client as a whole.
 
 A server of a store also asks the other servers of the store. Explain shows the answer of the
@@ -32,7 +32,7 @@ server that has the client, with the server's name. With --local it asks only on
 
 "chancery check --explain CODE" explains a finding of check.
 
-Exit codes: 0 the client has the resource; 1 a link is broken; 2 wrong usage; 3 no server
+Exit codes: 0 the client has the resource; 1 a step is broken; 2 wrong usage; 3 no server
 answers, or it denies access; 4 the server does not know the node or resource.`,
 		Example: `  chancery explain edge-7d9f-x2 route/ingress
   chancery explain edge-7d9f-x2

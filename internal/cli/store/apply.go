@@ -172,7 +172,7 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 		return err
 	}
 	if !a.insecureSecrets && to != "" {
-		e := dirload.Exposure{Way: "over the network in plain text, to " + to, Mend: hint}
+		e := dirload.Exposure{Way: "over the network in plain text, to " + to, Remedy: hint}
 		opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) { return nil, e.Refuse(all) }
 	}
 	items, _, err := dircommit.Read(root, opts)

@@ -24,7 +24,7 @@ const serverCluster = "xds"
 // Bootstrap returns the bootstrap in a file, or the problems of the file.
 func Bootstrap(f File, types *envoy.Types) (protoreflect.Message, []findings.Problem) {
 	im := &importer{Options: Options{Types: types}}
-	s := &source{Decoder: &protoyaml.Decoder{File: f.Name, Source: f.Data, Types: types, Mend: true}}
+	s := &source{Decoder: &protoyaml.Decoder{File: f.Name, Source: f.Data, Types: types, Rewrite: true}}
 	docs, err := im.parse(s, f)
 	m := types.New(bootstrapName)
 	switch p, is := errors.AsType[findings.Problem](err); {

@@ -57,7 +57,7 @@ func part(types typeResolver, n *yaml.Node, md protoreflect.MessageDescriptor) p
 		panic("importer: " + string(md.FullName()) + ": " + err.Error())
 	}
 	m := typ.New()
-	d := protoyaml.Decoder{Types: types, Mend: true}
+	d := protoyaml.Decoder{Types: types, Rewrite: true}
 	d.Message(without(n, "@type", extension), m.Interface(), "")
 	return m
 }

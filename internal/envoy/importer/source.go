@@ -27,7 +27,7 @@ type source struct {
 
 // read reads the contents of a file.
 func (im *importer) read(f File) {
-	s := &source{Decoder: &protoyaml.Decoder{File: f.Name, Source: f.Data, Types: im.Types, Mend: true}}
+	s := &source{Decoder: &protoyaml.Decoder{File: f.Name, Source: f.Data, Types: im.Types, Rewrite: true}}
 	docs, err := im.parse(s, f)
 	if err != nil {
 		if f.Loose && hasNoEnvoyKey(f.Data) {

@@ -42,10 +42,10 @@ type Decoder struct {
 	Most   int               // the limit for errors, and for warnings, in Problems; 0 means MaxProblems, negative means no limit
 	Ignore []findings.Code   // kinds of problems to neither report nor count
 
-	// Mend rewrites nodes so that every reader understands them, instead of warning that Envoy's own
-	// reader understands them differently. Nodes that several aliases share must be copied first: see
+	// Rewrite makes the decoder rewrite the nodes that Envoy's own reader understands differently, so that
+	// every reader understands them. Without Rewrite the decoder warns. Nodes that several aliases share must be copied first: see
 	// [Decoder.Plain].
-	Mend bool
+	Rewrite bool
 
 	// Lines reports whether problems may quote lines of a file with a syntax error. Nil means no.
 	Lines func(src []byte) bool
@@ -104,10 +104,11 @@ func (d *Decoder) WarnAs(code findings.Code, n *yaml.Node, path, hint, format st
 	}
 }
 
-// notPortable warns of a spelling that readers understand differently, or mends it.
-func (d *Decoder) notPortable(code findings.Code, n *yaml.Node, path, hint, format string, mend func(), args ...any) {
-	if d.Mend {
-		mend()
+// notPortable warns about a notation that readers understand differently. With Rewrite it calls
+// rewrite instead.
+func (d *Decoder) notPortable(code findings.Code, n *yaml.Node, path, hint, format string, rewrite func(), args ...any) {
+	if d.Rewrite {
+		rewrite()
 		return
 	}
 	d.WarnAs(code, n, path, hint, format, args...)

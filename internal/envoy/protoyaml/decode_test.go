@@ -260,8 +260,8 @@ func all(d *Decoder) string {
 	return strings.Join(lines, "\n")
 }
 
-// Every reader understands a mended node.
-func TestMendedNodesArePortable(t *testing.T) {
+// Every reader understands a rewritten node.
+func TestRewrittenNodesArePortable(t *testing.T) {
 	const src = `base: &base {connect_timeout: 5m, dns_refresh_rate: 1m30s}
 cluster:
   "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
@@ -279,7 +279,7 @@ cluster:
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoy.Envoy(), Mend: true}
+	d := &Decoder{File: "c.yaml", Source: []byte(src), Types: envoy.Envoy(), Rewrite: true}
 	n := d.Plain(Get(docs[0], "cluster"))
 	if d.Any(n, "") == nil || len(d.Problems) > 0 {
 		t.Fatal(d.Problems)

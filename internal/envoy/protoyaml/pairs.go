@@ -30,7 +30,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 					d.merges = map[*yaml.Node]bool{}
 				}
 				d.merges[k] = true
-				d.notPortable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] mends it
+				d.notPortable(findings.Portability, k, path, "Envoy's own reader refuses merge keys", "merge key", func() {}) // [Decoder.Plain] replaces it
 			}
 			merges = append(merges, v)
 			continue

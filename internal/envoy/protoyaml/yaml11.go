@@ -18,7 +18,7 @@ import (
 // yaml11Octal matches numbers that are octal in YAML 1.1 and decimal in YAML 1.2.
 var yaml11Octal = regexp.MustCompile(`^[-+]?0[0-7]+$`)
 
-// yaml11 warns about words and numbers that Envoy's own reader understands differently. With Mend it
+// yaml11 warns about words and numbers that Envoy's own reader understands differently. With Rewrite it
 // uses Envoy's meaning, because an Envoy has read the file before.
 func (d *Decoder) yaml11(n *yaml.Node, path string) {
 	if n.Style != 0 {
@@ -49,7 +49,7 @@ func (d *Decoder) templated(n *yaml.Node, field, path string) {
 	s := n.Value
 	dollar := strings.HasPrefix(s, "${") && strings.IndexByte(s, '}') == len(s)-1
 	braces := strings.HasPrefix(s, "{{") && strings.HasSuffix(s, "}}") && len(s) > 4
-	if !dollar && !braces || d.Mend || field == "inline_string" && d.secrets == 0 {
+	if !dollar && !braces || d.Rewrite || field == "inline_string" && d.secrets == 0 {
 		return
 	}
 	d.WarnAs(findings.UnrenderedTemplate, n, path, "if the text is correct as it is, use --ignore "+string(findings.UnrenderedTemplate), "%s looks like a template that was not filled in", d.quoted(s))

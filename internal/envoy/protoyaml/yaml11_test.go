@@ -10,7 +10,7 @@ import (
 )
 
 // decodeAs decodes a message of a type; it returns the message as JSON, and the problems.
-func decodeAs(t *testing.T, name, src string, mend bool) (js string, problems []string) {
+func decodeAs(t *testing.T, name, src string, rewrite bool) (js string, problems []string) {
 	t.Helper()
 	docs, err := ParseYAML("a.yaml", []byte(src))
 	if err != nil {
@@ -21,7 +21,7 @@ func decodeAs(t *testing.T, name, src string, mend bool) (js string, problems []
 		t.Fatal(err)
 	}
 	m := typ.New().Interface()
-	d := Decoder{File: "a.yaml", Source: []byte(src), Types: envoy.Envoy(), Mend: mend}
+	d := Decoder{File: "a.yaml", Source: []byte(src), Types: envoy.Envoy(), Rewrite: rewrite}
 	d.Message(docs[0], m, "")
 	for _, p := range d.Problems {
 		problems = append(problems, string(p.Code)+" "+p.Error())
@@ -34,7 +34,7 @@ func decodeAs(t *testing.T, name, src string, mend bool) (js string, problems []
 }
 
 // Envoy's values were observed in the config_dump of Envoy 1.40. There is a warning where ours differ,
-// and Mend uses Envoy's.
+// and Rewrite uses Envoy's.
 func TestYAML11Words(t *testing.T) {
 	for src, tt := range map[string]struct{ ours, envoys string }{
 		"y": {`"y"`, "true"}, "Y": {`"Y"`, "true"}, "yes": {`"yes"`, "true"}, "on": {`"on"`, "true"}, "On": {`"On"`, "true"},
@@ -44,13 +44,13 @@ func TestYAML11Words(t *testing.T) {
 		"true": {"true", "true"}, "TRUE": {"true", "true"}, "tRUE": {`"tRUE"`, `"tRUE"`}, "\"on\"": {`"on"`, `"on"`}, "'no'": {`"no"`, `"no"`}, "07": {"7", "7"},
 		"0x10": {"16", "16"}, "10": {"10", "10"}, "0": {"0", "0"}, "north": {`"north"`, `"north"`}, "~": {"null", "null"}, "[no]": {`["no"]`, "[false]"},
 	} {
-		for mend, want := range map[bool]string{false: tt.ours, true: tt.envoys} {
-			got, problems := decodeAs(t, "google.protobuf.Struct", "a: "+src, mend)
+		for rewrite, want := range map[bool]string{false: tt.ours, true: tt.envoys} {
+			got, problems := decodeAs(t, "google.protobuf.Struct", "a: "+src, rewrite)
 			if got != `{"a":`+want+"}" {
-				t.Errorf("FILE-7 %s, mend %v: %s, want %s", src, mend, got, want)
+				t.Errorf("FILE-7 %s, rewrite %v: %s, want %s", src, rewrite, got, want)
 			}
-			if warned := len(problems) == 1 && strings.HasPrefix(problems[0], "XDS0803 a.yaml:1:"); warned != (!mend && tt.ours != tt.envoys) || len(problems) > 1 {
-				t.Errorf("FILE-7 %s, mend %v: %q", src, mend, problems)
+			if warned := len(problems) == 1 && strings.HasPrefix(problems[0], "XDS0803 a.yaml:1:"); warned != (!rewrite && tt.ours != tt.envoys) || len(problems) > 1 {
+				t.Errorf("FILE-7 %s, rewrite %v: %q", src, rewrite, problems)
 			}
 		}
 	}

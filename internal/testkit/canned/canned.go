@@ -120,11 +120,11 @@ func Server(t testing.TB, documented bool) string {
 			{Name: "selected", OK: true, Known: true, Text: `the node gets group edge: id is like "edge-*"`, Place: "config/edge/group.yaml:1:8"},
 			{Name: "allowed", OK: true, Known: true, Text: `no access rule hides it from the client`},
 			{Name: "connected", OK: true, Known: true, Text: `envoy 1.40.0, connected 6 m ago from 10.1.2.3:51234`},
-			{Name: "subscribed", OK: true, Known: true, Text: `the client asks for all LDS`},
+			{Name: "subscribed", OK: true, Known: true, Text: `the client subscribes to all LDS`},
 			{Name: "sent", OK: true, Known: true, Text: `version 77b0e911aabbccdd, nonce 41`},
 			{Name: "accepted", Known: true, Text: `the client refused it 6 m ago: Error adding/updating listener(s) ingress-443: StatPrefix: value length must be at least 1 characters`, Place: "config/edge/listeners.yaml:11:20"},
 			{Name: "never", Known: false},
-		}, Broken: "valid", Advice: "mend config/edge/listeners.yaml:11:20"}
+		}, Broken: "valid", Advice: "correct config/edge/listeners.yaml:11:20"}
 		switch {
 		case e.Node == "pay-5c-01":
 			e.Links, e.Broken, e.Advice = e.Links[:2], "", ""

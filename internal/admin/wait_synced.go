@@ -84,10 +84,10 @@ func (w *syncedWait) run() (r api.WaitResult, err error) {
 		if v := w.rejectedNewest(); v != nil {
 			w.end = time.Now()
 			r, err = w.round()
-			if err != nil || r.Rejected == nil {
-				return v.of(r), nil
+			if err == nil && r.Rejected != nil {
+				*v = w.verdictOf(&r)
 			}
-			return w.verdictOf(&r).of(r), nil
+			return v.of(r), nil
 		}
 	}
 	for {

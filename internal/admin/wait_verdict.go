@@ -121,12 +121,13 @@ func heldBefore(of *api.Store, group string, want uint64) (stays, goes []string,
 		}
 		why := fmt.Sprintf("group %s is frozen at %s", h.Group, h.Revision)
 		hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start r%d, serves it; -g GROUP waits for another group", h.Group, want)
-		for _, x := range of.RolledBack {
-			if storedNumber(x.Revision) >= want && slices.Contains(x.Groups, h.Group) {
-				why += fmt.Sprintf(", because rollout %s to %s was rolled back: %s", x.Rollout, x.Revision, x.Why)
-				hint = "chancery rollout status shows details; -g GROUP waits for another group"
-				break
-			}
+		back := slices.IndexFunc(of.RolledBack, func(x api.RolledBack) bool {
+			return storedNumber(x.Revision) >= want && slices.Contains(x.Groups, h.Group)
+		})
+		if back >= 0 {
+			x := of.RolledBack[back]
+			why += fmt.Sprintf(", because rollout %s to %s was rolled back: %s", x.Rollout, x.Revision, x.Why)
+			hint = "chancery rollout status shows details; -g GROUP waits for another group"
 		}
 		stays = append(stays, why)
 	}

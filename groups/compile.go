@@ -61,12 +61,9 @@ func (c *compiler) field(m *Match, f field, path []string, values Values) *rule 
 		if err != nil {
 			c.fail(c.def, findings.NodeRule, "match", fieldNames[f]+": "+err.Error(), "")
 		}
-		if text, is := v.(string); is && f != metadata && isForeign(text) {
+		if text, _ := v.(string); f != metadata && isForeign(text) {
 			q := c.def.problem(findings.ForeignPattern, "match", fmt.Sprintf("%s: %q matches only this text: in a pattern only * and ** have a meaning", fieldNames[f], text), "for one of several values write a list, and for a regular expression cel: node.id.matches(...)")
-			if m.place.Pos.Line > 0 {
-				q.Pos = m.place.Pos
-			}
-			q.Warning = true
+			q.Pos, q.Warning = m.place.Pos, true
 			c.problems = append(c.problems, q)
 		}
 		r.values = append(r.values, compiled)
@@ -153,6 +150,6 @@ func (r *rule) always() bool {
 // isForeign reports whether a pattern looks like a regular expression or a shell pattern: a|b,
 // [a-z], ^a, a$. Here these characters match themselves, and few node names have them.
 func isForeign(pattern string) bool {
-	_, rest, found := strings.Cut(pattern, "[")
-	return strings.Contains(pattern, "|") || found && strings.Contains(rest, "]") || strings.HasPrefix(pattern, "^") || strings.HasSuffix(pattern, "$")
+	_, afterBracket, _ := strings.Cut(pattern, "[")
+	return strings.Contains(pattern, "|") || strings.Contains(afterBracket, "]") || strings.HasPrefix(pattern, "^") || strings.HasSuffix(pattern, "$")
 }

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -50,10 +51,8 @@ func (r *rule) describe(b *strings.Builder, q *query) {
 			b.WriteString(key)
 		}
 		if q != nil {
-			if v := r.matchingValue(&q.node); v != nil {
-				b.WriteString(v.String())
-				return
-			}
+			b.WriteString(r.matchingValue(&q.node).String())
+			return
 		}
 		for i := range r.values {
 			if i > 0 {
@@ -95,11 +94,8 @@ func (r *Rules) Rule(group string) (text string, at Place) {
 
 // String returns ` is "edge"`, or ` is like "edge-*"`.
 func (v *value) String() string {
-	switch other := v.other.(type) {
-	case bool:
-		return " is " + strconv.FormatBool(other)
-	case float64:
-		return " is " + strconv.FormatFloat(other, 'g', -1, 64)
+	if v.other != nil {
+		return fmt.Sprint(" is ", v.other)
 	}
 	if text, all := v.pattern.Plain(); all {
 		return " is " + strconv.Quote(text)

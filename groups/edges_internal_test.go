@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/chancery-xds/chancery/xds"
 )
 
 // Half of all nodes are in a rollout to 50 percent, and all shares are between 0 and 100.
@@ -20,21 +18,9 @@ func TestSharesAreUniform(t *testing.T) {
 		below[min(int(s/10), 9)]++
 	}
 	for i, n := range below {
-		if n < 850 || n > 1150 {
+		if n < 900 || n > 1100 {
 			t.Errorf("%d of %d nodes between %d and %d percent", n, nodes, 10*i, 10*i+10)
 		}
-	}
-}
-
-// When the counter of generations starts again, a group that was never a candidate may become one.
-func TestQueryRoundsStartAgain(t *testing.T) {
-	r, _ := New([]Definition{{Name: "g", Match: &Match{ID: Values{"a"}}}, {Name: Default}}, Options{})
-	q := r.query(nil)
-	q.states = make([]groupState, len(r.groups))
-	q.generation = ^uint32(0)
-	r.queries.Put(q)
-	if d := r.Decide(&xds.Node{ID: "a"}); fmt.Sprint(d.Groups) != "[g]" {
-		t.Error(d)
 	}
 }
 
@@ -42,8 +28,10 @@ func TestQueryRoundsStartAgain(t *testing.T) {
 func TestReasonOfALane(t *testing.T) {
 	files := map[string]string{"edge": "match: {cluster: edge}\n"}
 	for want, l := range map[string]Lane{
-		`in the place of edge, by rollout r: metadata.canary is "yes"`: {Labels: map[string]string{"canary": "yes"}},
-		"in the place of edge, by rollout r: it is in the first 100 %": {Percent: 100},
+		`in the place of edge, by rollout r: metadata.canary is "yes"`:  {Labels: map[string]string{"canary": "yes"}},
+		"in the place of edge, by rollout r: it is in the first 100 %":  {Percent: 100},
+		"in the place of edge, by rollout r: it is in the first 99.5 %": {Percent: 99.5},
+		"in the place of edge, by rollout r: it gets group edge":        {Groups: []string{"edge"}},
 	} {
 		l.Of, l.Rollout = "edge", "r"
 		r, problems := rulesOf(t, files, l)
@@ -93,6 +81,7 @@ func TestMatchByOneOfManyMetadataKeys(t *testing.T) {
 		{map[string]any{"b": "y"}, "[default]"},
 		{map[string]any{"d": "x"}, "[default]"},
 		{map[string]any{"d": 1, "e": 1, "f": 1, "g": 1, "c": "x"}, "[g]"},
+		{map[string]any{"c": nil}, "[default]"},
 	} {
 		if d := r.Decide(nodeWith("n", c.metadata)); fmt.Sprint(d.Groups) != c.want {
 			t.Errorf("%v: %v, want %s", c.metadata, d.Groups, c.want)

@@ -29,8 +29,7 @@ const (
 type Rules struct {
 	groups    []group // each group comes before the groups that it includes
 	index     index
-	otherwise int  // index in groups; -1: refuse
-	lanes     bool // some group has a lane
+	otherwise int // index in groups; noGroup: refuse
 	queries   sync.Pool
 }
 
@@ -42,6 +41,9 @@ type group struct {
 	rank    int   // position by priority and name; a lower rank comes first
 	lane    *lane // nil: none
 }
+
+// noGroup is an index in Rules.groups of no group.
+const noGroup = -1
 
 // A Place is a position in a file. The zero Place is no position.
 type Place struct {
@@ -111,16 +113,13 @@ func (r *Rules) Decide(n *xds.Node) Decision {
 func (r *Rules) decision(q *query) Decision {
 	var d Decision
 	none := len(q.matched) == 0
-	if none && r.otherwise >= 0 {
+	if none && r.otherwise != noGroup {
 		q.matched = append(q.matched, r.otherwise)
-	}
-	all := r.order(q)
-	d.Reasons = make([]Reason, 0, len(all)+1)
-	if none && r.otherwise >= 0 {
 		d.Reasons = append(d.Reasons, Reason{By: r.groups[r.otherwise].name})
 	} else if none {
 		d.Reasons = append(d.Reasons, Reason{By: Refuse})
 	}
+	all := r.order(q)
 	if len(all) > 0 {
 		d.Groups = make([]string, len(all))
 	}
@@ -136,9 +135,7 @@ func (r *Rules) decision(q *query) Decision {
 		}
 		d.Reasons = append(d.Reasons, reason)
 	}
-	if r.lanes {
-		r.replaceByLanes(q, all, &d)
-	}
+	r.replaceByLanes(q, all, &d)
 	if q.node.problem != "" {
 		q.notes = append(q.notes, q.node.problem)
 	}

@@ -35,7 +35,7 @@ type paths struct {
 // equal requirements can be counted.
 type requirement struct {
 	field  field
-	path   string // keys, each followed by a zero byte
+	path   string // of metadata: keys, with a zero byte between them
 	text   string
 	prefix bool // the value begins with text
 	other  any  // a float64 or bool; nil: the value is text
@@ -58,11 +58,12 @@ func newIndex(groups []group) index {
 		if r == nil {
 			continue
 		}
-		demands, _, ok := r.requirements(count)
-		if !ok {
+		found := r.requirements(count)
+		if found == nil {
 			x.unindexed = append(x.unindexed, i)
+			continue
 		}
-		for _, d := range demands {
+		for _, d := range found.any {
 			x.add(d, i)
 		}
 	}
@@ -87,10 +88,7 @@ func (r *rule) countRequirements(count map[requirement]int) {
 
 // requirement returns the requirement of one value, if it can be looked up.
 func (r *rule) requirement(v value) (d requirement, ok bool) {
-	d = requirement{field: r.field}
-	if r.field == metadata {
-		d.path = strings.Join(r.path, "\x00") + "\x00"
-	}
+	d = requirement{field: r.field, path: strings.Join(r.path, "\x00")}
 	if v.other != nil {
 		d.other = v.other
 		return d, true
@@ -103,41 +101,50 @@ func (r *rule) requirement(v value) (d requirement, ok bool) {
 	return d, all || text != ""
 }
 
-// requirements returns a list of requirements such that each node for which the rule holds meets one of
-// them. The cost of a requirement is twice the number of its uses in all rules, plus one for a prefix.
-// ok is false if there is no such list.
-func (r *rule) requirements(count map[requirement]int) (best []requirement, cost int, ok bool) {
+// A requirementList has the requirements of a rule: each node for which the rule holds meets one of them.
+type requirementList struct {
+	any []requirement
+
+	// The cost of a requirement is twice the number of its uses in all rules. A prefix costs one more,
+	// because more nodes match it.
+	cost int
+}
+
+// requirements returns the cheapest requirementList of a rule, or nil if it has none.
+func (r *rule) requirements(count map[requirement]int) *requirementList {
+	var found requirementList
 	switch r.kind {
 	case allOf:
+		var best *requirementList
 		for _, part := range r.parts {
-			if d, n, is := part.requirements(count); is && (!ok || n < cost) {
-				best, cost, ok = d, n, true
+			if l := part.requirements(count); l != nil && (best == nil || l.cost < best.cost) {
+				best = l
 			}
 		}
-		return best, cost, ok
+		return best
 	case anyOf:
 		for _, part := range r.parts {
-			d, n, is := part.requirements(count)
-			if !is {
-				return nil, 0, false
+			l := part.requirements(count)
+			if l == nil {
+				return nil
 			}
-			best, cost = append(best, d...), cost+n
+			found.any, found.cost = append(found.any, l.any...), found.cost+l.cost
 		}
-		return best, cost, true
+		return &found
 	case oneOf:
 		for _, v := range r.values {
-			d, is := r.requirement(v)
-			if !is {
-				return nil, 0, false
+			d, ok := r.requirement(v)
+			if !ok {
+				return nil
 			}
-			best, cost = append(best, d), cost+2*count[d]
+			found.any, found.cost = append(found.any, d), found.cost+2*count[d]
 			if d.prefix {
-				cost++ // a prefix costs more, because more nodes match it
+				found.cost++
 			}
 		}
-		return best, cost, true
+		return &found
 	}
-	return nil, 0, false
+	return nil
 }
 
 func (x *index) add(d requirement, group int) {
@@ -149,7 +156,7 @@ func (x *index) add(d requirement, group int) {
 		x.paths = &paths{}
 	}
 	at := x.paths
-	for key := range strings.SplitSeq(strings.TrimSuffix(d.path, "\x00"), "\x00") {
+	for key := range strings.SplitSeq(d.path, "\x00") {
 		if at.below == nil {
 			at.below = map[string]*paths{}
 		}
@@ -196,9 +203,7 @@ func (x *index) candidates(q *query) []int {
 }
 
 func (t *table) addMatches(q *query, value string) {
-	if t.equal != nil {
-		q.addCandidates(t.equal[value])
-	}
+	q.addCandidates(t.equal[value])
 	for _, n := range t.lengths {
 		if n > len(value) {
 			break
@@ -215,16 +220,8 @@ func (p *paths) addMatches(q *query, at any) {
 			p.addMatches(q, element)
 		}
 	case map[string]any:
-		if len(at) < len(p.below) {
-			for key, value := range at {
-				if below := p.below[key]; below != nil {
-					below.addMatches(q, value)
-				}
-			}
-			return
-		}
-		for key, below := range p.below {
-			if value, ok := at[key]; ok {
+		for key, value := range at { // the decoder has limited the metadata, and rules may require any number of keys
+			if below := p.below[key]; below != nil {
 				below.addMatches(q, value)
 			}
 		}

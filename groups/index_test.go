@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,25 +155,108 @@ func (w world) node() *xds.Node {
 	return n
 }
 
-// The index uses the value that the fewest groups require. It does not use a value that all groups
-// require.
-func TestIndexUsesRarestValue(t *testing.T) {
+// candidatesOf returns the number of groups that the index finds for a node, of 100 groups with these rules.
+func candidatesOf(t *testing.T, match func(i int) Match, n *xds.Node) int {
+	t.Helper()
 	var defs []Definition
 	for i := range 100 {
-		defs = append(defs, Definition{Name: fmt.Sprint(i), Match: &Match{Cluster: Values{"web"}, Any: []Match{
-			{ID: Values{fmt.Sprintf("n-%d", i)}}, {Metadata: []MetadataMatch{{Path: []string{"team"}, Values: Values{fmt.Sprint(i, "-*")}}}},
-		}}})
+		m := match(i)
+		defs = append(defs, Definition{Name: fmt.Sprint(i), Match: &m})
 	}
-	r, problems := New(defs, Options{})
+	r, problems := New(defs, Options{CEL: odd})
 	if r == nil {
 		t.Fatal(problems)
 	}
-	q := r.query(&xds.Node{Cluster: "web", ID: "n-7"})
-	if got := r.index.candidates(q); len(got) != 1 || len(r.index.unindexed) > 0 {
-		t.Errorf("%d candidates, %d are asked each time", len(got), len(r.index.unindexed))
+	return len(r.index.candidates(r.query(n)))
+}
+
+func required(key string, values ...any) Match {
+	return Match{Metadata: []MetadataMatch{{Path: []string{key}, Values: values}}}
+}
+
+// The index uses the value that the fewest groups require. A value that all groups require is not used, wherever
+// it is in the rule.
+func TestIndexUsesRarestValue(t *testing.T) {
+	node := nodeWith("n-7", map[string]any{"team": "7-a", "zero": "0"})
+	forms := map[string]func(m Match) Match{
+		"plain": func(m Match) Match { return m },
+		"all":   func(m Match) Match { return Match{All: []Match{m, {}}} },
+		"any":   func(m Match) Match { return Match{Any: []Match{m, m}} },
 	}
-	if d := r.Decide(&xds.Node{Cluster: "web", ID: "n-7"}); fmt.Sprint(d.Groups) != "[7]" {
-		t.Error(d)
+	rare := map[string]func(i int) Match{
+		"a value":           func(i int) Match { return Match{ID: Values{fmt.Sprintf("n-%d", i)}} },
+		"one of two values": func(i int) Match { return Match{ID: Values{fmt.Sprintf("n-%d", i), fmt.Sprintf("m-%d", i)}} },
+		"a prefix":          func(i int) Match { return required("team", fmt.Sprintf("%d-*", i)) },
+		"one of two fields": func(i int) Match {
+			return Match{Any: []Match{{ID: Values{fmt.Sprintf("n-%d", i)}}, required("team", fmt.Sprintf("%d-*", i))}}
+		},
+	}
+	common := map[string]Match{
+		"a value": {Cluster: Values{"edge"}}, "a prefix": {Cluster: Values{"ed*"}}, "a suffix": {Cluster: Values{"*ge"}},
+		"metadata": required("zero", "0"), "an expression": {CEL: "odd"}, "a negation": {Not: &Match{Zone: Values{"z"}}},
+	}
+	for form, in := range forms {
+		for of, rare := range rare {
+			for and, common := range common {
+				first := candidatesOf(t, func(i int) Match { return Match{All: []Match{in(rare(i)), in(common)}} }, node)
+				last := candidatesOf(t, func(i int) Match { return Match{All: []Match{in(common), in(rare(i))}} }, node)
+				if first != 1 || last != 1 {
+					t.Errorf("%s that is rare, and %s that is common (%s): %d and %d candidates", of, and, form, first, last)
+				}
+			}
+		}
+	}
+}
+
+// Each kind of value finds its groups, and only these.
+func TestIndexFindsEachKindOfValue(t *testing.T) {
+	node := nodeWith("", map[string]any{"n": 7.0, "b": true, "t": "7", "77": 1.0})
+	for kind, c := range map[string]struct {
+		match func(i int) Match
+		want  int
+	}{
+		"a number":            {func(i int) Match { return required("n", float64(i)) }, 1},
+		"a bool":              {func(i int) Match { return required("b", i >= 10) }, 90},
+		"a text":              {func(i int) Match { return required("t", fmt.Sprint(i)) }, 1},
+		"a text of others":    {func(i int) Match { return required("n", fmt.Sprint(i)) }, 0},
+		"a key":               {func(i int) Match { return required(fmt.Sprint(i), 1.0) }, 1},
+		"no text":             {func(i int) Match { return Match{ID: Values{[]string{"", "x"}[i/50]}} }, 50},
+		"a text, no prefix":   {func(i int) Match { return Match{Cluster: Values{[]string{"edg", "edge", "e"}[i%3]}} }, 33},
+		"any, or one text":    {func(i int) Match { return Match{Cluster: Values{[]string{"*", "x"}[i/50]}} }, 50},
+		"a value of no value": {func(i int) Match { return Match{Cluster: Values{}} }, 0},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			if got := candidatesOf(t, c.match, node); got != c.want {
+				t.Errorf("%d candidates, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// Of a value and a prefix that are equally rare, the index uses the value: more nodes have the prefix.
+func TestIndexPrefersValueToPrefix(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		got := candidatesOf(t, func(i int) Match {
+			parts := []Match{{ID: Values{fmt.Sprintf("n-%d*", i)}}, {Cluster: Values{fmt.Sprintf("c-%d", i)}}}
+			if reverse {
+				slices.Reverse(parts)
+			}
+			return Match{All: parts}
+		}, &xds.Node{ID: "n-77", Cluster: "c-5"})
+		if got != 1 { // c-5, and not n-7* with n-77*
+			t.Errorf("%d candidates", got)
+		}
+	}
+}
+
+// Two lists of keys that have the same characters are different.
+func TestIndexSeparatesKeys(t *testing.T) {
+	path := [][]string{{"a", "b"}, {"ab"}}
+	got := candidatesOf(t, func(i int) Match {
+		return Match{Metadata: []MetadataMatch{{Path: path[i/99], Values: Values{"x"}}, {Path: []string{"n"}, Values: Values{float64(i / 50)}}}}
+	}, nodeWith("", map[string]any{"n": 1.0, "ab": "y"}))
+	if got != 49 { // one group requires ab, and the others of n find it, too
+		t.Errorf("%d candidates", got)
 	}
 }
 
@@ -194,15 +278,11 @@ func TestMetadataIsDecodedOnDemand(t *testing.T) {
 	}
 }
 
-// Queries are reused without any state of the previous one, also when generations start again.
+// Queries are reused without any state of the previous one.
 func TestQueriesAreReused(t *testing.T) {
 	m := Match{ID: Values{"a"}}
 	r, _ := New([]Definition{{Name: "g", Match: &m, Include: []string{Default}}}, Options{})
 	q := r.query(nil)
-	for i := range q.states {
-		q.states[i].candidate, q.states[i].member = 1, 1
-	}
-	q.generation = ^uint32(0)
 	for range 3 {
 		r.queries.Put(q)
 		if d := r.Decide(&xds.Node{ID: "a"}); fmt.Sprint(d.Groups) != "[g default]" {

@@ -48,7 +48,7 @@ func (l Lane) Definition() []byte {
 	}
 	b, err := json.Marshal(map[string]any{"name": l.Of + LaneSuffix, "lane": all})
 	if err != nil {
-		panic(err) // Percent is not a number
+		panic(err) // Percent is infinite
 	}
 	return b
 }
@@ -73,8 +73,8 @@ func (p *parser) readLane(n *yaml.Node, path string) {
 				return
 			}
 			l.Labels = map[string]string{}
-			for i := 0; i+1 < len(flat.Content); i += 2 {
-				l.Labels[flat.Content[i].Value] = p.Text(yamlkeys.Follow(flat.Content[i+1]), path)
+			for entry := range slices.Chunk(flat.Content, 2) { // key, value
+				l.Labels[entry[0].Value] = p.Text(yamlkeys.Follow(entry[1]), path)
 			}
 		},
 		"groups": func(n *yaml.Node, path string) {
@@ -101,20 +101,18 @@ func (b *builder) compileLanes(r *Rules) {
 		switch {
 		case !ok || b.defs[of].Lane != nil:
 			b.fail(d, findings.UnknownGroup, "lane", fmt.Sprintf("there is no group %q for this lane", d.Lane.Of), "")
-			continue
 		case d.Name != d.Lane.Of+LaneSuffix:
 			b.fail(d, findings.GroupName, "name", fmt.Sprintf("the lane of group %q is %q", d.Lane.Of, d.Lane.Of+LaneSuffix), "")
-			continue
 		case d.Match != nil || len(d.Include) > 0 || d.Alone:
 			b.fail(d, findings.MisplacedKey, "lane", "a lane has neither match, include nor on_error: it replaces its group for some nodes", "")
-			continue
+		default:
+			l := &lane{Lane: *d.Lane, name: d.Name}
+			if len(l.Labels) > 0 {
+				c := compiler{builder: b, def: d}
+				l.labels = c.compileMatch(labelsMatch(l.Labels))
+			}
+			r.groups[of].lane = l
 		}
-		l := &lane{Lane: *d.Lane, name: d.Name}
-		if len(l.Labels) > 0 {
-			c := compiler{builder: b, def: d}
-			l.labels = c.compileMatch(labelsMatch(l.Labels))
-		}
-		r.groups[of].lane, r.lanes = l, true
 	}
 }
 
@@ -125,8 +123,8 @@ func labelsMatch(labels map[string]string) *Match {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		text := labels[key]
 		values := Values{text}
-		if v, err := strconv.ParseBool(text); err == nil && (text == "true" || text == "false") {
-			values = append(values, v)
+		if text == "true" || text == "false" {
+			values = append(values, text == "true")
 		}
 		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(v) {
 			values = append(values, v)
@@ -149,7 +147,7 @@ func (l *lane) picks(r *Rules, q *query, all []int) (why string, picked bool) {
 		}
 	}
 	if l.Percent >= 100 || q.node.ID != "" && hashPercent(l.Rollout, q.node.ID) < l.Percent {
-		return "it is in the first " + strconv.FormatFloat(l.Percent, 'g', -1, 64) + " %", true
+		return fmt.Sprintf("it is in the first %v %%", l.Percent), true
 	}
 	return "", false
 }

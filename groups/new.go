@@ -38,13 +38,8 @@ func New(definitions []Definition, o Options) (*Rules, []findings.Problem) {
 	slices.SortStableFunc(b.defs, func(x, y Definition) int { return strings.Compare(x.Name, y.Name) })
 	b.checkNames()
 	b.checkIncludes()
-	if b.failed == 0 {
-		b.sort()
-	}
+	b.sort()
 	rules := b.compile()
-	if b.failed > 0 {
-		return nil, b.problems
-	}
 	return rules, b.problems
 }
 
@@ -100,12 +95,14 @@ func (b *builder) checkNames() {
 // checkRoot reports keys that the root must not have.
 func (b *builder) checkRoot(d *Definition) {
 	const why = "the root is the group of nodes that match no other"
-	for key, has := range map[string]bool{"name": d.has("name"), "match": d.Match != nil, "include": len(d.Include) > 0, "on_error": d.Alone} {
-		if has {
-			b.fail(d, findings.MisplacedKey, key, fmt.Sprintf("the root has no %q", key), why)
+	for _, k := range []struct {
+		key string
+		has bool
+	}{{"include", len(d.Include) > 0}, {"match", d.Match != nil}, {"name", d.has("name")}, {"on_error", d.Alone}} {
+		if k.has {
+			b.fail(d, findings.MisplacedKey, k.key, fmt.Sprintf("the root has no %q", k.key), why)
 		}
 	}
-	slices.SortFunc(b.problems, func(x, y findings.Problem) int { return cmp.Compare(x.Path, y.Path) })
 }
 
 // checkIncludes finds the included groups.
@@ -123,7 +120,7 @@ func (b *builder) checkIncludes() {
 				b.include[i] = append(b.include[i], at)
 			}
 		}
-		if d.Name == Default && d.Otherwise != "" && d.Otherwise != Refuse && d.Otherwise != Default {
+		if d.Name == Default && d.Otherwise != "" && d.Otherwise != Refuse {
 			if _, ok := b.byName[d.Otherwise]; !ok {
 				b.fail(d, findings.UnknownGroup, "otherwise", fmt.Sprintf("there is no group %q", d.Otherwise), cmp.Or(b.suggestion(d.Otherwise), `it is "default", "refuse" or the name of a group`))
 			}
@@ -195,9 +192,7 @@ func (b *builder) sort() {
 		}
 	}
 	b.defs, b.include = defs, include
-	if b.failed == 0 {
-		b.limitIncludes()
-	}
+	b.limitIncludes()
 }
 
 // reportCycle reports a cycle: each group includes the next one, and the last group includes the
@@ -248,7 +243,6 @@ func (b *builder) compile() *Rules {
 		g.rule = c.compileMatch(d.Match)
 		if b.failed == 0 && g.rule.never() {
 			b.warn(d, findings.UnusedGroup, "match", fmt.Sprintf("no node can match the rule of group %q", d.Name), "")
-			reached[i] = true // one warning is enough
 		}
 	}
 	b.compileLanes(r)
@@ -258,7 +252,7 @@ func (b *builder) compile() *Rules {
 	root := b.byName[Default]
 	switch name := cmp.Or(b.defs[root].Otherwise, Default); name {
 	case Refuse:
-		r.otherwise = -1
+		r.otherwise = noGroup
 	default:
 		r.otherwise = b.byName[name]
 		reached[r.otherwise] = true

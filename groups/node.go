@@ -23,12 +23,12 @@ type Node struct {
 }
 
 func (n *Node) set(from *xds.Node) {
-	*n = Node{}
-	if from != nil {
-		*n = Node{
-			ID: from.ID, Cluster: from.Cluster, Region: from.Region, Zone: from.Zone, SubZone: from.SubZone,
-			UserAgentName: from.UserAgentName, UserAgentVersion: from.UserAgentVersion, encoded: from.Metadata,
-		}
+	if from == nil {
+		from = &xds.Node{}
+	}
+	*n = Node{
+		ID: from.ID, Cluster: from.Cluster, Region: from.Region, Zone: from.Zone, SubZone: from.SubZone,
+		UserAgentName: from.UserAgentName, UserAgentVersion: from.UserAgentVersion, encoded: from.Metadata,
 	}
 }
 

@@ -35,10 +35,8 @@ func NewOverlap(definitions []Definition) *Overlap {
 			}
 		}
 	}
-	if otherwise != Refuse {
-		for _, in := range t.Includes(otherwise) {
-			t.fallback[in] = true
-		}
+	for _, in := range t.Includes(otherwise) { // no group has the name Refuse
+		t.fallback[in] = true
 	}
 	return t
 }

@@ -114,11 +114,14 @@ func (p *parser) readMatch(n *yaml.Node, path string, depth int) Match {
 	m := Match{place: p.place(n)}
 	if depth > maxNesting {
 		p.ReportAs(findings.NodeRule, n, path, "", "matches are nested deeper than %d", maxNesting)
-		return m
+	} else if p.countCondition(n, path) {
+		p.readConditions(n, path, depth, &m)
 	}
-	if !p.countCondition(n, path) {
-		return m
-	}
+	return m
+}
+
+// readConditions reads the keys of a Match.
+func (p *parser) readConditions(n *yaml.Node, path string, depth int, m *Match) {
 	values := func(to *Values) func(*yaml.Node, string) {
 		return func(n *yaml.Node, path string) { *to = p.readValues(n, path, false) }
 	}
@@ -138,7 +141,7 @@ func (p *parser) readMatch(n *yaml.Node, path string, depth int) Match {
 		"locality": func(n *yaml.Node, path string) {
 			p.mapping(n, path, "locality", yamlkeys.Keys{"region": values(&m.Region), "zone": values(&m.Zone), "sub_zone": values(&m.SubZone)})
 		},
-		"metadata": func(n *yaml.Node, path string) { p.readMetadata(n, path, nil, &m) },
+		"metadata": func(n *yaml.Node, path string) { p.readMetadata(n, path, nil, m) },
 		"all":      matches(&m.All), "any": matches(&m.Any),
 		"not": func(n *yaml.Node, path string) {
 			not := p.readMatch(n, path, depth+1)
@@ -153,7 +156,6 @@ func (p *parser) readMatch(n *yaml.Node, path string, depth int) Match {
 			}
 		},
 	})
-	return m
 }
 
 // readMetadata reads the conditions for the metadata below some keys.
@@ -166,8 +168,8 @@ func (p *parser) readMetadata(n *yaml.Node, path string, below []string, m *Matc
 	if flat == nil || !p.countCondition(n, path) {
 		return
 	}
-	for i := 0; i+1 < len(flat.Content); i += 2 {
-		key, value := flat.Content[i].Value, yamlkeys.Follow(flat.Content[i+1])
+	for entry := range slices.Chunk(flat.Content, 2) {
+		key, value := entry[0].Value, yamlkeys.Follow(entry[1])
 		at, keys := yamlkeys.Join(path, yamlkeys.Short(key)), append(slices.Clip(below), key)
 		if value.Kind == yaml.MappingNode {
 			p.readMetadata(value, at, keys, m)

@@ -12,20 +12,18 @@ import (
 // A query has the working memory for the decision about one node. It is reused.
 type query struct {
 	node       Node
-	candidates []int // groups that may match
-	matched    []int // groups that match
-	members    []int // matching groups and all that they include
-	states     []groupState
-	generation uint32 // states with another generation belong to earlier queries
+	candidates []int        // groups that may match
+	matched    []int        // groups that match
+	members    []int        // matching groups and all that they include
+	states     []groupState // by group; the zero value for groups that are neither candidates nor members
 	notes      []string
 }
 
 // A groupState is the state of a group in a query.
 type groupState struct {
-	candidate, member uint32 // the generation in which the group was a candidate or member
-	matched           bool
-	level             int32 // length of the longest chain of includes that ends at the group
-	includedBy        int   // the group that includes it; -1: not known yet
+	candidate, member, matched bool
+	level                      int32 // length of the longest chain of includes that ends at the group
+	includedBy                 int   // the group that includes it; noGroup: not known yet
 }
 
 func (r *Rules) query(n *xds.Node) *query {
@@ -33,10 +31,10 @@ func (r *Rules) query(n *xds.Node) *query {
 	if q == nil {
 		q = &query{states: make([]groupState, len(r.groups))}
 	}
-	q.generation++
-	if q.generation == 0 {
-		clear(q.states)
-		q.generation = 1
+	for _, before := range [][]int{q.candidates, q.members} {
+		for _, i := range before {
+			q.states[i] = groupState{}
+		}
 	}
 	q.node.set(n)
 	q.candidates, q.matched, q.members, q.notes = q.candidates[:0], q.matched[:0], q.members[:0], q.notes[:0]
@@ -55,8 +53,8 @@ func (q *query) note(g *group, r *rule, err error) {
 // addCandidates adds groups that may match.
 func (q *query) addCandidates(groups []int) {
 	for _, i := range groups {
-		if p := &q.states[i]; p.candidate != q.generation {
-			p.candidate = q.generation
+		if p := &q.states[i]; !p.candidate {
+			p.candidate = true
 			q.candidates = append(q.candidates, i)
 		}
 	}
@@ -66,19 +64,16 @@ func (q *query) addCandidates(groups []int) {
 // includes, by the longest chain of includes; else by priority, then by name.
 func (r *Rules) order(q *query) []int {
 	for _, i := range q.matched {
-		q.states[i] = groupState{candidate: q.generation, member: q.generation, matched: true, includedBy: -1}
+		q.states[i] = groupState{member: true, matched: true, includedBy: noGroup}
 		q.members = append(q.members, i)
 	}
 	for n := 0; n < len(q.members); n++ {
 		for _, i := range r.groups[q.members[n]].include {
-			if p := &q.states[i]; p.member != q.generation {
-				*p = groupState{candidate: p.candidate, member: q.generation, includedBy: -1}
+			if p := &q.states[i]; !p.member {
+				*p = groupState{member: true, includedBy: noGroup}
 				q.members = append(q.members, i)
 			}
 		}
-	}
-	if len(q.members) == 1 {
-		return q.members
 	}
 	slices.Sort(q.members) // each before those that it includes, so its level is final when it is used
 	for _, at := range q.members {
@@ -91,7 +86,7 @@ func (r *Rules) order(q *query) []int {
 	})
 	for _, at := range q.members {
 		for _, i := range r.groups[at].include {
-			if p := &q.states[i]; p.includedBy < 0 {
+			if p := &q.states[i]; p.includedBy == noGroup {
 				p.includedBy = at
 			}
 		}

@@ -139,7 +139,7 @@ func (r *rule) matchingValue(n *Node) *value {
 	}
 	got := r.field.valueOf(n)
 	for i := range r.values {
-		if v := &r.values[i]; v.other == nil && v.pattern.Match(got, nil) {
+		if v := &r.values[i]; v.pattern.Match(got, nil) {
 			return v
 		}
 	}
@@ -158,11 +158,7 @@ func (r *rule) valueIn(at any, path []string) *value {
 	}
 	if len(path) > 0 {
 		m, _ := at.(map[string]any)
-		next, ok := m[path[0]]
-		if !ok {
-			return nil
-		}
-		return r.valueIn(next, path[1:])
+		return r.valueIn(m[path[0]], path[1:])
 	}
 	for i := range r.values {
 		if v := &r.values[i]; v.is(at) {

@@ -201,7 +201,8 @@ func union(a, b []string) []string {
 }
 
 // changedNames returns the names and aliases that now find another resource in the table of a
-// composite, sorted. The argument names has the resource names that may have changed.
+// composite, in any order, and some of them twice. The argument names has the resource names that may
+// have changed.
 func changedNames(old, table *xds.Table, names []string) (touched []string) {
 	for _, name := range names {
 		was, is := old.Lookup(name), table.Lookup(name)
@@ -214,8 +215,7 @@ func changedNames(old, table *xds.Table, names []string) (touched []string) {
 			}
 		}
 	}
-	slices.Sort(touched)
-	return slices.Compact(touched)
+	return touched
 }
 
 // remerge returns the table of a type after changes of names in the layers. It edits the old table, until the

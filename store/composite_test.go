@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -207,7 +208,10 @@ func TestSelectAgain(t *testing.T) {
 		}
 
 		update(t, st, func(tx *Tx) { tx.Select(selects(map[string][]string{"still": {DefaultGroup}})) })
-		if _, _, err := w.Next(); !rang(w) && (err == nil || err.Error() != "nobody knows n") {
+		if !rang(w) {
+			t.Error("the stream of a node that is now refused gets no signal")
+		}
+		if _, _, err := w.Next(); err == nil || err.Error() != "nobody knows n" {
 			t.Errorf("error %v of a node that is refused by now", err)
 		}
 		if _, err := st.Watch(t.Context(), &xds.Node{ID: "n"}); err == nil {
@@ -217,6 +221,126 @@ func TestSelectAgain(t *testing.T) {
 			t.Error("a nil selector is taken")
 		}
 	})
+}
+
+// A name from Notify signals the nodes that see the group below another one.
+func TestNotifySignalsComposite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New(WithGroups(selects(map[string][]string{"": {"edge", DefaultGroup}})))
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Group("edge").MarkKnown() })
+		w := watchtest.Open(t, st, nil)
+		defer w.Close()
+		watchtest.Next(t, w)
+		w.Interested(xds.Cluster, false, []string{"new"}, nil)
+		update(t, st, func(tx *Tx) { tx.Notify(xds.Cluster, "new") })
+		if _, touched := watchtest.Next(t, w); len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"new"}) {
+			t.Errorf("touched %v", touched)
+		}
+	})
+}
+
+// The version of one of several layers is not a change of the merged type.
+func TestVersionOfALayerIsNotAChange(t *testing.T) {
+	st := New(WithGroups(selects(map[string][]string{"": {"edge", DefaultGroup}})))
+	update(t, st, func(tx *Tx) {
+		tx.Set(of(xds.Cluster, res("a", "1"))...)
+		tx.Group("edge").Set(of(xds.Cluster, res("b", "1"))...)
+	})
+	w := watchtest.Open(t, st, nil)
+	defer w.Close()
+	before, _ := watchtest.Next(t, w)
+	update(t, st, func(tx *Tx) { tx.Version(xds.Cluster, "v") })
+	if after, touched := watchtest.Next(t, w); len(touched) != 0 || after.Table(xds.Cluster) != before.Table(xds.Cluster) {
+		t.Errorf("touched %v", touched)
+	}
+}
+
+// If only one group has a type, its nodes share the table and the version of the group, after each commit.
+func TestCompositeSharesTheTableOfOneGroup(t *testing.T) {
+	st := New(WithGroups(selects(map[string][]string{"": {"edge", DefaultGroup}})))
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Group("edge").MarkKnown() })
+	w := watchtest.Open(t, st, nil)
+	defer w.Close()
+	for _, body := range []string{"2", "3"} {
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", body))...); tx.Version(xds.Cluster, "v"+body) })
+		if got := w.View().Table(xds.Cluster); got != st.Snapshot().View(DefaultGroup)[xds.Cluster.URL] || got.Version() != "v"+body {
+			t.Errorf("version %s of a copy", got.Version())
+		}
+	}
+}
+
+// A composite edits its table until the edits exceed its smaller layers. Then it merges the layers again, to share
+// the memory of the largest.
+func TestCompositeMergesAgainAfterManyEdits(t *testing.T) {
+	const small = 3
+	st := New(WithGroups(selects(map[string][]string{"": {"edge", DefaultGroup}})))
+	update(t, st, func(tx *Tx) {
+		for i := range 10 {
+			tx.Set(of(xds.Cluster, res(fmt.Sprint("c", i), "1"))...)
+		}
+		for i := range small {
+			tx.Group("edge").Set(of(xds.Cluster, res(fmt.Sprint("e", i), "1"))...)
+		}
+	})
+	w := watchtest.Open(t, st, nil)
+	defer w.Close()
+	var got []int
+	for i := range 2*small + 2 {
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("c1", fmt.Sprint("edit", i)))...) })
+		got = append(got, w.group.edits[xds.Cluster.URL])
+	}
+	if want := []int{1, 2, 3, 0, 1, 2, 3, 0}; !slices.Equal(got, want) {
+		t.Errorf("edits after each commit: %v, want %v", got, want)
+	}
+}
+
+// SOTW-12: the tables that a node may have do not include the current one, also if another group shares it.
+func TestCurrentTableIsNotRecent(t *testing.T) {
+	st := New(WithGroups(selects(map[string][]string{"": {DefaultGroup}})))
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...); tx.Group("edge").MarkKnown() })
+	w := watchtest.Open(t, st, nil)
+	defer w.Close()
+	watchtest.Next(t, w)
+	update(t, st, func(tx *Tx) { tx.Select(selects(map[string][]string{"": {"edge", DefaultGroup}})) })
+	if view, _ := watchtest.Next(t, w); slices.Contains(w.Recent(xds.Cluster), view.Table(xds.Cluster)) {
+		t.Error("the current table is among the recent ones")
+	}
+}
+
+// Nodes that come at the same time and see the same groups share one composite.
+func TestNodesAtTheSameTimeShareComposite(t *testing.T) {
+	const nodes, rounds = 8, 5
+	st := New(WithGroups(selects(map[string][]string{"": {"edge", DefaultGroup}})))
+	update(t, st, func(tx *Tx) {
+		for i := range 3000 {
+			tx.Set(of(xds.Cluster, res(fmt.Sprint("c", i), "1"))...)
+			tx.Group("edge").Set(of(xds.Cluster, res(fmt.Sprint("e", i), "1"))...)
+		}
+	})
+	for range rounds {
+		all := make([]*Watch, nodes)
+		var opening sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range all {
+			opening.Go(func() {
+				<-begin
+				all[i], _ = st.Watch(t.Context(), &xds.Node{})
+			})
+		}
+		close(begin)
+		opening.Wait()
+		for _, w := range all {
+			if w.group != all[0].group || w.group.watches != nodes || len(st.composites) != 1 {
+				t.Fatalf("%d of %d nodes share a composite of %d", w.group.watches, nodes, len(st.composites))
+			}
+		}
+		for _, w := range all {
+			w.Close()
+		}
+		if n := st.groups["edge"].watches; n != 0 || len(st.composites) != 0 {
+			t.Fatalf("%d watches, %d composites are left", n, len(st.composites))
+		}
+	}
 }
 
 // A node that moves to an unknown group keeps its resources, and gets the group when its content is known.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -116,4 +117,67 @@ func TestRecentAfterAMoveIsInOrder(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
+}
+
+// WithLog remembers one commit at least.
+func TestLogRemembersOneCommit(t *testing.T) {
+	for _, keep := range []int{-1, 0, 1} {
+		st := New(WithLog(keep))
+		for range 3 {
+			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", fmt.Sprint(st.Snapshot().Seq())))...) })
+		}
+		if log := st.Log(); len(log) != 1 || log[0].Seq != 3 {
+			t.Errorf("WithLog(%d): %v", keep, log)
+		}
+	}
+}
+
+// Of several names that clash in a transaction, the error is always about the same one.
+func TestErrorOfSeveralClashesIsTheSame(t *testing.T) {
+	texts := map[string]bool{}
+	for range 20 {
+		_, err := New().Update(func(tx *Tx) error {
+			for i := range 8 {
+				tx.Set(of(xds.VirtualHost, res(fmt.Sprint("a", i), "1", fmt.Sprint("b", i)), res(fmt.Sprint("b", i), "1"))...)
+			}
+			return nil
+		})
+		if err == nil {
+			t.Fatal("names that clash are taken")
+		}
+		texts[err.Error()] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("%d errors: %v", len(texts), texts)
+	}
+}
+
+// The index opens each watch once, and no watch that was closed.
+func TestIndexOpensEachWatchOnce(t *testing.T) {
+	st := New()
+	var open []*Watch
+	for i := range 3*batch + 7 {
+		w := watchtest.Open(t, st, nil)
+		if i%3 == 0 || i/batch == 1 {
+			w.Close()
+			continue
+		}
+		defer w.Close()
+		open = append(open, w)
+	}
+	x := &st.groups[DefaultGroup].index
+	got := map[*Watch]int{}
+	for some := range x.open(x.all()) {
+		for _, w := range some {
+			got[w]++
+		}
+	}
+	for _, w := range open {
+		if got[w] != 1 {
+			t.Fatalf("watch %d is opened %d times", w.id, got[w])
+		}
+	}
+	if len(got) != len(open) {
+		t.Errorf("%d watches of %d", len(got), len(open))
+	}
 }

@@ -143,7 +143,7 @@ func (x *index) all() idBits {
 	return ids
 }
 
-// open yields the watches with these ids in batches. It holds no lock while the caller uses them.
+// open yields the watches with these ids in batches, which may be empty. It holds no lock while the caller uses them.
 func (x *index) open(ids idBits) iter.Seq[[]*Watch] {
 	return func(yield func([]*Watch) bool) {
 		some := make([]*Watch, 0, batch)
@@ -156,7 +156,7 @@ func (x *index) open(ids idBits) iter.Seq[[]*Watch] {
 				}
 			}
 			x.mu.Unlock()
-			if len(some) > 0 && !yield(some) {
+			if !yield(some) {
 				return
 			}
 			some = some[:0]

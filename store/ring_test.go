@@ -1,7 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -13,6 +16,9 @@ import (
 func TestRingPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Log("SAFE-8 a group whose doorbells cannot be rung harms no other")
+		var log bytes.Buffer
+		defer slog.SetDefault(slog.Default())
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		before, st := panics.Count(), New()
 		w := watchtest.Open(t, st, nil)
 		defer w.Close()
@@ -24,12 +30,18 @@ func TestRingPanics(t *testing.T) {
 		if n := panics.Count() - before; n != 1 {
 			t.Errorf("%d panics", n)
 		}
+		if got := log.String(); strings.Count(got, "doorbells of a group") != 1 || !strings.Contains(got, "group=broken") {
+			t.Errorf("the log has %s", got)
+		}
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "1"))...) })
 		synctest.Wait()
 		select {
 		case <-w.C():
 		default:
 			t.Error("no doorbell rings any more")
+		}
+		if n := panics.Count() - before; n != 1 || strings.Count(log.String(), "msg=panic") != 1 {
+			t.Errorf("%d panics: %s", n, &log)
 		}
 	})
 }

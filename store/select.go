@@ -74,34 +74,27 @@ func (s *selection) of(ctx context.Context, n *xds.Node) ([]string, error) {
 
 // decide calls the selector for the watch's node and lets the watch follow the selected groups.
 func (w *Watch) decide() error {
-	for {
-		s := w.st.selection.Load()
-		names, err := s.of(w.ctx, w.node)
-		if err != nil {
-			return err
-		}
-		if w.enter(s, names) {
-			return nil
-		}
+	s := w.st.selection.Load()
+	names, err := s.of(w.ctx, w.node)
+	if err != nil {
+		return err
 	}
+	w.enter(s, names)
+	return nil
 }
 
-// enter lets the watch follow groups. It returns false if s is no longer the current selection. A commit
-// publishes its selection and its content under one lock, so a reader that finds the selection also finds
-// the content.
-func (w *Watch) enter(s *selection, names []string) bool {
+// enter lets the watch follow the groups of a selection. Next decides again if a commit has replaced the
+// selection meanwhile. A commit publishes its selection and its content under one lock, so a reader that finds
+// the selection also finds the content.
+func (w *Watch) enter(s *selection, names []string) {
 	st := w.st
 	g := st.openGroup(names)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.selection.Load() != s {
-		st.closeGroup(g)
-		return false
-	}
 	w.selection = s
 	if g == w.group {
 		st.closeGroup(g)
-		return true
+		return
 	}
 	if w.group != nil {
 		w.moveTo(g)
@@ -110,7 +103,6 @@ func (w *Watch) enter(s *selection, names []string) bool {
 	}
 	w.group, w.opened = g, false
 	w.seenSeq.Store(g.head.Load().seq)
-	return true
 }
 
 // moveTo moves the watch and its interests to another group. The past of that group then includes the content

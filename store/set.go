@@ -88,9 +88,7 @@ func (s *set) appendTo(b *idBits) {
 type idBits []uint32
 
 func (b *idBits) grow(words int) {
-	if d := words - len(*b); d > 0 {
-		*b = append(*b, make([]uint32, d)...)
-	}
+	*b = append(*b, make([]uint32, max(words-len(*b), 0))...)
 }
 
 func (b *idBits) add(id uint32) {

@@ -45,11 +45,7 @@ type Option func(*Store)
 // WithClock sets the clock for the times of commits and for the age of old tables. The default is
 // [time.Now].
 func WithClock(now func() time.Time) Option {
-	return func(st *Store) {
-		if now != nil {
-			st.now = now
-		}
-	}
+	return func(st *Store) { st.now = now }
 }
 
 // WithLog sets how many commits each group and [Store.Log] remember. The default is 1,024 and the
@@ -144,9 +140,6 @@ func (s *Snapshot) View(groups ...string) xds.Tables {
 	heads := make([]*head, len(groups))
 	for i, name := range groups {
 		heads[i] = &head{view: s.views[name]}
-	}
-	if len(heads) == 1 {
-		return heads[0].view
 	}
 	return mergeHeads(heads).view
 }

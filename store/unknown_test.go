@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -82,6 +83,9 @@ func TestUnknownType(t *testing.T) {
 			if is && u.Undecided(xds.Cluster, "b") {
 				t.Error("another type is undecided")
 			}
+			if is && u.Undecided(xds.Secret, xds.Wildcard) {
+				t.Error("the wildcard is undecided")
+			}
 		}
 		undecided(true)
 		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", "2"))...) })
@@ -111,6 +115,31 @@ func TestUnknownTypesBecomeKnownSeparately(t *testing.T) {
 	if !is || !u.Undecided(xds.Endpoint, "e") || u.Undecided(xds.Secret, "s") {
 		t.Errorf("undecided: %v", v)
 	}
+}
+
+// A second type that becomes unknown in a later transaction does not make the first type known (SAFE-10). A
+// resource that the type already has makes it known.
+func TestUnknownTypesOfSeveralTransactions(t *testing.T) {
+	st := New()
+	secret := res("s", "1")
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Secret, secret)...); tx.MarkUnknown(xds.Secret) })
+	update(t, st, func(tx *Tx) { tx.MarkUnknown(xds.Endpoint) })
+	w := watchtest.Open(t, st, nil)
+	defer w.Close()
+	undecided := func(want ...*xds.Type) {
+		t.Helper()
+		u, is := w.View().(xds.Undecided)
+		for _, typ := range []*xds.Type{xds.Secret, xds.Endpoint} {
+			if got := is && u.Undecided(typ, "x"); got != slices.Contains(want, typ) {
+				t.Errorf("%s is undecided: %v", typ, got)
+			}
+		}
+	}
+	undecided(xds.Secret, xds.Endpoint)
+	update(t, st, func(tx *Tx) { tx.Set(of(xds.Secret, res("s", "1"))...) })
+	undecided(xds.Endpoint)
+	update(t, st, func(tx *Tx) { tx.Delete(xds.Endpoint, "e") })
+	undecided(xds.Endpoint)
 }
 
 // A type that is marked as unknown stays unknown, with or without watches and content (SAFE-10: "... no client is

@@ -101,7 +101,7 @@ func (st *Store) revise(group string, drafts map[string]*draft, known bool) (*re
 		r.view = xds.Tables{}
 	}
 	r.known = (known || was.known) && hasNoContent(r.view)
-	if r.count == 0 && r.changes == nil && (r.view == nil) == (was.view == nil) && len(r.unknown) == len(was.unknown) && r.known == was.known {
+	if r.count == 0 && r.changes == nil && len(r.unknown) == len(was.unknown) && r.known == was.known {
 		return nil, nil
 	}
 	return r, nil
@@ -236,7 +236,7 @@ func (st *Store) publish(r revision, c Commit) {
 		g.remember(f)
 	}
 	g.forget(c.Time)
-	if g.watches > 0 && (r.count > 0 || old.view == nil || len(r.unknown) < len(old.unknown)) {
+	if g.watches > 0 {
 		st.ring(g, news{since: old.seq})
 	}
 	st.dropIfUnused(g)

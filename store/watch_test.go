@@ -236,6 +236,11 @@ func TestInterestedAfterCommit(t *testing.T) {
 		if rang(w) {
 			t.Error("it rings though nothing was committed since Next")
 		}
+		update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("c", "1"))...) })
+		w.Interested(xds.Cluster, false, []string{"a", "b"}, []string{"d"})
+		if rang(w) {
+			t.Error("it rings though it has no new interest")
+		}
 	})
 }
 
@@ -266,6 +271,51 @@ func TestSelect(t *testing.T) {
 			t.Errorf("touched %v", touched)
 		}
 	})
+}
+
+// A selector that names no group selects the default group.
+func TestEmptySelectionIsTheDefaultGroup(t *testing.T) {
+	st := New(WithGroups(func(context.Context, *xds.Node) ([]string, error) { return nil, nil }))
+	w := watchtest.Open(t, st, nil)
+	defer w.Close()
+	if got := w.Groups(); !slices.Equal(got, []string{DefaultGroup}) {
+		t.Errorf("it sees the groups %q", got)
+	}
+}
+
+// A new version without another change touches no name, even if the commit changes another type.
+func TestVersionTouchesNoName(t *testing.T) {
+	for name, groups := range map[string][]string{"a group": {DefaultGroup}, "a composite": {DefaultGroup, "edge"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := New(WithGroups(func(context.Context, *xds.Node) ([]string, error) { return groups, nil }))
+				update(t, st, func(tx *Tx) {
+					tx.Set(of(xds.Cluster, res("a", "1"))...)
+					tx.Set(of(xds.Route, res("r", "1"))...)
+					tx.Group("edge").MarkKnown()
+				})
+				w := watchtest.Open(t, st, nil)
+				defer w.Close()
+				watchtest.Next(t, w)
+				w.Interested(xds.Cluster, true, nil, nil)
+				update(t, st, func(tx *Tx) { tx.Version(xds.Cluster, "v"); tx.Set(of(xds.Route, res("r", "2"))...) })
+				if rang(w) {
+					t.Error("it rings for a version")
+				}
+				view, touched := watchtest.Next(t, w)
+				if got := view.Table(xds.Cluster).Version(); got != "v" {
+					t.Errorf("version %s", got)
+				}
+				if _, named := touched[0][xds.Cluster.URL]; named || len(touched) != 1 {
+					t.Errorf("touched %v", touched)
+				}
+				update(t, st, func(tx *Tx) { tx.Version(xds.Cluster, "w") })
+				if got := w.View().Table(xds.Cluster).Version(); got != "w" || rang(w) {
+					t.Errorf("version %s alone", got)
+				}
+			})
+		})
+	}
 }
 
 // The selector is also called for nodes without an identity.

@@ -9,35 +9,35 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// wants returns names that a client may ask for.
+// wants returns random names for a subscription.
 func (k *kind) wants(r *rand.Rand, delta bool) []string {
 	pool := slices.Concat(k.names, k.aliases, k.asked, []string{xds.Wildcard})
 	if !delta {
-		pool = append(pool, "") // an oddity that must do no harm
+		pool = append(pool, "") // an empty name is unusual, and must do no harm
 	}
 	return some(r, pool, 3)
 }
 
-// open makes the first request of a type on a stream.
+// open sends the first request of a type on a stream.
 func (c *client) open(r *rand.Rand, s *sub) {
 	s.steady = true
 	if c.delta {
-		clear(s.maybe) // it states what it has
+		clear(s.maybe) // the request states the resources of the client
 		x := says{subscribe: slices.Sorted(maps.Keys(s.names))}
 		if s.nameless && len(x.subscribe) > 0 {
 			s.nameless = false
 			s.names[xds.Wildcard] = true
 			x.subscribe = append(x.subscribe, xds.Wildcard)
 		}
-		if n := r.IntN(6); n == 0 { // it has lost everything
+		if n := r.IntN(6); n == 0 { // the client has lost all resources
 			clear(s.cache)
 		} else {
 			x.initial = map[string]string{}
 			for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 				switch m := r.IntN(12); {
-				case m == 0 && n == 1: // it has lost this
+				case m == 0 && n == 1: // the client has lost this resource
 					delete(s.cache, name)
-				case m == 1 && n == 1: // it has something else
+				case m == 1 && n == 1: // the client has other content
 					h := s.cache[name]
 					h.version, h.body = "0ld", "?"
 					s.cache[name] = h
@@ -57,14 +57,14 @@ func (c *client) open(r *rand.Rand, s *sub) {
 		s.losesAll()
 		x.version = ""
 	case alone && !s.exact:
-		// Whoever states a version is not sent what it has.
+		// With a known version the server would not send the resources again.
 		x.version = one(r, []string{"", "unheard-of"})
 		s.version = ""
 	}
 	c.say(s, x)
 }
 
-// begins makes the client subscribe to a type that it has not asked for yet.
+// begins makes the client subscribe to a new type.
 func (c *client) begins(r *rand.Rand, k *kind) {
 	s := newSub(k.typ)
 	if r.IntN(3) > 0 {
@@ -77,7 +77,7 @@ func (c *client) begins(r *rand.Rand, k *kind) {
 	c.open(r, s)
 }
 
-// changes makes the client change its mind.
+// changes makes the client change its subscription to a type.
 func (c *client) changes(r *rand.Rand, s *sub, less features) {
 	k := kindOf(s.typ)
 	x := says{nonce: c.someNonce(r, s), version: s.version}
@@ -95,7 +95,7 @@ func (c *client) changes(r *rand.Rand, s *sub, less features) {
 		s.forget(false)
 		x.names = slices.Sorted(maps.Keys(next))
 		if len(x.names) > 0 && r.IntN(6) == 0 {
-			x.names = append(x.names, x.names[0]) // counts once
+			x.names = append(x.names, x.names[0]) // a duplicate has no effect
 		}
 		r.Shuffle(len(x.names), func(i, j int) { x.names[i], x.names[j] = x.names[j], x.names[i] })
 		c.say(s, x)
@@ -124,13 +124,13 @@ func (c *client) changes(r *rand.Rand, s *sub, less features) {
 	}
 	s.forget(true)
 	c.say(s, x)
-	// What remains by an alias may have lost it in the meantime: nobody would say so
-	// to a client that asks for nothing else of it.
+	// A resource that only an alias matches may have lost the alias since. The server
+	// would not report this to a client that no longer subscribes to its name.
 	if lost := len(x.unsubscribe) > 0 && s.byAlias(); lost || len(phantom) > 0 {
 		// "Both the names and aliases of resources should be checked when matching
-		// a resource in the unsubscription list": which of the others end with
-		// these depends on what the server had at that moment. So all are asked
-		// for again, and it has of them what it is told now.
+		// a resource in the unsubscription list". So the unsubscription may end other
+		// names, depending on the aliases at that moment. The client subscribes to all its
+		// names again, and holds only the resources of the new responses.
 		for n := range s.names {
 			delete(s.cache, n)
 		}
@@ -140,7 +140,7 @@ func (c *client) changes(r *rand.Rand, s *sub, less features) {
 	}
 }
 
-// someNonce returns one that fits, or one that does not.
+// someNonce returns the current nonce, an earlier one, an unknown one, or none.
 func (c *client) someNonce(r *rand.Rand, s *sub) string {
 	switch n := r.IntN(8); {
 	case n == 0:
@@ -156,7 +156,7 @@ func (c *client) someNonce(r *rand.Rand, s *sub) string {
 	return s.nonce
 }
 
-// babbles sends what means nothing, or something wrong.
+// babbles sends a request without a change, with an arbitrary nonce and version. It may be a NACK.
 func (c *client) babbles(r *rand.Rand, s *sub) {
 	x := says{nonce: one(r, append([]string{"", "unheard-of", s.nonce}, s.old...)), version: one(r, []string{"", s.version, "unheard-of"})}
 	if x.nonce != "" && r.IntN(3) == 0 && !s.sacred && !c.meek {
@@ -167,8 +167,7 @@ func (c *client) babbles(r *rand.Rand, s *sub) {
 	c.say(s, x)
 }
 
-// same makes the client, which has asked for nothing yet, ask for what another
-// asks for.
+// same copies the subscriptions of another client to this new client.
 func (c *client) same(o *client) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -185,7 +184,7 @@ func (c *client) same(o *client) {
 		names := slices.Sorted(maps.Keys(s.names))
 		nothing := len(names) == 0 && !s.everything()
 		switch {
-		case nothing && s.typ.Implicit: // can only be had in two steps
+		case nothing && s.typ.Implicit: // this state needs two requests
 			c.say(s, says{names: []string{"zz"}, subscribe: []string{"zz"}})
 			c.say(s, says{unsubscribe: []string{"zz"}})
 		case c.delta && s.nameless && len(names) > 0:
@@ -197,10 +196,9 @@ func (c *client) same(o *client) {
 	}
 }
 
-// kept reports whether something that the client may have, and a new one is not
-// told, refers to a resource: that stays as long. Over SotW nobody is told that an
-// assignment or a route is gone, and a client that refuses to lose a cluster may
-// have it for ever.
+// kept reports whether a resource that the client may hold, and a new client does not
+// get, refers to this resource. Then this resource stays, too. It may stay for ever: SotW
+// cannot remove routes or assignments, and a client may refuse the removal of a cluster.
 func (c *client) kept(fresh *client, t *xds.Type, name string, also called) bool {
 	found := append([]string{name}, also[kindOf(t)][name]...)
 	refers := func(by *xds.Type, of string, h held) bool {
@@ -228,27 +226,27 @@ func (c *client) kept(fresh *client, t *xds.Type, name string, also called) bool
 	return false
 }
 
-// A judging is what a comparison depends on.
+// A judging has the parameters of a comparison.
 type judging struct {
-	renewed bool   // all is told anew, whatever was refused
-	hasty   bool   // streams end before what waits for clusters on a stream that has resumed is told without
-	called  called // names that references may use
+	renewed bool   // all resources have new content, so earlier refusals have no effect
+	hasty   bool   // connections may end before the server has sent resources that wait for clusters
+	called  called // the aliases of names, which references may use
 }
 
-// differs returns what a client holds otherwise than a new one that asks for the
-// same; "" if nothing.
+// differs returns the first difference between the resources of a client and those of a
+// new client with the same subscriptions; "": none.
 func (c *client) differs(fresh *client, by judging) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fresh.mu.Lock()
 	defer fresh.mu.Unlock()
 	if !by.renewed && slices.ContainsFunc(c.subs, func(s *sub) bool { return s.refused }) {
-		return "" // what it refused it is not told again, and what that may refer to stays
+		return "" // the server does not send refused content again, and keeps the resources to which it refers
 	}
 	for _, s := range c.subs {
 		f := fresh.sub(s.typ)
 		if f == nil {
-			return fmt.Sprintf("%s: the new client has not asked for it", s.typ)
+			return fmt.Sprintf("%s: the new client has not subscribed", s.typ)
 		}
 		for _, name := range slices.Sorted(maps.Keys(f.cache)) {
 			switch h, ok := s.cache[name]; {
@@ -260,7 +258,7 @@ func (c *client) differs(fresh *client, by judging) string {
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
-			// Over SotW nobody is told that something is gone, save in types with full state.
+			// SotW reports removals only for full-state types.
 			if _, ok := f.cache[name]; !ok && (c.delta || s.typ.FullState) && !c.kept(fresh, s.typ, name, by.called) {
 				return fmt.Sprintf("%s %s: this client has %v, a new one does not", s.typ, name, s.cache[name])
 			}

@@ -23,32 +23,32 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A client has one stream at a time. What it is subscribed to and what it holds
-// survive a stream, as in real clients.
+// A client has one stream at a time. Its subscriptions and resources survive a
+// stream, as in real clients.
 type client struct {
 	manner
 	id   string
 	dial func() (*grpc.ClientConn, error)
-	note func(format string, args ...any) // writes into the conversation
+	note func(format string, args ...any) // writes a line to the log of messages
 
-	mu     sync.Mutex // also so that one message is sent at a time
+	mu     sync.Mutex // also serializes the sent messages
 	subs   []*sub
 	conn   *grpc.ClientConn
-	stream grpc.ClientStream // nil: there is none
-	n      int               // of streams
+	stream grpc.ClientStream // nil: not connected
+	n      int               // number of streams so far
 	end    context.CancelFunc
-	done   chan struct{} // closed when nothing more is received
-	lost   []string      // how the server ended streams
-	polite bool          // answers at once, and refuses nothing
-	moody  *rand.Rand    // decides what becomes of a response
+	done   chan struct{} // closed when the receiver has ended
+	lost   []string      // the errors with which the server ended streams
+	polite bool          // ACKs each response at once
+	moody  *rand.Rand    // decides how and when a response is answered
 }
 
-// A manner is what a client is like.
+// A manner is the behaviour of a client.
 type manner struct {
 	delta bool
 	only  *xds.Type // the type of its streams; nil: aggregated
 	node  *core.Node
-	meek  bool // refuses nothing
+	meek  bool // sends no NACK
 }
 
 func (m manner) String() string {
@@ -62,27 +62,27 @@ func (m manner) String() string {
 	return fmt.Sprintf("%s %s %v", s, m.node.GetUserAgentName(), m.node.GetClientFeatures())
 }
 
-// A sub is what a client asks for and holds of one type.
+// A sub has the subscriptions and the resources of a client for one type.
 type sub struct {
 	typ      *xds.Type
 	names    map[string]bool // "*" may be among them
-	nameless bool            // no request has named anything: "*" may be implied
+	nameless bool            // no request had names, so "*" may be implied
 	cache    map[string]held
 
 	opened  bool // on this stream
-	n       int  // of responses
+	n       int  // number of responses so far
 	nonce   string
-	old     []string // nonces
-	pending []answer // not given yet
-	version string   // the last accepted; SotW
-	steady  bool     // asks for the same since the stream was opened
-	exact   bool     // the cache is all that version means
+	old     []string // earlier nonces
+	pending []answer // not sent yet
+	version string   // the last accepted version; SotW only
+	steady  bool     // the subscription is unchanged since the first request of the stream
+	exact   bool     // the cache has all resources of version
 
-	said  map[string]response // responses without an answer, by nonce
+	said  map[string]response // unanswered responses, by nonce
 	maybe map[string][]maybe  // by name
 
-	sacred  bool // the newest response must not be refused
-	refused bool // something, or it said so, since all was renewed
+	sacred  bool // the client must not refuse the newest response
+	refused bool // the client has sent a NACK since the last renewal of all resources
 }
 
 // A held is a resource that a client has accepted.
@@ -110,22 +110,21 @@ func newSub(t *xds.Type, names ...string) *sub {
 	return s
 }
 
-// A response is one that is not answered yet: the number of it, and the names
-// that it spoke of.
+// A response is an unanswered response: its number, and the names that it reports.
 type response struct {
 	n     int
 	names []string
 }
 
-// A maybe is what the server must believe that the client has beside what it says:
-// what a response brought that it has not accepted, and what it had before that.
-// It ends when the client accepts what it is told later of the name.
+// A maybe is a state of a resource that the client may hold from the server's view: it was
+// in an unaccepted response, or the client had it before that response. The state
+// is removed when the client accepts this or a later response about the name.
 type maybe struct {
 	held
-	n int // of the response
+	n int // number of the response
 }
 
-// hears notes that a response speaks of a name.
+// hears records that a response reports a name: its resource, or nil for a removal.
 func (s *sub) hears(nonce, name string, brings *held) {
 	r := s.said[nonce]
 	r.names = append(r.names, name)
@@ -138,14 +137,14 @@ func (s *sub) hears(nonce, name string, brings *held) {
 	}
 }
 
-// settles notes the first answer to a response; no other counts.
+// settles records the first answer to a response, and ignores later ones.
 func (s *sub) settles(delta bool, nonce string, nack bool) {
 	r, ok := s.said[nonce]
 	if delete(s.said, nonce); !ok || nack {
 		return
 	}
 	names := r.names
-	if !delta && s.typ.FullState { // absence told it the others
+	if !delta && s.typ.FullState { // a missing name is a removal
 		names = slices.Collect(maps.Keys(s.maybe))
 	}
 	for _, name := range names {
@@ -153,7 +152,7 @@ func (s *sub) settles(delta bool, nonce string, nack bool) {
 	}
 }
 
-// An answer is due to a response.
+// An answer is an ACK or a NACK that the client has not sent yet.
 type answer struct {
 	nonce, version string
 	nack           bool
@@ -163,7 +162,7 @@ func (s *sub) everything() bool {
 	return s.names[xds.Wildcard] || s.nameless && s.typ.Implicit
 }
 
-// covers reports whether the client wants what it was sent: "the client will
+// covers reports whether the client subscribes to a resource: "the client will
 // silently ignore any supplied resources that were not explicitly requested".
 func (s *sub) covers(delta bool, name string, aliases []string) bool {
 	if s.everything() || s.names[name] {
@@ -175,7 +174,7 @@ func (s *sub) covers(delta bool, name string, aliases []string) bool {
 	return s.names[s.typ.Collection(name)] || slices.ContainsFunc(aliases, func(a string) bool { return s.names[a] })
 }
 
-// forget drops what the client has no use for any more.
+// forget drops resources to which the client no longer subscribes.
 func (s *sub) forget(delta bool) {
 	maps.DeleteFunc(s.cache, func(name string, h held) bool { return !s.covers(delta, name, h.aliases) })
 	for name := range s.maybe {
@@ -183,8 +182,9 @@ func (s *sub) forget(delta bool) {
 	}
 }
 
-// losesAll makes a SotW client have nothing of a type. If it is told under a version that
-// it has had before, and states that on its next stream, it may have all that it had then.
+// losesAll removes all resources of a type from a SotW client. The server cannot know this:
+// the client may later accept an earlier version, and state it on its next stream. So
+// the resources become possible ones (maybe).
 func (s *sub) losesAll() {
 	for name, h := range s.cache {
 		s.maybe[name] = append(s.maybe[name], maybe{held: h})
@@ -193,8 +193,8 @@ func (s *sub) losesAll() {
 	s.version, s.exact = "", false
 }
 
-// byAlias drops what the client has by an alias only, and reports whether there
-// was anything.
+// byAlias drops the resources that only an alias matches, and reports whether it dropped
+// any.
 func (s *sub) byAlias() bool {
 	n := len(s.cache)
 	maps.DeleteFunc(s.cache, func(name string, _ held) bool { return !s.covers(true, name, nil) })
@@ -210,7 +210,7 @@ func (c *client) sub(t *xds.Type) *sub {
 	return nil
 }
 
-// connect opens a stream, on a connection of its own if anew.
+// connect opens a stream, on a new connection if anew is set.
 func (c *client) connect(anew bool) error {
 	if anew && c.conn != nil {
 		c.conn.Close()
@@ -247,14 +247,14 @@ func (c *client) connect(anew bool) error {
 	for _, s := range c.subs {
 		s.opened, s.nonce, s.old, s.pending, s.said = false, "", nil, nil, map[string]response{}
 	}
-	// A type that nothing is wanted of is not opened again.
+	// The new stream omits types without subscriptions.
 	c.subs = slices.DeleteFunc(c.subs, func(s *sub) bool { return len(s.names) == 0 && !s.nameless })
 	c.note("%s/%d opens a stream: %v", c.id, c.n, c.manner)
 	go c.receive(ctx, stream, c.n, c.done)
 	return nil
 }
 
-// cut ends the stream from the client's side.
+// cut ends the stream as the client.
 func (c *client) cut() {
 	c.mu.Lock()
 	if c.stream == nil {
@@ -269,7 +269,7 @@ func (c *client) cut() {
 	<-done
 }
 
-// close ends the client.
+// close ends the stream and the connection.
 func (c *client) close() {
 	c.cut()
 	if c.conn != nil {
@@ -291,7 +291,7 @@ func (c *client) receive(ctx context.Context, stream grpc.ClientStream, n int, d
 		c.mu.Lock()
 		if c.n != n || c.stream == nil || ctx.Err() != nil {
 			c.mu.Unlock()
-			return // cut
+			return // the client ended the stream
 		}
 		if err != nil {
 			c.note("%s/%d the server ended the stream: %v", c.id, n, err)
@@ -310,17 +310,16 @@ func (c *client) receive(ctx context.Context, stream grpc.ClientStream, n int, d
 	}
 }
 
-// expect notes a response and returns its subscription and whether it is to be
-// refused.
+// expect records a response. It returns the subscription, and whether to send a NACK.
 func (c *client) expect(url, nonce, version string, empty bool, says string) (s *sub, nack bool, err error) {
 	t := xds.TypeOf(url)
 	c.note("%s/%d < %s nonce=%s%s", c.id, c.n, t, nonce, says)
 	if s = c.sub(t); s == nil || !s.opened {
-		c.lost = append(c.lost, "a response of a type that was not asked for: "+url)
-		return nil, false, errors.New("not asked for")
+		c.lost = append(c.lost, "a response of a type without a subscription: "+url)
+		return nil, false, errors.New("not subscribed")
 	}
-	// Who refuses a world of nothing over SotW has what it had until there is
-	// something again: that would be its own fault.
+	// A SotW client that refuses an empty response keeps its resources until the next
+	// response. It would then rightly differ from a new client.
 	s.sacred = empty && !c.delta
 	nack = !c.polite && !c.meek && c.moody.IntN(8) == 0 && !s.sacred
 	s.refused = s.refused || nack
@@ -334,7 +333,7 @@ func (c *client) expect(url, nonce, version string, empty bool, says string) (s 
 	return s, nack, nil
 }
 
-// answered answers a response at once, if the client is like that.
+// answered answers the newest response now, or leaves it pending.
 func (c *client) answered(s *sub) {
 	if c.polite || c.moody.IntN(3) > 0 {
 		c.answer(s, len(s.pending)-1)
@@ -362,7 +361,7 @@ func (c *client) takeDelta(m *discovery.DeltaDiscoveryResponse) {
 			s.hears(m.GetNonce(), r.GetName(), nil)
 		}
 		switch h, has := s.cache[r.GetName()]; {
-		case r.GetResource() == nil && r.GetTtl() == nil: // it does not exist
+		case r.GetResource() == nil && r.GetTtl() == nil: // the resource does not exist
 			delete(s.cache, r.GetName())
 		case r.GetResource() == nil: // a heartbeat
 			if has {
@@ -372,7 +371,7 @@ func (c *client) takeDelta(m *discovery.DeltaDiscoveryResponse) {
 		case nack:
 		case s.covers(true, r.GetName(), r.GetAliases()):
 			s.cache[r.GetName()] = holding(r, r.GetResource(), r.GetVersion())
-		default: // not even if it had it by an alias that it has no more
+		default: // no subscription matches the resource any more, so an earlier copy goes, too
 			delete(s.cache, r.GetName())
 		}
 	}
@@ -426,7 +425,7 @@ func (c *client) takeSotw(m *discovery.DiscoveryResponse) {
 		if s.typ.FullState {
 			was := s.cache
 			s.cache = map[string]held{}
-			for _, x := range all { // what is in no response is gone
+			for _, x := range all { // resources that the response lacks are removed
 				if h, ok := was[x.name]; ok {
 					s.cache[x.name] = h
 				}
@@ -446,7 +445,7 @@ func (c *client) takeSotw(m *discovery.DiscoveryResponse) {
 		}
 		s.version, s.exact = m.GetVersionInfo(), s.steady
 	}
-	s.pending[len(s.pending)-1].version = s.version // of what it uses
+	s.pending[len(s.pending)-1].version = s.version // a NACK has the version in use
 	c.answered(s)
 }
 
@@ -475,8 +474,7 @@ func describe(name, version string, r *discovery.Resource) string {
 	return name
 }
 
-// first returns field 1 of a message, which is the name in every type that SotW
-// streams carry.
+// first returns field 1 of a message, which is the name in every type of SotW.
 func first(b []byte) string {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || num != 1 || typ != protowire.BytesType {
@@ -486,16 +484,16 @@ func first(b []byte) string {
 	return s
 }
 
-// answer gives the answer at an index.
+// answer sends the pending answer at an index.
 func (c *client) answer(s *sub, at int) {
 	a := s.pending[at]
 	s.pending = slices.Delete(s.pending, at, at+1)
 	c.say(s, says{nonce: a.nonce, version: a.version, nack: a.nack})
 }
 
-// says is what a request says besides its type.
+// says has the fields of a request, except its type.
 type says struct {
-	names          []string // SotW, if they are not those that are subscribed to
+	names          []string // SotW only; nil: the subscribed names
 	subscribe      []string
 	unsubscribe    []string
 	initial        map[string]string
@@ -503,7 +501,7 @@ type says struct {
 	nack           bool
 }
 
-// say sends a request. If the stream has ended, that is told elsewhere.
+// say sends a request, or nothing if the stream has ended.
 func (c *client) say(s *sub, x says) {
 	if c.stream == nil {
 		return
@@ -548,7 +546,7 @@ func (c *client) say(s *sub, x says) {
 	c.note("%s", line)
 	s.opened = true
 	s.settles(c.delta, x.nonce, x.nack)
-	_ = c.stream.SendMsg(m) // the receiver learns why
+	_ = c.stream.SendMsg(m) // receive records the error of the stream
 }
 
 func list(field string, names []string) string {

@@ -26,7 +26,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// built returns the path of the program, which is built once.
+// built builds the program once, and returns its path.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "chancery-soak-")
 	if err != nil {
@@ -39,23 +39,23 @@ var built = sync.OnceValues(func() (string, error) {
 // A daemon is the program with a directory of files.
 type daemon struct {
 	dir, addr, log string
-	monitor        harness.Monitor // empty: nobody looks
+	monitor        harness.Monitor // empty: no metrics
 	cmd            *exec.Cmd
 	ended          chan struct{}
-	old            bool // it ends connections
+	old            bool // the program ends old connections
 
 	commits int
-	probe   *client // sees when files are served
-	read    int64   // of the log
+	probe   *client // subscribes to tick
+	read    int64   // bytes of the log that alive has examined
 }
 
-// tick is the resource that tells which commit is served.
+// tick is the name of a resource with the number of the commit.
 const tick = "tick"
 
-// startDaemon runs the program with a directory that has nothing but the tick.
+// startDaemon runs the program with a directory that has only the tick.
 func startDaemon(t *testing.T, bin string, flags ...string) *daemon {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // to learn of a free port
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // finds a free port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +77,14 @@ func startDaemon(t *testing.T, bin string, flags ...string) *daemon {
 	d.cmd = exec.Command(bin, append([]string{"serve", d.dir, "--listen", d.addr, "--drain", "0s", "--first-request-timeout", "1h"}, flags...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+filepath.Join(filepath.Dir(d.log), "state"), "CHANCERY_ADMIN_LISTEN=127.0.0.1:0",
-		"CHANCERY_QUARANTINE=false" /* the judge compares with the files */)
+		"CHANCERY_QUARANTINE=false" /* each client must get the content of the files */)
 	harness.DieWithParent(d.cmd)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = d.cmd.Wait(); close(d.ended) }()
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		if c, err := net.Dial("tcp", d.addr); err == nil { //nolint:noctx // a look whether it listens
+		if c, err := net.Dial("tcp", d.addr); err == nil { //nolint:noctx // tests whether the program listens
 			c.Close()
 			break
 		}
@@ -117,8 +117,8 @@ func (d *daemon) catchUp()      { time.Sleep(3 * time.Millisecond) }
 func (d *daemon) patient() bool { return false }
 func (d *daemon) aging() bool   { return d.old }
 
-// alive looks at what the log has had since the last look, and a bit before that, so that
-// no word is cut in two.
+// alive searches the new part of the log for errors. It also reads the 16 bytes before that
+// part, because a searched word may be split between two calls.
 func (d *daemon) alive() error {
 	const longest = 16
 	file, err := os.Open(d.log)
@@ -177,11 +177,10 @@ func (d *daemon) commit(w world) error {
 			return nil
 		}
 	}
-	return errors.New("a commit is not served within 20 s")
+	return errors.New("the program does not serve the commit within 20 s")
 }
 
-// write puts a world into the place of the last, as one file of the protocol's
-// Resources.
+// write replaces the file with the resources of a world.
 func (d *daemon) write(w world) error {
 	d.commits++
 	var out bytes.Buffer

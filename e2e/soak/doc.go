@@ -1,5 +1,5 @@
-// Package soak judges the server by random worlds over gRPC: clients of every
-// kind ask, change their minds, refuse, fall silent and come back, while files or
-// a store change under them. When all has come to rest, each client must hold
-// what a new one that asks for the same is told.
+// Package soak tests a server with random clients over gRPC. The clients
+// subscribe, unsubscribe, refuse, fall silent and reconnect, while the
+// configuration changes. At rest each client must hold the same resources as a
+// new client with the same subscriptions.
 package soak

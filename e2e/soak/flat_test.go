@@ -8,21 +8,22 @@ import (
 	"time"
 )
 
-// warmUp is how long a server takes to have what it keeps for a while: what the types
-// were in the last five minutes, the last commits, what clients that are gone were told,
-// goroutines' descriptors, arenas of the heap. It is longer where that takes longer, and a third of a run that is short.
+// warmUp is the usual time until a server has filled the memory that it keeps: the last
+// commits, the state of disconnected clients, idle goroutines, arenas of the heap. A town
+// waits longer until the store has kept [remembered] commits. A short run uses a third of
+// its time.
 const warmUp = 5 * time.Minute
 
-// enough is how many samples after the warm-up tell a slope from noise.
+// enough is the number of samples that distinguish growth from noise, after the warm-up.
 const enough = 24
 
-// A level is a figure of a server at rest, in the order of the samples.
+// A level has the samples of one figure of a server at rest, in order.
 type level []float64
 
-// rise returns by how much a level rises over its time, and its median. The middles of
-// the first and the last quarter are three quarters of the time apart. Medians of many
-// samples, and not a line that is fitted, since what disturbs a sample makes it larger
-// by any amount and never smaller: a load that has just ended, the collector's own.
+// rise returns the growth of a level over the whole run, and its median. It compares the
+// medians of the first and the last quarter, whose middles are three quarters of the run
+// apart. A fitted line would be wrong: a disturbance, such as garbage of the last load,
+// makes a sample larger by any amount, and never smaller.
 func (l level) rise() (by, of float64) {
 	q := len(l) / 4
 	return (median(l[len(l)-q:]) - median(l[:q])) * 4 / 3, median(l)
@@ -34,35 +35,35 @@ func median(l level) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// flat returns an error if a level rises by more than a part of it.
+// flat returns an error if a level rises by more than this part of its median.
 func (l level) flat(what string, part float64) error {
 	by, of := l.rise()
 	if by <= part*of {
 		return nil
 	}
-	return fmt.Errorf("%s rises by %.3f over %d samples, which is %.1f %% of %.2f: more than %.1f %%", what, by, len(l), 100*by/of, of, 100*part)
+	return fmt.Errorf("%s rises by %.3f over %d samples, which is %.1f %% of the median %.2f, want at most %.1f %%", what, by, len(l), 100*by/of, of, 100*part)
 }
 
-// The judge is judged by made-up levels.
+// flat accepts noise and refuses growth of more than 1 %.
 func TestFlat(t *testing.T) {
-	const n = 600 // about an hour's
-	// noise is in [0, 1), and the same each time.
+	const n = 600 // samples of about an hour
+	// noise returns a value in [0, 1), the same in each run.
 	noise := func(i int) float64 { _, f := math.Modf(float64(i) * math.Phi); return f }
 	for _, tt := range []struct {
 		what  string
 		at    func(i int) float64
 		right bool
 	}{
-		{"the same", func(int) float64 { return 10 }, true},
+		{"constant", func(int) float64 { return 10 }, true},
 		{"noise of 4 %", func(i int) float64 { return 10 + 0.4*noise(i) }, true},
-		{"peaks of a half, one of five, and more of them later", func(i int) float64 {
+		{"peaks of 50 %, more frequent in the second half", func(i int) float64 {
 			if i%5 == 0 || i > n/2 && i%3 == 0 {
 				return 15
 			}
 			return 10
 		}, true},
 		{"waves", func(i int) float64 { return 10 + math.Sin(float64(i)/7) }, true},
-		{"it falls", func(i int) float64 { return 10 - float64(i)/n }, true},
+		{"falling", func(i int) float64 { return 10 - float64(i)/n }, true},
 		{"0.8 % more", func(i int) float64 { return 10 + 0.08*float64(i)/n }, true},
 		{"1.2 % more", func(i int) float64 { return 10 + 0.12*float64(i)/n }, false},
 		{"1.5 % more, under noise of 4 %", func(i int) float64 { return 10 + 0.15*float64(i)/n + 0.4*noise(i) }, false},
@@ -76,13 +77,13 @@ func TestFlat(t *testing.T) {
 				l = append(l, tt.at(i))
 			}
 			if err := l.flat("it", 0.01); (err == nil) != tt.right {
-				t.Errorf("the judge says %v", err)
+				t.Errorf("flat returns %v, want an error: %v", err, !tt.right)
 			}
 		})
 	}
 }
 
-// What is judged of a run depends on how long it was.
+// A short run is checked for leaked streams only, a long run also for slow growth.
 func TestFlatTown(t *testing.T) {
 	grows := func(samples int, each float64) *town {
 		v := &town{daemon: &daemon{}, streams: 45 * samples, warm: samples / 10, full: samples > enough}
@@ -108,11 +109,11 @@ func TestFlatTown(t *testing.T) {
 		{"an hour, 1 MiB outside of the heap", outside, false},
 		{"half a minute, 3 KiB for each stream", grows(8, 3), true},
 		{"half a minute, whole streams", grows(8, 20), false},
-		{"many samples, but it has not filled what it remembers", filling, true},
+		{"many samples, but the store still fills its memory of commits", filling, true},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			if err := tt.town.flat(t.Logf); (err == nil) != tt.right {
-				t.Errorf("the judge says %v", err)
+				t.Errorf("flat returns %v, want an error: %v", err, !tt.right)
 			}
 		})
 	}

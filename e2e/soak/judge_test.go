@@ -13,14 +13,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The judge is judged: a server that goes wrong once is noticed, but for stories
-// in which nothing depends on that response any more when they come to rest.
+// A server that makes one mistake fails in many stories. It does not fail in all of them,
+// because later responses may make up for the mistake.
 func TestJudge(t *testing.T) {
 	last := filepath.Join(t.TempDir(), "last.txt")
 	plain := features{"alias": true, "ondemand": true, "phantom": true, "ttl": true}
 	for _, tt := range []struct {
 		name  string
-		wrong func() error // in the place of a response
+		wrong func() error // replaces the 15th response
 	}{
 		{"a response is lost", func() error { return nil }},
 		{"a stream is ended", func() error { return status.Error(codes.Internal, "no reason") }},
@@ -44,13 +44,13 @@ func TestJudge(t *testing.T) {
 			}
 			t.Logf("noticed in %d of %d stories", noticed, stories)
 			if noticed < stories/4 {
-				t.Error("too few")
+				t.Errorf("too few, want at least %d", stories/4)
 			}
 		})
 	}
 }
 
-// tampered is a stream of a server that sends as it is told to.
+// tampered is a server's stream whose messages go through send.
 type tampered struct {
 	grpc.ServerStream
 	send func(m any) error
@@ -58,8 +58,8 @@ type tampered struct {
 
 func (s tampered) SendMsg(m any) error { return s.send(m) }
 
-// What stays on a client is right as long as something that it may have, and a new
-// one is not told, refers to it; and wrong otherwise.
+// A client may hold a resource that a new client does not get, but only while another
+// resource that it may hold refers to it.
 func TestJudgeOfWhatStays(t *testing.T) {
 	k := kindOf(xds.Cluster)
 	body := func(to ...string) held {
@@ -75,13 +75,13 @@ func TestJudgeOfWhatStays(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		first held            // the cluster that the client accepted
-		then  func(s *sub)    // what becomes of it
-		fresh map[string]held // of a new client
+		then  func(s *sub)    // the later events
+		fresh map[string]held // the clusters of a new client
 		right bool
 	}{
-		{"it refuses to lose the cluster", body("b"), loses(true), nil, true},
-		{"it has lost the cluster", body("b"), loses(false), nil, false},
-		{"it has refused the cluster, and accepted it later", body("b"), func(s *sub) {
+		{"the client refuses the removal of the cluster", body("b"), loses(true), nil, true},
+		{"the client accepts the removal of the cluster", body("b"), loses(false), nil, false},
+		{"the client refuses the removal, and accepts it later", body("b"), func(s *sub) {
 			s.hears("2", "a", nil)
 			s.settles(true, "2", true)
 			s.said["3"] = response{n: 3}
@@ -89,14 +89,14 @@ func TestJudgeOfWhatStays(t *testing.T) {
 			delete(s.cache, "a")
 			s.settles(true, "3", false)
 		}, nil, false},
-		{"it has lost everything, and may state a version of before", body("b"), (*sub).losesAll, nil, true},
-		{"it has lost everything, and was told since", body("b"), func(s *sub) {
+		{"the client loses all resources, and may state an earlier version", body("b"), (*sub).losesAll, nil, true},
+		{"the client loses all resources, and accepts a later response", body("b"), func(s *sub) {
 			s.losesAll()
 			s.hears("2", "a", nil)
 			s.settles(true, "2", false)
 		}, nil, false},
-		{"the cluster refers to another", body("c"), loses(true), nil, false},
-		{"the cluster is what a new client has", body("b"), func(*sub) {}, map[string]held{"a": body("b")}, false},
+		{"the cluster refers to another name", body("c"), loses(true), nil, false},
+		{"a new client has the same cluster", body("b"), func(*sub) {}, map[string]held{"a": body("b")}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			had := func(clusters map[string]held, assignments map[string]held) *client {
@@ -112,7 +112,7 @@ func TestJudgeOfWhatStays(t *testing.T) {
 			s.said["2"] = response{n: 2}
 			tt.then(s)
 			if wrong := c.differs(fresh, judging{renewed: true}); (wrong == "") != tt.right {
-				t.Errorf("the judge says %q", wrong)
+				t.Errorf("differs returns %q, want a difference: %v", wrong, !tt.right)
 			}
 		})
 	}

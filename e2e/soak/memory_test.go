@@ -18,19 +18,19 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A library is a server in this process, inside a bubble where time costs
-// nothing.
+// A library is a server in this process. It runs in a synctest bubble, where waiting
+// takes no real time.
 type library struct {
 	store *store.Store
 	lis   *bufconn.Listener
 	stop  func()
 }
 
-// newLibrary starts a server. more changes its gRPC server.
+// newLibrary starts a server; more are additional options of its gRPC server.
 func newLibrary(options []server.Option, more ...grpc.ServerOption) *library {
 	l := &library{store: store.New(), lis: bufconn.Listen(64 << 10)}
 	quiet := server.WithLogger(slog.New(slog.DiscardHandler))
-	patient := server.WithFirstRequestTimeout(time.Hour) // clients here may say nothing for as long as they like
+	patient := server.WithFirstRequestTimeout(time.Hour) // clients may connect without a request
 	s := server.New(l.store, append([]server.Option{quiet, patient}, options...)...)
 	g := grpc.NewServer(append(append(server.GRPCOptions(), grpc.WaitForHandlers(true)), more...)...)
 	if err := s.Register(g); err != nil {
@@ -50,7 +50,7 @@ func (l *library) dial() (*grpc.ClientConn, error) {
 func (l *library) catchUp()      { synctest.Wait() }
 func (l *library) patient() bool { return true }
 func (l *library) aging() bool   { return false }
-func (l *library) alive() error  { return nil } // if it is not, this process is not
+func (l *library) alive() error  { return nil } // a crash of the server ends the test, too
 
 func (l *library) commit(w world) error {
 	_, err := l.store.Update(func(tx *store.Tx) error {

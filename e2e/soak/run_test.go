@@ -15,36 +15,35 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// features that a run leaves out: alias, ttl, ondemand, phantom, single, sotw,
-// delta.
+// features is the set of features that a run leaves out: alias, ttl, ondemand, phantom,
+// single, sotw, delta.
 type features map[string]bool
 
-// A subject is what is judged.
+// A subject is a server under test.
 type subject interface {
 	dial() (*grpc.ClientConn, error)
 	commit(w world) error
-	catchUp()      // gives messages under way time to arrive
-	patient() bool // time costs nothing
-	aging() bool   // it ends connections when they are old
-	alive() error  // why it is not
+	catchUp()      // waits until the messages in transit have arrived
+	patient() bool // the clock is fake, so waiting takes no real time
+	aging() bool   // the server ends old connections
+	alive() error  // the reason why the server failed, or nil
 }
 
-// A step is one thing that happens in a run. Each has a seed of its own, so that
-// a story can be told without some of its steps.
+// A step is one action of a run. Each step has its own seed, so removing a step does not
+// change the others.
 type step struct {
 	kind string
 	who  int
 	seed uint64
 }
 
-// A story is a random run.
+// A story is the plan of a random run: its clients and its steps.
 type story struct {
 	seed  uint64
 	kinds []manner
 	steps []step
 }
 
-// newStory makes the story of a seed.
 func newStory(seed uint64, less features) story {
 	r := rand.New(rand.NewPCG(seed, 1))
 	t := story{seed: seed}
@@ -64,7 +63,7 @@ func newStory(seed uint64, less features) story {
 		}
 		t.kinds = append(t.kinds, m)
 	}
-	// How often each thing happens.
+	// A kind of step is as frequent as its name in this list.
 	often := strings.Fields("commit commit commit commit commit open open open change change change change babble answer answer answer newest cut pause")
 	for range 1 + r.IntN(3) {
 		for range 5 + r.IntN(40) {
@@ -75,12 +74,12 @@ func newStory(seed uint64, less features) story {
 	return t
 }
 
-// A run is a story that is being told.
+// A run is the state of a running story.
 type run struct {
 	subject
 	story
 	less    features
-	town    string // is in the ids of nodes, where a server lives for more than one story
+	town    string // a prefix of node ids, for a server that runs several stories
 	began   time.Time
 	world   world
 	called  called
@@ -90,7 +89,7 @@ type run struct {
 	quiet bool // keeps no log
 	mu    sync.Mutex
 	log   []string
-	out   *os.File // where the conversation is written, too, in case that the process dies
+	out   *os.File // a copy of the log, in case the process dies
 }
 
 func (r *run) note(format string, args ...any) {
@@ -106,7 +105,7 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// tell tells the story and returns what is wrong with the server; "" if nothing.
+// tell runs the story, and returns the first failure of the server; "": none.
 func (r *run) tell() (wrong string) {
 	r.began, r.world, r.called = time.Now(), newWorld(), called{}
 	r.note("seed %d", r.seed)
@@ -150,7 +149,7 @@ func (r *run) newClient(id string, m manner, seed uint64) *client {
 	return &client{manner: m, id: id, dial: r.dial, note: r.note, moody: rand.New(rand.NewPCG(seed, 3))}
 }
 
-// ended returns how the server ended a stream of a client without a right to.
+// ended returns the error with which the server wrongly ended a stream of the client; "": none.
 func (r *run) ended(c *client) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +194,7 @@ func (r *run) step(s step) string {
 		c.mu.Lock()
 		dice.Shuffle(len(c.subs), func(i, j int) { c.subs[i], c.subs[j] = c.subs[j], c.subs[i] })
 		for _, s := range c.subs {
-			if dice.IntN(5) > 0 { // the others later
+			if dice.IntN(5) > 0 { // open the others later
 				c.open(dice, s)
 			}
 		}
@@ -223,7 +222,7 @@ func (r *run) ensure(c *client) {
 	}
 }
 
-// ask is a step of one client.
+// ask runs a step of one client.
 func (r *run) ask(c *client, what string, dice *rand.Rand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,15 +257,15 @@ func (r *run) ask(c *client, what string, dice *rand.Rand) {
 		if n := len(s.pending); n > 0 {
 			c.answer(s, 0)
 		}
-	case "newest": // the older ones later
+	case "newest": // later answers go to older responses
 		if n := len(s.pending); n > 0 {
 			c.answer(s, n-1)
 		}
 	}
 }
 
-// rest lets all come to rest and compares each client with a new one; then again
-// after all was renewed, when those that refused something may be compared, too.
+// rest waits until the clients have settled, and compares each with a new client. Then it
+// renews all resources and compares again, now also the clients that sent a NACK.
 func (r *run) rest(dice *rand.Rand) string {
 	r.note("-- rest")
 	for _, c := range r.clients {
@@ -295,12 +294,12 @@ func (r *run) rest(dice *rand.Rand) string {
 		}
 		c.mu.Unlock()
 	}
-	r.note("-- all is as it should be")
+	r.note("-- no difference")
 	return ""
 }
 
-// What a server may wait for takes 20 s at the most: until a client that is
-// starting is told that something does not exist.
+// settles is longer than each delay of a server. The longest is 20 s: the time until a
+// starting client gets the news that a resource does not exist.
 const settles = 45 * time.Second
 
 func (r *run) settle(dice *rand.Rand, renewed bool) string {
@@ -350,7 +349,7 @@ func (r *run) settle(dice *rand.Rand, renewed bool) string {
 		if wrong == "" || r.patient() || time.Now().After(until) {
 			return wrong
 		}
-		if r.aging() { // streams end at any time
+		if r.aging() { // streams may end at any time
 			r.answerAll(dice)
 			for i, f := range fresh {
 				f.mu.Lock()
@@ -365,7 +364,7 @@ func (r *run) settle(dice *rand.Rand, renewed bool) string {
 	}
 }
 
-// newcomer is a new client that asks for the same as another.
+// newcomer returns a new client with the subscriptions of another.
 func (r *run) newcomer(c *client) *client {
 	f := r.newClient("new "+c.id, c.manner, 0)
 	f.polite = true
@@ -374,7 +373,7 @@ func (r *run) newcomer(c *client) *client {
 	return f
 }
 
-// answerAll opens all that a client wants, and gives all answers that are due.
+// answerAll opens all types of the clients, and sends all pending answers.
 func (r *run) answerAll(dice *rand.Rand) {
 	for _, c := range r.clients {
 		r.ensure(c)
@@ -391,8 +390,8 @@ func (r *run) answerAll(dice *rand.Rand) {
 	}
 }
 
-// attentive makes TTLs begin anew: what ended while the client did not answer
-// was its own fault.
+// attentive restarts all TTLs. The server sends no heartbeats while a response is
+// unanswered, so an earlier expiry is not its mistake.
 func (c *client) attentive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -406,9 +405,9 @@ func (c *client) attentive() {
 	}
 }
 
-// expire drops what the client has not been told of for its TTL.
+// expire drops the resources whose TTL has ended.
 func (c *client) expire() {
-	const slack = 2 * time.Second // on a busy machine
+	const slack = 2 * time.Second // for delays on a busy machine
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.subs {
@@ -427,7 +426,7 @@ func (t story) without(i, j int) story {
 	return t
 }
 
-// conversation is the log, without heartbeats if none was missed.
+// conversation returns the log. If no resource expired, it omits heartbeats and their ACKs.
 func (r *run) conversation() string {
 	all := strings.Join(r.log, "\n")
 	if strings.Contains(all, "expires") {

@@ -20,9 +20,9 @@ import (
 
 var (
 	lasts = flag.Duration("for", 20*time.Second, "how long to soak")
-	from  = flag.Uint64("seed", 0, "begin with the story of this `seed`; 0: any, which the output says")
-	leave = flag.String("without", "", "`features` that no story has, apart by commas: alias, ttl, ondemand, phantom, single, sotw, delta, VHDS and other types")
-	many  = flag.Int("failures", 1, "end after so many stories that went wrong")
+	from  = flag.Uint64("seed", 0, "begin with the story of this `seed`; 0: a random seed, which the output names")
+	leave = flag.String("without", "", "`features` that no story has, separated by commas: alias, ttl, ondemand, phantom, single, sotw, delta, VHDS and other types")
+	many  = flag.Int("failures", 1, "end after this number of failed stories")
 )
 
 func left() features {
@@ -33,10 +33,10 @@ func left() features {
 	return f
 }
 
-// Two ways to serve are judged. The library, in memory: time costs nothing, so
-// that a story of minutes takes milliseconds, and the seed of one that goes wrong
-// tells it again. And the program with its files, flags and sockets: there the
-// seed says what was tried, and the rest is up to the machine.
+// TestSoak runs random stories against two kinds of servers. The library runs in
+// memory with a fake clock: minutes take milliseconds, and a seed reproduces a
+// failure. The program runs with its files, flags and sockets: there a seed gives the
+// same steps, but not the same timing.
 //
 //	go test ./soak -run 'TestSoak/.*library' -seed 4711 -for 1s
 func TestSoak(t *testing.T) {
@@ -48,7 +48,7 @@ func TestSoak(t *testing.T) {
 		fmt.Fprintf(os.Stderr, "if this process dies, the conversation is in %s\n", last)
 		known := told
 		if *from != 0 || *leave != "" {
-			known = nil // another story is wanted, or they would be others
+			known = nil // the flags select other stories, or change those of known seeds
 		}
 		soaks(t, known, func(s story) string {
 			why, log := inMemory(t, s, left(), last)
@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 				return ""
 			}
 			short, log := shrink(t, s, why, log, last)
-			return fmt.Sprintf("%s\nwhat remains of the story, %d of %d steps:\n%s", why, len(short.steps), len(s.steps), log)
+			return fmt.Sprintf("%s\nthe shortest story with this failure, %d of %d steps:\n%s", why, len(short.steps), len(s.steps), log)
 		})
 	})
 	t.Run("SAFE-1 ADS-4 program", func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// manners are flags that change what is said to clients, and when.
+// manners are flags that change the responses and their time. The seed chooses one.
 var manners = [][]string{
 	{"--removal-grace", "300ms"},
 	{"--removal-grace", "300ms", "--resource-errors", "--max-first-answers", "1"},
@@ -101,32 +101,33 @@ var manners = [][]string{
 	{"--removal-grace", "300ms", "--max-connection-age", "3s", "--max-connection-age-grace", "200ms"},
 }
 
-// perSecond bounds how many stories are told, so that an hour of it leaves the
-// machine to others.
+// perSecond limits the number of stories in a second, so that a long run leaves CPU
+// to other programs.
 const perSecond = 20
 
-// told are seeds of stories that once went wrong. They are told first. Whoever
-// changes how stories are made empties the list: what they found has transcripts.
+// told are the seeds of stories that failed once; they run first. Each defect that
+// they found has a transcript. After a change of newStory the seeds give other stories:
+// empty the list then.
 var told = []uint64{
-	50009, // a VHDS wildcard is narrowed by routes that are asked for later
-	50474, // a client that comes back has a resource that its alias finds no more
-	50872, // the alias is the name of another resource now
-	50317, // a name is dropped beneath a collection that does not have it
-	50411, // the same while its response is on the way
-	50732, // a resource becomes on demand while the client is away
+	50009, // later subscriptions to routes restrict a wildcard of VHDS
+	50474, // a reconnecting client has a resource that its alias no longer matches
+	50872, // the alias has become the name of another resource
+	50317, // the client unsubscribes a name; its collection does not have the name
+	50411, // the same while the response is in flight
+	50732, // a resource becomes on demand while the client is disconnected
 
-	227360905, // a route that SotW cannot take back refers to a cluster, which stays
-	393004435, // the same, by a version that the client had before it lost the route
-	248027861, // what is on demand is lost, found by an alias and dropped, and its collection is not
-	810277641, // a name that a client does not ask for, and drops, ends another by an alias
+	227360905, // SotW cannot remove a route, so the cluster of the route stays
+	393004435, // the same, with a version from before the route was deleted
+	248027861, // an on-demand resource is deleted, matched by an alias and unsubscribed; its collection stays subscribed
+	810277641, // unsubscribing a name without a subscription ends another subscription by an alias
 }
 
-// soaks tells one story after the other until the time is over: in the library,
-// those that are known first.
+// soaks runs one story after the other until the time is over, those of known seeds
+// first.
 func soaks(t *testing.T, known []uint64, tell func(story) string) {
 	t.Helper()
 	next, wrong, n := firstSeed(), 0, 0
-	t.Logf("begins with seed %d", next)
+	t.Logf("the first seed is %d", next)
 	pace := time.NewTicker(time.Second / perSecond)
 	defer pace.Stop()
 	for end := time.Now().Add(*lasts); time.Now().Before(end) && wrong < *many; n++ {
@@ -145,7 +146,6 @@ func soaks(t *testing.T, known []uint64, tell func(story) string) {
 	t.Logf("%d stories", n)
 }
 
-// firstSeed returns the seed to begin with.
 func firstSeed() uint64 {
 	if *from != 0 {
 		return *from
@@ -153,7 +153,8 @@ func firstSeed() uint64 {
 	return rand.Uint64N(1e9)
 }
 
-// inMemory tells a story and returns what went wrong, and the conversation.
+// inMemory runs a story against the library. It returns the failure, or "", and the log of
+// the messages.
 func inMemory(t *testing.T, s story, less features, last string, more ...grpc.ServerOption) (wrong, log string) {
 	t.Helper()
 	out, err := os.Create(last)
@@ -178,14 +179,14 @@ func inMemory(t *testing.T, s story, less features, last string, more ...grpc.Se
 	return wrong, log
 }
 
-// fault is what went wrong without names and versions.
+// fault returns a failure without its names and versions, so that equal failures compare as equal.
 func fault(wrong string) string {
 	return names.ReplaceAllString(wrong, "")
 }
 
 var names = regexp.MustCompile(`^\w+: |\S*[@/0-9]\S*| [abcn]\b`)
 
-// shrink leaves out steps as long as the same goes wrong.
+// shrink removes steps from a story as long as it fails in the same way.
 func shrink(t *testing.T, s story, why, log, last string) (story, string) {
 	t.Helper()
 	for n := len(s.steps) / 2; n > 0; {

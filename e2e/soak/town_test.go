@@ -17,33 +17,32 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-var samples = flag.String("samples", "", "a `file` that what the program takes at rest is written to, a line for each sample")
+var samples = flag.String("samples", "", "write the memory, goroutines and files of the program at rest to this `file`, one line for each sample")
 
-// A town is one server that lives for the whole time, with clients that stay as long.
-// Between two samples a story is told, and guests come and go. At each sample all is as
-// it was at the one before: the resources, the residents, nobody else.
+// A town is one server that runs for the whole test, with clients that stay connected (the
+// residents). Between two samples a story runs, and other clients (guests) come and go. At each
+// sample the server has the same resources and the same clients.
 type town struct {
 	*daemon
-	run       *run // makes clients
+	run       *run // creates clients
 	residents []*client
 	still     world
 	out       io.Writer
 
-	lowest       harness.Usage // goroutines and files: what any sample had
-	streams      int           // that have come and gone
+	lowest       harness.Usage // the lowest number of goroutines and files in any sample
+	streams      int           // number of ended streams
 	heap, needed level
-	warm         int  // samples before the warm-up was over
-	full         bool // by then the store remembered as many commits as it will
+	warm         int  // number of samples during the warm-up
+	full         bool // the store remembered its maximum of commits when the warm-up ended
 }
 
 const (
 	residents = 20 // half of them SotW, half delta
-	guests    = 2  // for each resident
+	guests    = 2  // of each resident
 )
 
-// townFlags bound what the server remembers of clients that are gone, by design for an
-// hour, so that it has as much of it after the warm-up as it will ever have: four
-// answers for each stream that there may be.
+// townFlags limit the number of disconnected clients that the server remembers: four for each
+// allowed stream, for an hour. So this memory is full when the warm-up ends.
 var townFlags = []string{"--removal-grace", "300ms", "--max-streams", "80"}
 
 func newTown(t *testing.T, bin string) *town {
@@ -94,17 +93,17 @@ func newTown(t *testing.T, bin string) *town {
 	return v
 }
 
-// remembered is how many commits fill what the store keeps of them: it tells streams what
-// the last 1,024 touched, in arrays that grow a quarter beyond that.
+// remembered is the number of commits that fill the store's record of changes. The store
+// keeps the last 1,024 commits, in arrays that may be a quarter longer.
 const remembered = 1300
 
-// silent returns the story's commits and rests alone, which take no time.
+// silent returns only the commits and rests of a story, which take little time.
 func (t story) silent() story {
 	t.steps = slices.DeleteFunc(t.steps, func(s step) bool { return s.kind != "commit" && s.kind != "rest" })
 	return t
 }
 
-// story tells one to the server, whose residents hear all of it.
+// story runs a story against the server. The residents get all its changes.
 func (v *town) story(s story) error {
 	r := &run{subject: v.daemon, story: s, less: left(), town: fmt.Sprintf("%010d ", s.seed)}
 	wrong := r.tell()
@@ -117,8 +116,8 @@ func (v *town) story(s story) error {
 	return nil
 }
 
-// visit makes all as it was, compares each resident with guests that ask for the same,
-// and has them leave: half of them by their streams, half without a word.
+// visit restores the resources, and compares each resident with guests that have the same
+// subscriptions. Then half of the guests end their streams, and half close only the connection.
 func (v *town) visit() error {
 	if err := v.commit(v.still); err != nil {
 		return err
@@ -153,7 +152,7 @@ func (v *town) visit() error {
 	}
 }
 
-// differ compares residents with their guests.
+// differ returns the first difference between a resident and its guests.
 func (v *town) differ(all [][]*client) error {
 	for i, c := range v.residents {
 		if w := v.run.ended(c); w != "" {
@@ -171,9 +170,9 @@ func (v *town) differ(all [][]*client) error {
 	return nil
 }
 
-// sample waits until nothing is open that belongs to nobody, and notes what the server
-// takes then. Goroutines and files must be as few as they have ever been: how many
-// there are depends on who is connected, and on nothing else.
+// sample waits until only the streams of the residents are open, and records the memory of
+// the server. The numbers of goroutines and files depend only on the connected clients, so
+// both must be as low as in any earlier sample.
 func (v *town) sample(warm bool) error {
 	for until := time.Now().Add(settles); ; time.Sleep(50 * time.Millisecond) {
 		u, err := v.monitor.Usage()
@@ -182,12 +181,12 @@ func (v *town) sample(warm bool) error {
 		}
 		first := len(v.heap) == 0
 		switch {
-		case u.Streams != residents+1: // one is the probe's
-			err = fmt.Errorf("%d streams are open, of %d clients", u.Streams, residents+1)
+		case u.Streams != residents+1: // one stream is that of the probe
+			err = fmt.Errorf("%d streams are open, want %d", u.Streams, residents+1)
 		case !first && u.Goroutines > v.lowest.Goroutines:
-			err = fmt.Errorf("%d goroutines, and %d at an earlier rest", u.Goroutines, v.lowest.Goroutines)
+			err = fmt.Errorf("%d goroutines, want at most %d as in an earlier sample", u.Goroutines, v.lowest.Goroutines)
 		case !first && u.Files > v.lowest.Files:
-			err = fmt.Errorf("%d files are open, and %d at an earlier rest", u.Files, v.lowest.Files)
+			err = fmt.Errorf("%d files are open, want at most %d as in an earlier sample", u.Files, v.lowest.Files)
 		default:
 			resident, err := harness.Memory(v.cmd.Process.Pid, "RssAnon")
 			v.note(u, resident, warm)
@@ -213,7 +212,7 @@ func (v *town) note(u harness.Usage, resident float64, warm bool) {
 		time.Since(v.run.began).Seconds(), warm, v.streams, u.Goroutines, u.Files, u.Heap, resident, v.needed[len(v.needed)-1])
 }
 
-// profile keeps what the heap consists of.
+// profile writes a heap profile to a file.
 func (v *town) profile(file string) error {
 	b, err := v.monitor.Get("/debug/pprof/heap?gc=1")
 	if err != nil {
@@ -222,7 +221,7 @@ func (v *town) profile(file string) error {
 	return os.WriteFile(file, b, 0o600)
 }
 
-// lives tells stories until the time is over, and judges what the server takes.
+// lives runs stories until the time is over, then checks the memory of the server.
 func (v *town) lives(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chancery-soak-heap-")
@@ -236,10 +235,10 @@ func (v *town) lives(t *testing.T) {
 			return
 		}
 		_ = v.profile(last)
-		t.Logf("what the heap has more of than after the warm-up:\n\tgo tool pprof -top -sample_index=inuse_space -base %s %s", first, last)
+		t.Logf("the growth of the heap since the warm-up:\n\tgo tool pprof -top -sample_index=inuse_space -base %s %s", first, last)
 	})
 	next := firstSeed()
-	t.Logf("begins with seed %d", next)
+	t.Logf("the first seed is %d", next)
 	begun := time.Now()
 	for warm := false; time.Since(begun) < *lasts; next++ {
 		s := newStory(next, left())
@@ -261,7 +260,7 @@ func (v *town) lives(t *testing.T) {
 			t.Fatalf("seed %d: %v", next, err)
 		}
 	}
-	t.Logf("%d samples, %d of them before the warm-up was over; %d streams have come and gone; at rest %d goroutines and %d files are open",
+	t.Logf("%d samples, %d of them during the warm-up; %d streams have ended; at rest there are %d goroutines and %d open files",
 		len(v.heap), v.warm, v.streams, v.lowest.Goroutines, v.lowest.Files)
 	if err := v.flat(func(format string, args ...any) {
 		t.Logf(format, args...)
@@ -271,20 +270,20 @@ func (v *town) lives(t *testing.T) {
 	}
 }
 
-// flat judges memory: the heap, and with it what else is resident. The pages that the
-// heap has of the system are not counted, but what lives in them: how many it has
-// depends on when there was garbage last, by a tenth and more. Nor is what the profiler has, which
-// is asked at each sample: it remembers each way through the program to an allocation, which
-// random clients find one after the other. Within some seconds nothing is flat: what the server
-// remembers on purpose is filling. What can be told then is whether it keeps whole streams, of about
-// 20 KB each.
+// flat returns an error if the memory of the server grows: its live heap, or the live heap plus
+// all other resident memory. It does not count the unused pages of the heap, which vary by a
+// tenth and more with the last garbage. It does not count the memory of the profiler either: the
+// profiler keeps each call path to an allocation, and random clients find new paths all the time.
+//
+// A short run ends before the caches of the server are full. It can only show whether the server
+// leaks whole streams, of about 20 KB each.
 func (v *town) flat(tell func(format string, args ...any)) error {
 	heap, needed := v.heap[v.warm:], v.needed[v.warm:]
 	if n := len(v.heap); len(heap) < enough || !v.full {
 		each := (v.heap[n-1] - v.heap[0]) * (1 << 10) / float64(max(1, v.streams))
-		tell("too short to judge whether memory is flat: %d samples after the warm-up, %d commits; the heap has grown by %.1f KiB for each stream", len(heap), v.commits, each)
+		tell("the run is too short to detect slow growth of memory: %d samples after the warm-up, %d commits; the heap has grown by %.1f KiB for each stream", len(heap), v.commits, each)
 		if each > 8 {
-			return fmt.Errorf("the heap has grown from %.1f to %.1f MiB, by %.1f KiB for each stream that came and went", v.heap[0], v.heap[n-1], each)
+			return fmt.Errorf("the heap has grown from %.1f to %.1f MiB, by %.1f KiB for each ended stream, want at most 8 KiB", v.heap[0], v.heap[n-1], each)
 		}
 		return nil
 	}
@@ -292,7 +291,7 @@ func (v *town) flat(tell func(format string, args ...any)) error {
 	for _, x := range []struct {
 		what string
 		level
-	}{{"the heap", heap}, {"memory that is needed", needed}} {
+	}{{"the heap", heap}, {"the needed memory", needed}} {
 		by, of := x.rise()
 		tell("%s: %.2f MiB, %+.3f MiB from the first to the last of %d samples, %+.2f %%", x.what, of, by, len(x.level), 100*by/of)
 		wrong = errors.Join(wrong, x.flat(x.what, 0.01))

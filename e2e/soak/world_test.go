@@ -24,13 +24,13 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A kind is a type of the universe: what its resources may be called, and what
-// clients may ask for besides. Names are few, and most may be aliases, too.
+// A kind is a type of the universe, with the names that its resources and subscriptions
+// may have. There are few names, and most of them may also be aliases.
 type kind struct {
 	typ     *xds.Type
 	names   []string
 	aliases []string
-	asked   []string // names of collections, of nothing
+	asked   []string // names of collections, and names without a resource
 	refers  *xds.Type
 	body    func(name, generation string, to []string) proto.Message
 }
@@ -80,7 +80,7 @@ var universe = []*kind{
 	}),
 }
 
-// of is a kind with names as most have them.
+// of returns a kind with the usual names.
 func of(t, refers *xds.Type, body func(name, generation string, to []string) proto.Message) *kind {
 	id := "xdstp://x/" + strings.TrimPrefix(t.URL, "type.googleapis.com/") + "/g/"
 	return &kind{
@@ -89,7 +89,7 @@ func of(t, refers *xds.Type, body func(name, generation string, to []string) pro
 	}
 }
 
-// references returns to which names of [kind.refers] a body refers.
+// references returns the names of type [kind.refers] to which a body refers.
 func (k *kind) references(body string) (to []string) {
 	of := func(h *route.VirtualHost) {
 		for _, r := range h.GetRoutes() {
@@ -148,7 +148,7 @@ func pack(m proto.Message) *anypb.Any {
 	return a
 }
 
-// A resource is what a world has under a name.
+// A resource is the state of one name in a world.
 type resource struct {
 	generation int
 	to         []string // names that it refers to
@@ -174,7 +174,7 @@ func (r resource) String() string {
 	return s
 }
 
-// A world is all that is served: by kind and name.
+// A world has all served resources, by kind and name.
 type world map[*kind]map[string]resource
 
 func newWorld() world {
@@ -185,8 +185,8 @@ func newWorld() world {
 	return w
 }
 
-// change changes a few resources and returns what it did. Generations are few,
-// so that content comes back.
+// change changes a few resources, and returns a description. There are few generations, so
+// earlier content returns.
 func (w world) change(r *rand.Rand, less features) string {
 	changed := map[*kind]map[string]bool{}
 	for range 1 + r.IntN(4) {
@@ -201,7 +201,7 @@ func (w world) change(r *rand.Rand, less features) string {
 		case is && n < 3:
 			delete(w[k], name)
 			continue
-		case is && n < 5: // the rest only
+		case is && n < 5: // keep the content, and change only the other fields
 		default:
 			now.generation, now.to = 1+r.IntN(4), nil
 			if k.refers != nil && r.IntN(4) > 0 {
@@ -233,8 +233,7 @@ func (w world) change(r *rand.Rand, less features) string {
 	return strings.Join(did, "; ")
 }
 
-// unambiguous takes away aliases that would find two resources, which sources
-// refuse.
+// unambiguous removes aliases that would match two resources: sources refuse those.
 func (w world) unambiguous() {
 	for k, all := range w {
 		taken := map[string]bool{}
@@ -251,7 +250,7 @@ func (w world) unambiguous() {
 	}
 }
 
-// renew gives every resource content that nobody has seen yet.
+// renew gives every resource new content.
 func (w world) renew(generation int) {
 	for _, all := range w {
 		for name, r := range all {
@@ -261,7 +260,7 @@ func (w world) renew(generation int) {
 	}
 }
 
-// called are the aliases that names have had. Most clients are not told of them.
+// called has all aliases that a name ever had. Many clients do not know them.
 type called map[*kind]map[string][]string
 
 func (c called) note(w world) {
@@ -291,7 +290,7 @@ func (w world) each(f func(k *kind, name string, r resource, body proto.Message)
 
 func one[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
 
-// some returns up to n of them, each once.
+// some returns up to n different elements.
 func some(r *rand.Rand, all []string, n int) []string {
 	var out []string
 	for range r.IntN(n + 1) {

@@ -153,40 +153,13 @@ func TestFleetLastGood(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 
-	serves := func(t *testing.T, i int, v variant, id string) {
-		scheme := "http"
-		if all[i].tls {
-			scheme = "https"
-		}
-		web := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-		get := func() error {
-			r, err := web.Get(fmt.Sprintf("%s://127.0.0.1:%d/", scheme, ports[i]))
-			if err != nil {
-				return err
-			}
-			defer r.Body.Close()
-			if b, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(b) != "good" {
-				return fmt.Errorf("%s: %q", r.Status, b)
-			}
-			return nil
-		}
-		e := startEnvoy(t, fmt.Sprintf("c%d-%s", i, id), v, d.port)
-		eventually(t, 30*time.Second, "Envoy is live", e.Live)
-		eventually(t, time.Second, "Envoy serves", get)
-		for range 10 {
-			if err := get(); err != nil {
-				t.Fatalf("a gap: %v", err)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
 	each := func(t *testing.T, id string, vs ...variant) {
 		t.Run(id, func(t *testing.T) {
 			for i, m := range all {
 				t.Run("HEAL-3 "+m.name, func(t *testing.T) {
 					t.Parallel()
 					for _, v := range vs {
-						t.Run(v.String(), func(t *testing.T) { serves(t, i, v, id) })
+						t.Run(v.String(), func(t *testing.T) { m.serves(t, fmt.Sprintf("c%d-%s", i, id), v, d.port, ports[i]) })
 					}
 				})
 			}
@@ -200,6 +173,68 @@ func TestFleetLastGood(t *testing.T) {
 	if n := len(d.logged("resource in quarantine: the client refuses it, and gets the others")); n < len(all) {
 		t.Errorf("%d refusals are in the log", n)
 	}
+}
+
+// serves starts an Envoy whose files have the mistake.
+func (m mistake) serves(t *testing.T, id string, v variant, server, port int) {
+	t.Helper()
+	scheme := "http"
+	if m.tls {
+		scheme = "https"
+	}
+	web := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	get := func() error {
+		r, err := web.Get(fmt.Sprintf("%s://127.0.0.1:%d/", scheme, port))
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		if b, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(b) != "good" {
+			return fmt.Errorf("%s: %q", r.Status, b)
+		}
+		return nil
+	}
+	e := startEnvoy(t, id, v, server)
+	eventually(t, 30*time.Second, "Envoy is live", e.Live)
+	eventually(t, time.Second, "Envoy serves", get)
+	for range 10 {
+		if err := get(); err != nil {
+			t.Fatalf("a gap: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// A client that starts on one server of a store serves what the clients of another server run on, also after
+// a sweep of the revision that they have.
+func TestFleetLastGoodOfStore(t *testing.T) {
+	t.Parallel()
+	store, config, port := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir(), freePort(t)
+	m := mistakes(t)[0]
+	commit := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(config, "all.yaml"), []byte("resources:"+strings.ReplaceAll(text, "PORT", fmt.Sprint(port))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		chancery(t, "apply", config, "--store", store, "-m", "files")
+	}
+	server := func() *daemon {
+		d := &daemon{t: t, dir: "--store=" + store, port: freePort(t), log: filepath.Join(t.TempDir(), "chancery.log"),
+			args: []string{"--quarantine", "--state-dir", t.TempDir(), "--drain", "200ms"}}
+		d.start()
+		t.Cleanup(d.stop)
+		return d
+	}
+	commit(m.good)
+	first, second := server(), server()
+	neighbour(t, first.addr(), "c0-old")
+	commit(m.bad)
+	time.Sleep(4 * time.Second) // the first server notices the commit, and shares what its client accepted
+	chancery(t, "sweep", "--store", store, "--keep", "1")
+	t.Run("HEAL-3 on another server", func(t *testing.T) { m.serves(t, "new", delta, second.port, port) })
+	first.kill()
+	third := server()
+	t.Run("HEAL-3 on a server that starts", func(t *testing.T) { m.serves(t, "newer", sotw, third.port, port) })
 }
 
 // neighbour is a client that accepts the first response of each type, and nothing later.

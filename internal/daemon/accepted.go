@@ -45,7 +45,7 @@ func (a *acceptedKeeper) restore() {
 
 // run stores changes until ctx is done.
 func (a *acceptedKeeper) run(ctx context.Context) {
-	rest := time.Second
+	rest, changed := time.Second, a.book.Changed()
 	for n := 0; ; n++ {
 		if n == acceptedFast {
 			rest = acceptedRest
@@ -53,12 +53,12 @@ func (a *acceptedKeeper) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			select {
-			case <-a.book.Changed():
+			case <-changed:
 				a.save(time.Now())
 			default:
 			}
 			return
-		case <-a.book.Changed():
+		case <-changed:
 		}
 		sleep(ctx, acceptedSoon)
 		start := time.Now()

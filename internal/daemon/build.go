@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 	adminclients "github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cluster/revsource"
 	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/internal/daemon/trace"
 	"github.com/chancery-xds/chancery/internal/envoy"
@@ -135,6 +137,9 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 		src, err := newStoreSource(d.services, c, d.state, d.replicas, self{admin: d.admin.urlFor, streams: d.open})
 		if err != nil {
 			return nil, nil, err
+		}
+		if d.held != nil {
+			src.accepted = revsource.NewAccepted(src.engine, d.held.Evidence(), d.id+" "+rand.Text()[:8], d.log)
 		}
 		return src, watchFuncOf[*store.Watch](d.store), nil
 	case c.upstream != nil:

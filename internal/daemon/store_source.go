@@ -66,6 +66,7 @@ type storeSource struct {
 	next         dir.LastGood
 	trouble      atomic.Pointer[storeTrouble] // why the newest revision is not served; nil: it is served
 	refusals     *revsource.Refusals          // resources that clients have refused, on any server of the store
+	accepted     *revsource.Accepted          // versions that clients accepted, on any server of the store; nil: no quarantine
 	turnedAway   dedup.Counter                // log lines about clients that were turned away
 	restoredAt   atomic.Pointer[time.Time]    // time of the last good configuration from disk, while it is served; nil: it is not
 	rollouts     *rollout.Runner
@@ -217,6 +218,9 @@ func (d *storeSource) run(ctx context.Context, running *sync.WaitGroup, hangups 
 			workers.Go(func() { d.reloadOnHangup(ctx, hangups) })
 		}
 		workers.Go(func() { d.refusals.Run(ctx) })
+		if d.accepted != nil {
+			workers.Go(func() { d.accepted.Run(ctx) })
+		}
 		workers.Go(func() { d.replicas.run(ctx) })
 		workers.Go(func() { d.rollouts.Run(ctx) })
 		workers.Go(func() { d.audit.run(ctx) })

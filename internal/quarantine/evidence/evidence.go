@@ -44,7 +44,7 @@ type Book struct {
 	mu      sync.Mutex // held for memory access only
 	scopes  map[scopeKey]*Scope
 	foreign map[string][]*Scope // of other servers, by group
-	changes chan struct{}       // see Changed; nil: not made yet
+	changes []chan struct{}     // see Changed
 	bytes   atomic.Int64        // of all replaced versions
 	used    uint64              // counts calls of Scope
 }
@@ -73,6 +73,8 @@ type evidence struct {
 	named    map[string]acceptance      // accepted by name: current versions only
 	messages map[message]bool
 	restored savedType // of an earlier run, until the first table
+
+	elsewhere []savedType // what clients of other servers accepted
 }
 
 // A version is a replaced version of a resource.
@@ -185,10 +187,12 @@ func (s *Scope) Show(now time.Time, t *xds.Type, table *xds.Table, recent func(*
 		before = recent(t)
 		before = before[:min(len(before), maxChain)]
 	}
+	others := s.book.elsewhere(s.key.group, t.URL)
 	defer s.book.change()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e = s.of(t)
+	e.elsewhere = others
 	first := e.current.Load() == nil
 	if first {
 		for _, old := range slices.Backward(before) {
@@ -224,12 +228,13 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 	if was == nil || was == table {
 		return
 	}
+	others := e.acceptedElsewhere(was)
 	for old, is := range table.Versions().Since(was.Versions()) {
 		back := is != nil && s.returned(e, is)
 		if old == nil {
 			continue
 		}
-		by := e.acceptedBy(old.Name, old.Sum)
+		by := e.acceptedBy(old.Name, old.Sum) | others(old)
 		delete(e.named, old.Name)
 		if r := was.Lookup(old.Name); r != nil && !back {
 			s.push(e, version{Resource: r, until: now, by: by, removed: is == nil})
@@ -238,6 +243,55 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 	if e.count > maxReplaced || s.book.bytes.Load() > maxBytes {
 		s.trim(e, now)
 	}
+}
+
+// acceptedElsewhere returns a function that returns the kinds of clients that accepted a version in a table
+// on other servers.
+func (e *evidence) acceptedElsewhere(was *xds.Table) func(*xds.Stamp) agentSet {
+	type world struct {
+		by     agentSet
+		except []string // sorted
+	}
+	var worlds []world
+	sum := was.Versions().Sum().String()
+	for _, t := range e.elsewhere {
+		for _, w := range t.Worlds {
+			if w.Sum == sum && w.Agent >= 0 && w.Agent < len(t.Agents) {
+				worlds = append(worlds, world{1 << e.agent(t.Agents[w.Agent]), w.Except})
+			}
+		}
+	}
+	return func(st *xds.Stamp) (by agentSet) {
+		for _, w := range worlds {
+			if _, lacks := slices.BinarySearch(w.except, st.Name); !lacks {
+				by |= w.by
+			}
+		}
+		for _, t := range e.elsewhere {
+			at, ok := slices.BinarySearchFunc(t.Named, st.Name, func(n savedName, name string) int { return strings.Compare(n.Name, name) })
+			if !ok || t.Named[at].Sum != st.Sum.String() {
+				continue
+			}
+			for i, agent := range t.Agents[:min(len(t.Agents), maxAgents)] {
+				if t.Named[at].By&(1<<i) != 0 {
+					by |= 1 << e.agent(agent)
+				}
+			}
+		}
+		return by
+	}
+}
+
+// elsewhere returns what clients of a group accepted of a type on other servers.
+func (b *Book) elsewhere(group, url string) (all []savedType) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.foreign[group] {
+		if e, ok := s.types.Load(url); ok {
+			all = append(all, e.(*evidence).restored) // foreign evidence does not change
+		}
+	}
+	return all
 }
 
 // returned forgets the versions that must not be served before a new version of a name: if the new version

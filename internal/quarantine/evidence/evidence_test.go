@@ -245,6 +245,25 @@ func TestSaved(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+	t.Run("HEAL-3 other servers that ended before the change", func(t *testing.T) {
+		var b, other Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		data, err := b.Save(start, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.Learn([][]byte{data})
+		o := other.Scope("g", "")
+		o.Show(start, xds.Cluster, v2, func(*xds.Type) []*xds.Table { return []*xds.Table{v1} })
+		if got := before(o, "a"); got != "1 " {
+			t.Errorf("%q", got)
+		}
+		if got := before(o, "b"); got != "" {
+			t.Errorf("%q", got)
+		}
+	})
 	t.Run("HEAL-3 an accepted key is not stored longer than its successor needs", func(t *testing.T) {
 		secrets := func(body string) *xds.Table {
 			s, err := xds.NewTable(xds.Secret).With([]*xds.Resource{xds.NewResource(xds.Secret, "a", []byte(body))})

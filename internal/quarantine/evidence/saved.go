@@ -72,22 +72,23 @@ type savedRef struct {
 	Name string `json:"name"`
 }
 
-// Changed returns a channel with one slot. It has a value if Save may return other bytes than before.
-func (b *Book) Changed() <-chan struct{} { return b.bell() }
-
-func (b *Book) bell() chan struct{} {
+// Changed returns a new channel with one slot. It has a value if Save may return other bytes than before.
+func (b *Book) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.changes == nil {
-		b.changes = make(chan struct{}, 1)
-	}
-	return b.changes
+	c := make(chan struct{}, 1)
+	b.changes = append(b.changes, c)
+	return c
 }
 
 func (b *Book) change() {
-	select {
-	case b.bell() <- struct{}{}:
-	default:
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.changes {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -41,8 +41,8 @@ const (
 	guests    = 2  // of each resident
 )
 
-// townFlags limit the number of disconnected clients that the server remembers: four for each
-// allowed stream, for an hour. So this memory is full when the warm-up ends.
+// townFlags limit the history of ended streams, which the server keeps for an hour: four
+// responses for each allowed stream. So this history is full when the warm-up ends.
 var townFlags = []string{"--removal-grace", "300ms", "--max-streams", "80"}
 
 func newTown(t *testing.T, bin string) *town {

@@ -1,5 +1,5 @@
-// Command demo shows Chancery at work with a real Envoy on this machine: make
-// demo. It is run at the root of the repository, after e2e/install.sh.
+// Command demo shows Chancery with a real Envoy on this machine. "make demo" runs it at the
+// root of the repository, after e2e/install.sh.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	once := flag.Bool("once", false, "end after the last step instead of waiting for Ctrl-C")
-	compileAlways := flag.Bool("compile", false, "compile Chancery of these files, also if one is installed or built")
+	compileAlways := flag.Bool("compile", false, "compile Chancery from this repository, even if a program is built or installed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -38,10 +38,10 @@ func main() {
 }
 
 type demo struct {
-	dir   string    // everything is in here
-	begin time.Time // of the demo
-	start time.Time // of Envoy
-	proxy string    // where Envoy listens for requests
+	dir   string    // the directory of all files of the demo
+	begin time.Time // start of the demo
+	start time.Time // start of Envoy
+	proxy string    // address at which Envoy accepts requests
 }
 
 func (d *demo) config(name string) string { return filepath.Join(d.dir, "config", name) }
@@ -108,7 +108,7 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	if err := programs.start(ctx, "envoy", bytes.NewReader(bootstrap), envoy...); err != nil {
 		return err
 	}
-	say("Envoy starts. All it knows is where Chancery is:\n    chancery bootstrap envoy --node demo --server %s | envoy -c /dev/fd/0", server)
+	say("Envoy starts. Its bootstrap has only the address of Chancery:\n    chancery bootstrap envoy --node demo --server %s | envoy -c /dev/fd/0", server)
 
 	if err := d.until(ctx, "one"); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 	if once {
 		return nil
 	}
-	say("All of it keeps running. Edit the files in %s and ask again:\n    curl %s\nThe logs are in %s. Ctrl-C ends everything and removes the files.", d.config(""), d.proxy, d.dir)
+	say("All programs keep running. Edit the files in %s and send a request again:\n    curl %s\nThe logs are in %s. Ctrl-C ends everything and removes the files.", d.config(""), d.proxy, d.dir)
 	<-ctx.Done()
 	fmt.Println()
 	return nil
@@ -132,7 +132,7 @@ func (d *demo) run(ctx context.Context, once, compileAlways bool) (err error) {
 
 // programs are the programs that the demo has started. They end with the context.
 type programs struct {
-	dir     string // of their logs
+	dir     string // directory of their logs
 	started []*exec.Cmd
 }
 
@@ -155,7 +155,7 @@ func (p *programs) start(ctx context.Context, name string, stdin io.Reader, args
 
 func (p *programs) wait() {
 	for _, c := range p.started {
-		_ = c.Wait() // its error is the signal that ended it
+		_ = c.Wait() // the error names the signal that ended the program
 	}
 }
 
@@ -190,7 +190,7 @@ func (d *demo) edit(ctx context.Context, chancery string) error {
 		return fmt.Errorf("chancery check finds no mistake: %w: %s", err, out)
 	}
 	fmt.Print(indent(string(out)))
-	say("Envoy has noticed nothing, and works as before:")
+	say("Envoy got no change, and works as before:")
 	if err := d.until(ctx, "two"); err != nil {
 		return err
 	}
@@ -204,14 +204,14 @@ func (d *demo) edit(ctx context.Context, chancery string) error {
 	if err := d.until(ctx, "one"); err != nil {
 		return err
 	}
-	say("The file is as it was at first, and so is the answer:")
+	say("The file has its first content again, and the first server answers:")
 	if err := d.show(ctx); err != nil {
 		return err
 	}
 	return nil
 }
 
-// copy copies the quick start, with ports that are free and a second cluster.
+// copy copies the quickstart, with free ports and a second cluster.
 func (d *demo) copy(proxy, one, two int) error {
 	const from = "examples/quickstart"
 	if err := os.Mkdir(d.config(""), 0o755); err != nil {
@@ -240,7 +240,7 @@ func (d *demo) copy(proxy, one, two int) error {
 	)
 }
 
-// write puts a file in the place of another, as editors do.
+// write replaces a file by renaming a new one, as editors do.
 func (d *demo) write(name string, content []byte) error {
 	next := filepath.Join(d.dir, "next")
 	if err := os.WriteFile(next, content, 0o644); err != nil {
@@ -291,7 +291,7 @@ func (d *demo) logged(ctx context.Context, text string) error {
 }
 
 func eventually(ctx context.Context, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("not within 30 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("timeout after 30 s"))
 	defer cancel()
 	for !done() {
 		select {
@@ -305,7 +305,7 @@ func eventually(ctx context.Context, what string, done func() bool) error {
 
 func greeting(name string) string { return "hello from server " + name }
 
-// upstreams starts the servers that requests end at, and returns their ports.
+// upstreams starts the servers behind Envoy, and returns their ports.
 func upstreams() (one, two int, err error) {
 	serve := func(name string) (int, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -326,7 +326,7 @@ func upstreams() (one, two int, err error) {
 	return one, two, err
 }
 
-// freePorts returns ports that were free a moment ago.
+// freePorts returns unused ports. Another program may take them before the demo does.
 func freePorts() (xds, proxy, admin int, err error) {
 	for _, p := range []*int{&xds, &proxy, &admin} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -341,7 +341,7 @@ func freePorts() (xds, proxy, admin int, err error) {
 
 var step int
 
-// say tells what happened.
+// say prints a paragraph.
 func say(format string, args ...any) {
 	step++
 	fmt.Printf("\n%d. %s\n", step, fmt.Sprintf(format, args...))

@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// built is where make and the demo put the program.
+// built is the path of the program that make and the demo compile.
 const built = "bin/chancery"
 
-// program returns the Chancery to show, and says which it is: the one that CHANCERY names,
-// one that was built of these files, one that is installed, or else one that it compiles.
+// program returns the path of the Chancery to show, and prints it. The order of choice is: the
+// program that CHANCERY names, an up-to-date build of this repository, an installed program, a
+// new build.
 func program(ctx context.Context, compileAlways bool) (string, error) {
 	if named := os.Getenv("CHANCERY"); named != "" {
 		return shown(ctx, named, "named by CHANCERY")
 	}
 	if !compileAlways {
 		if current(built, ".") {
-			return shown(ctx, built, "built already")
+			return shown(ctx, built, "an up-to-date build")
 		}
 		if installed, err := exec.LookPath("chancery"); err == nil {
-			return shown(ctx, installed, "installed; DEMO=--compile takes these files instead")
+			return shown(ctx, installed, "installed; DEMO=--compile compiles this repository instead")
 		}
 	}
 	if err := compile(ctx); err != nil {
@@ -37,9 +38,9 @@ func program(ctx context.Context, compileAlways bool) (string, error) {
 	return filepath.Abs(built)
 }
 
-// shown says which program it is.
+// shown prints the path and version of a program.
 func shown(ctx context.Context, path, how string) (string, error) {
-	version, err := exec.CommandContext(ctx, path, "version").Output() //nolint:gosec // who runs the demo says which program
+	version, err := exec.CommandContext(ctx, path, "version").Output() //nolint:gosec // the user of the demo chooses the program
 	if err != nil {
 		return "", fmt.Errorf("%s version: %w", path, err)
 	}
@@ -47,7 +48,7 @@ func shown(ctx context.Context, path, how string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// current reports whether a program is newer than all that it is made of below root.
+// current reports whether a program is newer than its sources below root.
 func current(program, root string) bool {
 	of, err := os.Stat(program)
 	if err != nil {
@@ -73,17 +74,17 @@ func current(program, root string) bool {
 	return err == nil && !newer
 }
 
-// compile makes the program, and says how far it is: from nothing that takes a while.
+// compile compiles the program, and prints its progress: a first build takes a while.
 func compile(ctx context.Context) error {
 	deps, err := exec.CommandContext(ctx, "go", "list", "-deps", "./cmd/chancery").Output()
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
 	}
 	all := bytes.Count(deps, []byte("\n"))
-	say("Chancery is compiled: %d packages at most, half a minute on two cores the first time, and some seconds later on.", all)
+	say("Compiling Chancery: at most %d packages. The first time takes half a minute on two cores, later builds some seconds.", all)
 	start := time.Now()
 	c := exec.CommandContext(ctx, "go", "build", "-v", "-o", built, "./cmd/chancery")
-	out, err := c.StderrPipe() // a line for each package that is compiled
+	out, err := c.StderrPipe() // one line for each compiled package
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func compile(ctx context.Context) error {
 	return nil
 }
 
-// A progress is how far compiling is.
+// A progress counts the compiled packages.
 type progress struct {
 	start, last time.Time
 	n, all      int

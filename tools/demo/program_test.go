@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A program counts as built of these files as long as none of them has changed.
+// A program is up to date until one of its sources changes.
 func TestCurrent(t *testing.T) {
 	root := t.TempDir()
 	begin := time.Now().Add(-time.Hour)
@@ -27,7 +27,7 @@ func TestCurrent(t *testing.T) {
 	program := filepath.Join(root, "bin", "chancery")
 	put("server/a.go", 0)
 	if current(program, root) {
-		t.Error("there is none")
+		t.Error("a missing program is current")
 	}
 	put("bin/chancery", time.Minute)
 	put("bin/other", time.Hour)
@@ -38,16 +38,16 @@ func TestCurrent(t *testing.T) {
 	put("tools/demo/main.go", time.Hour)
 	put("server/testdata/a.txt", time.Hour)
 	if !current(program, root) {
-		t.Error("what it is not made of has changed")
+		t.Error("the program is not current after changes of files that are not its sources")
 	}
 	for _, name := range []string{"server/a.go", "internal/envoy/set.gz", "go.sum"} {
 		put(name, 2*time.Minute)
 		if current(program, root) {
-			t.Errorf("%s has changed", name)
+			t.Errorf("the program is current after a change of %s", name)
 		}
 		put(name, 0)
 	}
 	if !current(program, root) {
-		t.Error("all is older")
+		t.Error("the program is not current, but all its sources are older")
 	}
 }

@@ -1,7 +1,7 @@
-// Descriptors writes the descriptor set of Envoy's API that the command embeds, and
-// beside it the list of the modules that it was made from. It takes the descriptors
-// out of the generated code without compiling it: nothing else publishes them at the
-// versions of the Go modules.
+// Descriptors writes the descriptor set of Envoy's API that the command embeds, and a
+// list of the modules from which the descriptors come. It reads the descriptors from the generated
+// code without compiling it, because no other source has them at the versions of the Go
+// modules.
 //
 // usage: descriptors DIRECTORY
 package main
@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// roots are the modules whose files are all taken. From other modules, imported files are taken.
+// roots are the modules whose files are all in the set. Other modules add only imported files.
 var roots = []string{
 	"github.com/cncf/xds/go",
 	"github.com/envoyproxy/go-control-plane/envoy",
@@ -92,14 +92,14 @@ func run(to string) error {
 		os.WriteFile(filepath.Join(to, "modules.txt"), []byte(list.String()), 0o644))
 }
 
-// A set is the taken files among all known files.
+// A set has all known files, and those chosen so far.
 type set struct {
 	known map[string]*descriptorpb.FileDescriptorProto
 	taken map[string]bool
 	out   descriptorpb.FileDescriptorSet
 }
 
-// take takes a file and all that it imports.
+// take adds a file and its imports to the set.
 func (s *set) take(name string) error {
 	if s.taken[name] {
 		return nil
@@ -107,7 +107,7 @@ func (s *set) take(name string) error {
 	s.taken[name] = true
 	f := s.known[name]
 	if f == nil {
-		return fmt.Errorf("%s is imported, and in none of the modules", name)
+		return fmt.Errorf("%s is imported, but no module has it", name)
 	}
 	s.out.File = append(s.out.File, f)
 	for _, imported := range f.Dependency {
@@ -137,7 +137,7 @@ func compress(m proto.Message) ([]byte, error) {
 
 type module struct{ Path, Version, Dir string }
 
-// download returns where modules are, at the versions of go.mod, in their order.
+// download downloads modules at the versions of go.mod, and returns their directories in the same order.
 func download(paths []string) ([]module, error) {
 	cmd := exec.Command("go", append([]string{"mod", "download", "-json"}, paths...)...)
 	cmd.Stderr = os.Stderr

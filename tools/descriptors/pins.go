@@ -2,7 +2,7 @@
 
 package main
 
-// A package of each module that has descriptors, so that go.mod names them all.
+// One package of each module with descriptors, so that go.mod has all these modules.
 import (
 	_ "cel.dev/expr"
 	_ "github.com/cncf/xds/go/xds/core/v3"

@@ -26,13 +26,13 @@ func descriptors(root string) (files []*descriptorpb.FileDescriptorProto, err er
 		case err != nil:
 			return err
 		case d.IsDir() && (d.Name() == "internal" || d.Name() == "testdata" || d.Name() == "testing"):
-			return fs.SkipDir // protobuf's own tests
+			return fs.SkipDir // the tests of protobuf
 		case d.IsDir() || !strings.HasSuffix(path, ".pb.go"):
 			return nil
 		}
 		src, err := fs.ReadFile(all, path)
 		if err != nil || !bytes.Contains(src, []byte("_rawDesc ")) {
-			return err // of another generator: gRPC, vtprotobuf, validation
+			return err // code of another generator: gRPC, vtprotobuf, validation
 		}
 		f, err := descriptor(src)
 		if err != nil {
@@ -44,8 +44,8 @@ func descriptors(root string) (files []*descriptorpb.FileDescriptorProto, err er
 	return files, err
 }
 
-// descriptor returns the descriptor in a file of generated code: a constant, or bytes
-// where protoc-gen-go was older.
+// descriptor returns the descriptor in a file of generated code. It is a constant, or a slice of
+// bytes from an older protoc-gen-go.
 func descriptor(src []byte) (*descriptorpb.FileDescriptorProto, error) {
 	tree, err := parser.ParseFile(token.NewFileSet(), "", src, parser.SkipObjectResolution)
 	if err != nil {
@@ -66,15 +66,15 @@ func descriptor(src []byte) (*descriptorpb.FileDescriptorProto, error) {
 				return nil, err
 			}
 			f := &descriptorpb.FileDescriptorProto{}
-			// Options are kept as they are, whatever this program links.
+			// Do not decode options, so that the result does not depend on the types in this program.
 			err = proto.UnmarshalOptions{Resolver: (*protoregistry.Types)(nil)}.Unmarshal([]byte(raw), f)
 			return f, err
 		}
 	}
-	return nil, errors.New("no descriptor that can be read: has the form of generated code changed?")
+	return nil, errors.New("no readable descriptor: the form of generated code may have changed")
 }
 
-// value returns the value of "a" + "b" + "c" or []byte{1, 2, 3}, converted or not.
+// value returns the value of an expression such as "a" + "b" + "c" or []byte{1, 2, 3}, with or without a conversion.
 func value(e ast.Expr) (string, error) {
 	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) == 1 {
 		e = call.Args[0]
@@ -106,7 +106,7 @@ func bytesOf(list *ast.CompositeLit) (string, error) {
 	for i, e := range list.Elts {
 		l, ok := e.(*ast.BasicLit)
 		if !ok {
-			return "", fmt.Errorf("%T in the place of a byte", e)
+			return "", fmt.Errorf("got %T, want a byte", e)
 		}
 		b, err := strconv.ParseUint(l.Value, 0, 8)
 		if err != nil {
@@ -120,7 +120,7 @@ func bytesOf(list *ast.CompositeLit) (string, error) {
 func literal(e ast.Expr) (string, error) {
 	l, ok := e.(*ast.BasicLit)
 	if !ok || l.Kind != token.STRING {
-		return "", fmt.Errorf("%T in the place of a string", e)
+		return "", fmt.Errorf("got %T, want a string", e)
 	}
 	return strconv.Unquote(l.Value)
 }

@@ -1,5 +1,5 @@
-// Proto makes the Go code of the repository's own .proto files, which stand below proto/ as their packages say. The compiler is
-// protocompile, and the plugins are those of go.mod: no protoc is needed.
+// Proto generates the Go code of the repository's own .proto files. The compiler is protocompile, and
+// the plugins are tools of go.mod, so protoc is not needed.
 //
 // usage: proto DIRECTORY
 package main
@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// plugins are tools of go.mod. Each writes files of its own.
+// plugins are the tools of go.mod that write the code, each to its own files.
 var plugins = []string{"protoc-gen-go", "protoc-gen-go-grpc"}
 
 func main() {
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// generate returns the code of all files below a directory, by its name there.
+// generate returns the generated files of all .proto files below a directory, by path in the directory.
 func generate(ctx context.Context, dir string) (map[string][]byte, error) {
 	var names []string
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, _ fs.DirEntry, err error) error {
@@ -102,7 +102,7 @@ func descriptor(f protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto
 	return protodesc.ToFileDescriptorProto(f)
 }
 
-// run adds what a plugin makes.
+// run runs a plugin, and adds its files.
 func run(ctx context.Context, plugin string, in []byte, to map[string][]byte) error {
 	cmd := exec.CommandContext(ctx, "go", "tool", plugin)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The code that is checked in is that of the .proto files.
+// The committed Go code matches the .proto files.
 func TestCurrent(t *testing.T) {
 	const dir = "../../proto"
 	all, err := generate(t.Context(), dir)
@@ -15,7 +15,7 @@ func TestCurrent(t *testing.T) {
 	}
 	for name, want := range all {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != string(want) {
-			t.Errorf("%s is not of this .proto file: make proto (%v)", name, err)
+			t.Errorf("%s does not match its .proto file: run make proto (%v)", name, err)
 		}
 	}
 }

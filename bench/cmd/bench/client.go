@@ -27,7 +27,7 @@ const (
 
 func resName(i int) string { return fmt.Sprintf("cluster-%06d.service.mesh.local", i) }
 
-// rmsg is a message that the codec leaves encoded: the client never unmarshals.
+// rmsg is an encoded message. The codec does not decode it, to save CPU of the client.
 type rmsg struct {
 	b    []byte
 	free func()
@@ -56,13 +56,13 @@ func (rawCodec) Unmarshal(s mem.BufferSlice, v any) error {
 	return nil
 }
 
-// response is what the client looks at in a (Delta)DiscoveryResponse.
+// response has the fields of a (Delta)DiscoveryResponse that the client uses.
 type response struct {
 	version, nonce []byte
 	resources      int
 	removed        int
 	seq            int64             // highest marker
-	versions       map[string]string // delta, when wanted
+	versions       map[string]string // delta only, if fleetOpts.versions is set
 }
 
 func scan(b []byte, delta, wantVersions bool, r *response) error {
@@ -141,19 +141,19 @@ func resourceVersion(b []byte) (name, ver string) {
 	return
 }
 
-// fleetOpts says what N clients do.
+// fleetOpts configures N clients.
 type fleetOpts struct {
 	addr     string
 	n        int
-	conns    int // 0: a connection a client
+	conns    int // 0: one connection for each client
 	delta    bool
 	typ      string
 	names    []string          // nil: wildcard
-	want     int               // resources that make the first state complete, in one message or several
+	want     int               // number of resources in the first complete state, in one or several messages
 	initial  map[string]string // delta initial_resource_versions
 	noack    bool
-	versions bool // keep name→version of the first state
-	track    int  // how many sequences to keep receipt times of
+	versions bool // keep the versions of the first state, by name
+	track    int  // number of updates whose receipt times are kept
 	seq0     int64
 }
 
@@ -385,7 +385,7 @@ func (c *client) count(r *response, now int64) {
 	}
 }
 
-// expect arms the wait for every client to reach seq; call before the update.
+// expect prepares the wait until every client has update seq. Call it before the update.
 func (f *fleet) expect(seq int64) <-chan struct{} {
 	ch := make(chan struct{})
 	f.done.Store(&ch)

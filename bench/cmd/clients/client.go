@@ -76,7 +76,7 @@ func watchTree(address string, delta bool) error {
 	return serveParent()
 }
 
-// fetchClusters keeps the last response itself, because the library keeps nothing.
+// fetchClusters keeps the last response, because the library does not.
 func fetchClusters(address string) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20)))
@@ -104,7 +104,7 @@ func fetchClusters(address string) error {
 	return serveParent()
 }
 
-// dial makes a channel of gRPC, which has a client of its own inside.
+// dial opens a channel of gRPC, which contains an xDS client.
 func dial(address string) error {
 	conn, err := grpc.NewClient("xds:///"+listener, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -115,7 +115,7 @@ func dial(address string) error {
 	return serveParent()
 }
 
-// serveParent answers the parent until that closes the standard input.
+// serveParent answers requests of the parent until the parent closes the standard input.
 func serveParent() error {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -125,8 +125,8 @@ func serveParent() error {
 			return err
 		}
 		time.Sleep(500 * time.Millisecond) // until watchers have received the last resources
-		runtime.GC()                       // the first of two: a pool survives one collection
-		debug.FreeOSMemory()               // the second
+		runtime.GC()                       // the first of two collections: a pool survives one
+		debug.FreeOSMemory()               // the second collection
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		rss, err := resident()
@@ -147,7 +147,7 @@ func serveParent() error {
 	}
 }
 
-// resident is this process's memory in MB.
+// resident returns the resident memory of this process in MB.
 func resident() (float64, error) {
 	all, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command clients measures the cost of clients that watch N clusters while one cluster at a time changes:
 // Chancery's client, go-control-plane's, and the one in gRPC. This process is the server, Chancery's. Each
-// client is a process of its own (-as), so that its CPU and memory can be measured.
+// client runs in its own process (-as), so that its CPU and memory can be measured.
 //
 // There are two workloads. In "clusters", a client watches all clusters by a wildcard. In "tree", it watches a
 // listener, its routes, their clusters and endpoints, as gRPC does for a channel.
@@ -24,21 +24,21 @@ import (
 
 var (
 	n       = flag.Int("n", 10_000, "clusters")
-	reps    = flag.Int("reps", 1, "repetitions; clients are the innermost loop")
-	period  = flag.Duration("for", 5*time.Second, "how long one cluster after the other changes")
-	only    = flag.String("only", "", "clients, by commas; default: all")
-	patient = flag.Duration("patience", 2*time.Minute, "how long a client may take until it has all")
-	as      = flag.String("as", "", "be this client (for the parent's use)")
-	address = flag.String("server", "", "the server's address (for the parent's use)")
-	profile = flag.String("profile", "", "a directory for profiles of each client: CPU, and memory when it has all")
+	reps    = flag.Int("reps", 1, "number of rounds; each round measures each client once")
+	period  = flag.Duration("for", 5*time.Second, "duration of the changes, one cluster after the other")
+	only    = flag.String("only", "", "clients, separated by commas; default: all")
+	patient = flag.Duration("patience", 2*time.Minute, "time within which a client must have all resources")
+	as      = flag.String("as", "", "run as this client (only for the parent process)")
+	address = flag.String("server", "", "the address of the server (only for the parent process)")
+	profile = flag.String("profile", "", "a directory for profiles of each client: CPU, and the heap when the client has all resources")
 )
 
-// A result is what one client took.
+// A result has the figures of one client.
 type result struct {
 	Client   string  `json:"client"`
 	Clusters int     `json:"clusters"`
 	Rep      int     `json:"rep"`
-	ReadyS   float64 `json:"ready_s"`     // until all was accepted
+	ReadyS   float64 `json:"ready_s"`     // until the client had accepted all resources
 	ReadyCPU float64 `json:"ready_cpu_s"` // the client's CPU until then
 	HeapMB   float64 `json:"heap_mb"`     // live heap, after a collection
 	RSSMB    float64 `json:"rss_mb"`      // resident memory after that
@@ -67,7 +67,7 @@ func main() {
 	for rep := range *reps {
 		for _, name := range names {
 			if clients[name] == nil {
-				log.Fatalf("there is no client %q", name)
+				log.Fatalf("unknown client %q", name)
 			}
 			r, err := measure(name)
 			if err != nil {
@@ -81,7 +81,7 @@ func main() {
 	}
 }
 
-// be is this client until the parent ends it.
+// be runs as this client until the parent ends it.
 func be(name string) error {
 	if *profile != "" {
 		f, err := os.Create(filepath.Join(*profile, name+".pb.gz"))
@@ -135,7 +135,7 @@ func measure(name string) (r result, err error) {
 	return r, nil
 }
 
-// A process is a client that runs.
+// A process is a running client.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

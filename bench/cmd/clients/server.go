@@ -29,10 +29,10 @@ import (
 
 const listener, routes = "bench.example", "routes"
 
-// quiet is how long nothing is accepted when a client has all that it wants.
+// quiet is the time without an ACK after which a client counts as complete.
 const quiet = 3 * time.Second
 
-// An upstream is the server and what it serves.
+// An upstream is the server with its resources.
 type upstream struct {
 	address string
 	grpc    *grpc.Server
@@ -40,8 +40,8 @@ type upstream struct {
 	acked   chan protocol.Event
 }
 
-// newServer serves a listener, its routes, and n clusters and their endpoints: there are none, so
-// that gRPC connects to nothing.
+// newServer serves a listener, its routes, n clusters and their assignments. The assignments are
+// empty, so that gRPC opens no other connections.
 func newServer(n int) (*upstream, error) {
 	s := &upstream{store: store.New(), acked: make(chan protocol.Event, 1<<16)}
 	if _, err := s.store.Update(func(tx *store.Tx) error {
@@ -84,7 +84,7 @@ func (s *upstream) stop() { s.grpc.Stop() }
 
 func name(i int) string { return fmt.Sprintf("cluster-%06d", i) }
 
-// cluster i has so many connections at most, which is what changes.
+// cluster returns cluster i with a limit of connections. A change sets another limit.
 func cluster(i, change int) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 name(i),
@@ -113,8 +113,8 @@ func apiListener() *listenerv3.Listener {
 	return &listenerv3.Listener{Name: listener, ApiListener: &listenerv3.ApiListener{ApiListener: hcm}}
 }
 
-// all waits until the client has accepted something and then nothing for a while, and returns
-// when it accepted the last.
+// all waits until the client has sent ACKs, and then none for the time quiet. It returns the time of
+// the last ACK.
 func (s *upstream) all(until time.Time) (last time.Time, err error) {
 	for {
 		wait := time.Until(until)
@@ -124,22 +124,22 @@ func (s *upstream) all(until time.Time) (last time.Time, err error) {
 		select {
 		case e := <-s.acked:
 			if e.Error != nil {
-				return last, fmt.Errorf("%s is refused: %s", e.Type, e.Error.Message)
+				return last, fmt.Errorf("the client refuses %s: %s", e.Type, e.Error.Message)
 			}
 			last = time.Now()
 			if last.After(until) {
-				return last, errors.New("it has not all in time")
+				return last, errors.New("timeout: the client does not have all resources")
 			}
 		case <-time.After(wait):
 			if last.IsZero() {
-				return last, errors.New("it accepts nothing")
+				return last, errors.New("the client accepts no response")
 			}
 			return last, nil
 		}
 	}
 }
 
-// change changes one cluster, and returns after how long that was accepted.
+// change changes one cluster, and returns the time until the client accepted the change.
 func (s *upstream) change(k int) (time.Duration, error) {
 	r, err := wire.NewResource(xds.Cluster, "", cluster(k%*n, k+1))
 	if err != nil {
@@ -153,13 +153,13 @@ func (s *upstream) change(k int) (time.Duration, error) {
 		select {
 		case e := <-s.acked:
 			if e.Error != nil {
-				return 0, fmt.Errorf("%s is refused: %s", e.Type, e.Error.Message)
+				return 0, fmt.Errorf("the client refuses %s: %s", e.Type, e.Error.Message)
 			}
 			if e.Type.Is(xds.Cluster) && e.Settled {
 				return time.Since(begin), nil
 			}
 		case <-time.After(*patient):
-			return 0, fmt.Errorf("change %d is not accepted", k)
+			return 0, fmt.Errorf("the client does not accept change %d", k)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (s *upstream) Event(_ *server.Stream, e protocol.Event) {
 	}
 }
 
-// cpu is what the client has computed, user and system.
+// cpu returns the CPU time of the client, user and system.
 func (p *process) cpu() time.Duration {
 	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command endpoints measures how long a registered endpoint takes from the line that registers it to an xDS client: so many
-// changes a second of so many endpoints, by one stream of the admin API, to a client (delta) of each server.
+// Command endpoints measures the time from the line that registers an endpoint until an xDS client has the endpoint. One
+// stream of the admin API sends the changes. Each server has one delta client.
 package main
 
 import (
@@ -32,15 +32,15 @@ import (
 
 var (
 	binary   = flag.String("bin", "../bin/chancery", "the program")
-	replicas = flag.Int("replicas", 1, "servers; more than one need -store")
+	replicas = flag.Int("replicas", 1, "number of servers; more than one need -store")
 	store    = flag.String("store", "", "flags of a store, separated by spaces; empty: each server has a directory")
 	clusters = flag.Int("clusters", 1000, "clusters")
-	each     = flag.Int("each", 100, "endpoints of each")
+	each     = flag.Int("each", 100, "endpoints of each cluster")
 	rate     = flag.Int("rate", 5000, "changes a second")
 	length   = flag.Duration("for", 20*time.Second, "how long")
 )
 
-// A change is known by its number, which is the endpoint's host name.
+// The number of a change is the host name of its endpoint.
 const mark, digits = "@seq", 9
 
 type server struct {
@@ -134,13 +134,13 @@ func run() error {
 	for i, c := range clients {
 		var all []time.Duration
 		for n := first; n <= seq; n++ {
-			if c.seen[n] != 0 { // else it was replaced before it was served
+			if c.seen[n] != 0 { // 0: a later change replaced it before the client got it
 				all = append(all, time.Duration(c.seen[n]-sent[n].Load()))
 			}
 		}
 		slices.Sort(all)
 		at := func(p float64) time.Duration { return all[int(p*float64(len(all)-1))].Round(100 * time.Microsecond) }
-		fmt.Printf("client %d: %d of them seen; p50 %v, p90 %v, p99 %v, p99.9 %v, max %v\n", i, len(all), at(.5), at(.9), at(.99), at(.999), at(1))
+		fmt.Printf("client %d: got %d of them; p50 %v, p90 %v, p99 %v, p99.9 %v, max %v\n", i, len(all), at(.5), at(.9), at(.99), at(.999), at(1))
 	}
 	cancel()
 	p.close()
@@ -148,7 +148,7 @@ func run() error {
 	return nil
 }
 
-// arrive waits until all clients have the last of each endpoint.
+// arrive waits until all clients have the last change of each endpoint.
 func arrive(clients []*client, last []int) error {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		missing := 0
@@ -168,7 +168,7 @@ func arrive(clients []*client, last []int) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d endpoints have not arrived", missing)
+			return fmt.Errorf("the clients lack %d endpoints", missing)
 		}
 	}
 }
@@ -208,10 +208,10 @@ func start(root string, i int) (*server, error) {
 		}
 		fmt.Fprintln(os.Stderr, in.Text())
 	}
-	return nil, errors.New("the server has not begun to serve")
+	return nil, errors.New("the server does not serve in time")
 }
 
-// cpu is how many seconds of it the servers have used.
+// cpu returns the CPU seconds that the servers have used.
 func cpu(servers []*server) (sum float64) {
 	for _, s := range servers {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
@@ -224,7 +224,7 @@ func cpu(servers []*server) (sum float64) {
 	return sum
 }
 
-// A putter is a stream of lines.
+// A putter sends lines to the admin API on one stream.
 type putter struct {
 	pipe *io.PipeWriter
 	out  *bufio.Writer
@@ -242,7 +242,7 @@ func connect(ctx context.Context, sock string) (*putter, error) {
 	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", sock)
 	}}}
-	resp, err := c.Do(req) //nolint:bodyclose // who reads it closes it
+	resp, err := c.Do(req) //nolint:bodyclose // the reader closes the body
 	if err != nil {
 		return nil, err
 	}
@@ -274,13 +274,13 @@ func (p *putter) flush() error {
 
 func (p *putter) close() { _ = p.pipe.Close(); <-p.done }
 
-// A client is one of xDS, which asks for the endpoints of all clusters.
+// A client is an xDS client that subscribes to the endpoints of all clusters.
 type client struct {
 	sent []atomic.Int64
 	err  error
 
 	mu   sync.Mutex
-	seen []int64 // when, by number
+	seen []int64 // time of receipt, by number of the change
 }
 
 func (c *client) run(ctx context.Context, addr string) error {

@@ -1,5 +1,5 @@
-// srv-chancery serves Chancery the way an embedder does: a store, resources
-// made from messages, and the server's services on the caller's grpc.Server.
+// srv-chancery uses Chancery as an embedder does: with a store, resources made from
+// messages, and its own grpc.Server.
 package main
 
 import (
@@ -66,7 +66,7 @@ func (a *adapter) ServerOptions() []grpc.ServerOption {
 
 func main() {
 	ctl.Flags()
-	observed := flag.Bool("observed", false, "count and follow clients, as the command serve does for its metrics and its admin API")
+	observed := flag.Bool("observed", false, "record metrics and the state of clients, as the command serve does")
 	flag.Parse()
 	st := store.New()
 	var opts []server.Option

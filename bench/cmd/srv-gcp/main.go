@@ -1,7 +1,9 @@
-// srv-gcp serves go-control-plane: -mode snap (one snapshot shared by all
-// clients: the node hash is constant), snap-pernode (IDHash; every update calls
-// SetSnapshot for every node seen, with one shared Snapshot object), linear (a
-// bare LinearCache), or mux (a MuxCache of one LinearCache a type).
+// srv-gcp serves resources with go-control-plane. The flag -mode chooses the cache:
+//   - snap: one snapshot for all clients, because the node hash is constant
+//   - snap-pernode: IDHash; each update calls SetSnapshot for every known node, with the
+//     same Snapshot object
+//   - linear: a LinearCache
+//   - mux: a MuxCache with a LinearCache for each type
 package main
 
 import (
@@ -38,7 +40,7 @@ type adapter struct {
 	nodes map[string]bool
 }
 
-// one is the LinearCache of the type that was set last (a LinearCache has one type).
+// one has the LinearCache of the last set type: a LinearCache has only one type.
 type one struct{ cache.Cache }
 
 func (a *adapter) Register(s *grpc.Server) {
@@ -122,7 +124,7 @@ func (a *adapter) seen(n *corev3.Node) error {
 	}
 	sn, err := a.snap.GetSnapshot("all")
 	if err != nil {
-		return nil //nolint:nilerr // nothing was set yet
+		return nil //nolint:nilerr // no update yet
 	}
 	return a.snap.SetSnapshot(context.Background(), id, sn)
 }

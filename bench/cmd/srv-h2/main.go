@@ -1,7 +1,7 @@
-// srv-h2 is srv-limit without grpc-go: a minimal HTTP/2 server (enough for the
-// bench's client: no flow control on what it sends, no trailers) that writes one
-// pre-framed message to each connection with one write(2) of a shared buffer.
-// It is the floor for gRPC over TCP in Go. One stream a connection.
+// srv-h2 is srv-limit without grpc-go: a minimal HTTP/2 server for the client of
+// this benchmark, without flow control for its messages and without trailers. It writes
+// one pre-framed message to each connection with one write(2) of a shared buffer. A
+// connection has one stream. Its figures are the minimum for gRPC over TCP in Go.
 package main
 
 import (

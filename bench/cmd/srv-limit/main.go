@@ -1,11 +1,15 @@
-// srv-limit is no xDS server: it sends one pre-encoded response to every
-// stream, with no subscription, version or nonce state: the practical floor
-// with grpc-go. It reads and discards ACKs. -mode chan: a goroutine a stream,
-// woken through a channel; loop: the updater calls SendMsg on each stream
-// itself; proto: as chan, but each stream marshals a discovery.*Response whose
-// resources are already Any bytes (what a proto-codec server pays at least).
-// -resume=none|check|empty|full: what a delta request with initial versions gets
-// (check: nothing either, but each name and version is looked up and compared).
+// srv-limit is not an xDS server. It sends one pre-encoded response to every stream,
+// without the state of subscriptions, versions or nonces, and discards ACKs. Its figures
+// are the practical minimum with grpc-go.
+//
+// The flag -mode is one of:
+//   - chan: each stream has a goroutine, which a channel wakes
+//   - loop: the goroutine of the update calls SendMsg on each stream
+//   - proto: like chan, but each stream marshals a discovery.*Response whose resources are
+//     encoded Any messages: the minimum cost of a server with the proto codec
+//
+// The flag -resume is the answer to a delta request with initial versions: none, empty or full.
+// With check the server compares each name and version, and sends no answer.
 package main
 
 import (
@@ -28,10 +32,10 @@ import (
 
 var (
 	mode   = flag.String("mode", "chan", "chan, loop or proto")
-	resume = flag.String("resume", "none", "answer to a resume that is up to date: none, check, empty or full")
+	resume = flag.String("resume", "none", "answer to a request with current initial versions: none, check, empty or full")
 )
 
-// raw is a message already (or still) encoded.
+// raw is an encoded message.
 type raw struct{ b mem.BufferSlice }
 
 type codec struct{ p encoding.CodecV2 }

@@ -17,43 +17,43 @@ func TestCheck(t *testing.T) {
 		do   func(s *Session, u *subscription)
 	}{
 		{"comes before", func(s *Session, _ *subscription) { s.subs[0], s.subs[1] = s.subs[1], s.subs[0] }},
-		{"was told nothing", func(_ *Session, u *subscription) { u.entry("a").told = nil }},
+		{"has no sent state", func(_ *Session, u *subscription) { u.entry("a").told = nil }},
 		{"are named", func(_ *Session, u *subscription) { u.named++ }},
 		{"has scopes", func(_ *Session, u *subscription) { u.scopes = map[string]bool{} }},
-		{"was given up and has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
-		{"bytes were given up", func(_ *Session, u *subscription) { u.droppedSize++ }},
-		{"none ever was", func(_ *Session, u *subscription) { u.implicit = true }},
-		{"has not moved", func(_ *Session, u *subscription) { u.shift = &shift{added: []string{"a"}} }},
+		{"unsubscribed name \"b\" has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
+		{"bytes of unsubscribed names", func(_ *Session, u *subscription) { u.droppedSize++ }},
+		{"the wildcard is implicit", func(_ *Session, u *subscription) { u.implicit = true }},
+		{"has not changed", func(_ *Session, u *subscription) { u.shift = &shift{added: []string{"a"}} }},
 		{"toggled", func(_ *Session, u *subscription) { u.toggled = []string{"a"} }},
-		{"given up after nonce", func(_ *Session, u *subscription) { u.gaveUp = u.nonce + 1 }},
-		{"is found by", func(_ *Session, u *subscription) { u.entry("a").matched++ }},
+		{"unsubscription was after nonce", func(_ *Session, u *subscription) { u.gaveUp = u.nonce + 1 }},
+		{"names match \"a\"", func(_ *Session, u *subscription) { u.entry("a").matched++ }},
 		{"listed as an alias", func(_ *Session, u *subscription) { u.aliased["a"] = nil }},
-		{"as aliases of", func(_ *Session, u *subscription) { u.aliased["z"] = nil }},
-		{"has lapsed and has no entry", func(_ *Session, u *subscription) { u.lapsed = map[string]bool{"b": true} }},
-		{"that there is not", func(_ *Session, u *subscription) { u.wildcard = false }},
+		{"are empty or not sorted", func(_ *Session, u *subscription) { u.aliased["z"] = nil }},
+		{"lapsed name \"b\" has no entry", func(_ *Session, u *subscription) { u.lapsed = map[string]bool{"b": true} }},
+		{"without a wildcard", func(_ *Session, u *subscription) { u.wildcard = false }},
 		{"deliveries", func(_ *Session, u *subscription) { u.deliveries = make([]delivery, maxDeliveries+1) }},
 		{"settled true", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].fate = accepted }},
 		{"is unanswered", func(_ *Session, u *subscription) { u.nonce++ }},
-		{"message 1 behind", func(_ *Session, u *subscription) {
+		{"message 1 after", func(_ *Session, u *subscription) {
 			u.deliveries[0].parts = append(u.deliveries[0].parts, part{nonce: 1, lo: "x", hi: "x"})
 		}},
-		{"its messages told of", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].lo = "zz" }},
-		{"which is later", func(_ *Session, u *subscription) { u.deliveries[0].joined = 9 }},
-		{"behind \"a\"", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{items[0], items[0]} }},
-		{"was told of \"a\" before", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{{name: "a", is: absent}} }},
-		{"has lapsed, and is there", func(_ *Session, u *subscription) {
+		{"of its messages have", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].lo = "zz" }},
+		{"joined to the later", func(_ *Session, u *subscription) { u.deliveries[0].joined = 9 }},
+		{"after \"a\"", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{items[0], items[0]} }},
+		{"item \"a\" has no state before", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{{name: "a", is: absent}} }},
+		{"has lapsed, but has a resource", func(_ *Session, u *subscription) {
 			u.deliveries[0].items = []item{{name: "a", was: absent, is: st("a"), lapsed: true}}
 		}},
-		{"was answered", func(_ *Session, u *subscription) { u.heard = u.nonce + 1 }},
-		{"is listed no more", func(_ *Session, u *subscription) { u.evicted = u.nonce + 1 }},
-		{"told anew", func(_ *Session, u *subscription) { u.elsewhere = true }},
-		{"in no order", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("a")} }},
+		{"answered nonce", func(_ *Session, u *subscription) { u.heard = u.nonce + 1 }},
+		{"evicted nonce", func(_ *Session, u *subscription) { u.evicted = u.nonce + 1 }},
+		{"elsewhere is set", func(_ *Session, u *subscription) { u.elsewhere = true }},
+		{"stamps are not sorted", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("a")} }},
 		{"twice", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("b")} }},
-		{"cannot be told to be gone", func(_ *Session, u *subscription) { u.orphans = map[string]*xds.Stamp{"a": st("a")} }},
-		{"refusals in no order", func(_ *Session, u *subscription) {
+		{"orphan \"a\"", func(_ *Session, u *subscription) { u.orphans = map[string]*xds.Stamp{"a": st("a")} }},
+		{"refusals are not sorted", func(_ *Session, u *subscription) {
 			u.refusals = []refusal{list(items, 2, false), list(items, 1, false)}
 		}},
-		{"has 1 names, counted are 2", func(_ *Session, u *subscription) {
+		{"has 1 names, the count is 2", func(_ *Session, u *subscription) {
 			u.refusals = []refusal{list(items, 1, false)}
 			u.refusals[0].left++
 		}},
@@ -62,44 +62,44 @@ func TestCheck(t *testing.T) {
 			u.refusals = []refusal{list(items, 1, false)}
 			u.refusals[0].lapsed = []string{"a"}
 		}},
-		{"is leaving and has no entry", func(s *Session, u *subscription) {
+		{"leaving name \"b\" has no entry", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"b": {stamp: st("b"), since: s.now}}
 		}},
-		{"nobody knows what leaves", func(s *Session, u *subscription) { u.leaving = map[string]*leaver{"a": {since: s.now}} }},
-		{"as \"a\" leaves", func(s *Session, u *subscription) {
+		{"has no stamp", func(s *Session, u *subscription) { u.leaving = map[string]*leaver{"a": {since: s.now}} }},
+		{"has the body of", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, body: resource("b", 1)}}
 		}},
-		{"before it was lost", func(s *Session, u *subscription) {
+		{"is due before its loss", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, due: s.now}}
 		}},
-		{"before it was lost", func(s *Session, u *subscription) {
+		{"is due before its loss", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), due: s.now}}
 		}},
-		{"nobody heeds", func(_ *Session, u *subscription) { u.heeded, u.stirred = false, []string{"a"} }},
-		{"which nobody heeds", func(s *Session, _ *subscription) {
+		{"are not heeded", func(_ *Session, u *subscription) { u.heeded, u.stirred = false, []string{"a"} }},
+		{"which is not heeded", func(s *Session, _ *subscription) {
 			s.subs[0].heeded = false
 		}},
 		{"for no type", func(s *Session, _ *subscription) { s.subs[0].waiting = &waiting{} }},
-		{"nothing rests", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits = nil }},
-		{"and none rests", func(s *Session, _ *subscription) {
+		{"but no name waits", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits = nil }},
+		{"but none rests", func(s *Session, _ *subscription) {
 			w := s.sub(xds.Route).waiting
 			w.rest, w.roused = false, map[string]bool{"r": true}
 		}},
-		{"and does not wait", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.roused = map[string]bool{"x": true} }},
+		{"but does not wait", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.roused = map[string]bool{"x": true} }},
 		{"waits since", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits["r"] = wait{} }},
-		{"counted are", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.patient.count++ }},
-		{"is dirty and not listed", func(_ *Session, u *subscription) { u.entry("a").dirty = true }},
-		{"and there is none", func(s *Session, _ *subscription) { s.sub(xds.Route).anew = true }},
-		{"of a type without full state", func(_ *Session, u *subscription) { u.stated = "1" }},
+		{"recorded", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.patient.count++ }},
+		{"is dirty, but not listed", func(_ *Session, u *subscription) { u.entry("a").dirty = true }},
+		{"anew is set", func(s *Session, _ *subscription) { s.sub(xds.Route).anew = true }},
+		{"has the stated version", func(_ *Session, u *subscription) { u.stated = "1" }},
 		{"is muted", func(s *Session, u *subscription) { u.mute = &mutes{until: map[string]time.Time{"a": s.now}} }},
-		{"mutings in no order", func(s *Session, u *subscription) {
+		{"mutings are not sorted", func(s *Session, u *subscription) {
 			u.mute = &mutes{list: []muting{{"a", s.now.Add(1)}, {"b", s.now}}}
 		}},
 		{"heartbeats", func(s *Session, u *subscription) { u.beatAt = s.now }},
 		{"differs from the view", func(s *Session, _ *subscription) {
 			s.sub(xds.Route).entry("q").told = resource("q", 7).Stamp
 		}},
-		{"and need not", func(s *Session, _ *subscription) { // the cluster is not on its way
+		{"but need not", func(s *Session, _ *subscription) { // the cluster is not on its way
 			s.subs[0].deliveries, s.subs[0].unacked = nil, false
 		}},
 	} {

@@ -14,8 +14,8 @@ func aliased(name, body string, aliases ...string) *xds.Resource {
 	return r
 }
 
-// Each name that finds a refused resource gets one Refused event. Later it gets Updated, Removed or
-// Absent with the same Name, even if the name also finds other resources.
+// Each subscribed name that matches a refused resource gets one Refused event. Later it gets Updated,
+// Removed or Absent with the same Name, even if the name also matches other resources.
 func TestClientRefusalsEnd(t *testing.T) {
 	has := func(rs ...*xds.Resource) *xds.Changes { return &xds.Changes{Upserts: rs} }
 	removed := &xds.Changes{Removed: []string{"x"}}
@@ -26,35 +26,35 @@ func TestClientRefusalsEnd(t *testing.T) {
 		asked []string
 		says  []*xds.Changes
 		told  []string
-		s     protocol.ClientStatus // of the last name that was asked
+		s     protocol.ClientStatus // of the last subscribed name
 	}{
-		{"CLI-12 a name that finds another hears that its own, which was refused, is removed, and what it finds", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), removed, removed},
+		{"CLI-12 a name matches another resource, and its own refused resource is removed", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), removed, removed},
 			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, protocol.Accepted},
-		{"CLI-12 and when it is missing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), missing, missing},
+		{"CLI-12 a name matches another resource, and its own refused resource is missing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), missing, missing},
 			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1" + gone}, protocol.Accepted},
-		{"CLI-12 of several it hears once", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("z", "1", "x"), aliased("x", "bad")), removed},
+		{"CLI-12 a name matches two other resources, and gets one event about its own", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("z", "1", "x"), aliased("x", "bad")), removed},
 			[]string{"updated y [* x] 1", "updated z [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, protocol.Accepted},
-		{"CLI-12 what is refused is told also to a name that finds another, and that it is good", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "2", "x"))},
+		{"CLI-12 a name gets the refusal and the correction of a second matching resource", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "2", "x"))},
 			[]string{"updated y [x] 1", "refused z [x]: it is bad", "updated z [x] 2"}, protocol.Accepted},
-		{"CLI-12 of two that are refused each is told, and each ends by itself", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}},
+		{"CLI-12 each of two refusals has its own events", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}},
 			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]"}, protocol.Rejected},
-		{"CLI-12 and then there is nothing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}, {Removed: []string{"z"}}, removed},
+		{"CLI-12 after two refused resources are removed, the name does not exist", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}, {Removed: []string{"z"}}, removed},
 			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]", "absent z [* x]"}, protocol.DoesNotExist},
-		{"CLI-12 that it has the alias no more, and is refused again, ends nothing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "bad")), {Removed: []string{"y"}}},
+		{"CLI-12 a second refusal without the alias does not end the first", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "bad")), {Removed: []string{"y"}}},
 			[]string{"refused y [* x]: it is bad", "absent y [* x]"}, protocol.DoesNotExist},
-		{"CLI-12 who finds it by an alias that it has no more hears that it is gone when it is good", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "1"))},
+		{"CLI-12 the corrected resource has lost the alias: absent for the alias", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "1"))},
 			[]string{"refused y [* x]: it is bad", "updated y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
-		{"CLI-12 and when what was held before is removed", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1")), has(aliased("y", "bad", "x")), {Removed: []string{"y"}}},
+		{"CLI-12 the held version is removed: absent for the alias of the refused version", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1")), has(aliased("y", "bad", "x")), {Removed: []string{"y"}}},
 			[]string{"updated y [*] 1", "refused y [* x] 1: it is bad", "removed y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
-		{"CLI-12 that one name does not exist ends no refusal that another finds", []string{"x", "z"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), removed},
+		{"CLI-12 the absence of one name does not end a refusal for another", []string{"x", "z"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), removed},
 			[]string{"updated y [x] 1", "refused y [z] 1: it is bad", "removed y [x] 1"}, protocol.Rejected},
-		{"CLI-12 a name that does not exist hears once that what it found is gone, which was also refused", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "x")), removed},
+		{"CLI-12 the absence of a name removes its held and refused resource in one event", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "x")), removed},
 			[]string{"updated y [x] 1", "refused y [x] 1: it is bad", "removed y [x] 1"}, protocol.DoesNotExist},
-		{"CLI-12 a name that does not exist does not find what is refused", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), removed, removed, has(aliased("y", "bad", "x"))},
+		{"CLI-12 an absent name does not match the refused resource", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), removed, removed, has(aliased("y", "bad", "x"))},
 			[]string{"refused y [* x]: it is bad", "absent y [x]", "refused y [x]: it is bad"}, protocol.Rejected},
-		{"CLI-12 an error of a name ends when it finds something, a refusal of what is called so does not", []string{"x"}, []*xds.Changes{has(aliased("x", "bad")), has(aliased("y", "1", "x")), has(aliased("y", "1", "x"))},
+		{"CLI-12 a match of another resource does not end the refusal of the name's own resource", []string{"x"}, []*xds.Changes{has(aliased("x", "bad")), has(aliased("y", "1", "x")), has(aliased("y", "1", "x"))},
 			[]string{"refused x [x]: it is bad", "updated y [x] 1"}, protocol.Rejected},
-		{"CLI-3 what is missing and was refused is told to who finds all", []string{"*"}, []*xds.Changes{has(aliased("x", "bad")), missing, missing},
+		{"CLI-3 a refused resource is missing: the wildcard gets absent once", []string{"*"}, []*xds.Changes{has(aliased("x", "bad")), missing, missing},
 			[]string{"refused x [*]: it is bad", "absent x [*]" + gone}, protocol.Requested},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,12 +64,12 @@ func TestClientRefusalsEnd(t *testing.T) {
 			}
 			talk.told(c.told...)
 			if got := talk.State(xds.Cluster, c.asked[len(c.asked)-1]).Status; got != c.s {
-				t.Errorf("it is %s, not %s", got, c.s)
+				t.Errorf("status %s, want %s", got, c.s)
 			}
 		})
 	}
 
-	t.Run("CLI-12 a refusal is not told to all again when another asks for it by an alias", func(t *testing.T) {
+	t.Run("CLI-12 a new subscription by alias does not repeat the refusal for the wildcard", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
 		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "bad", "x"))}
 		_ = c.Receive(bad)
@@ -82,7 +82,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told()
 	})
 
-	t.Run("CLI-12 what is removed and retained stays in error, whatever name the server removes", func(t *testing.T) {
+	t.Run("CLI-12 a retained resource stays in error after the removal of an alias", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{Retain: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}, Removed: []string{"x"}}})
@@ -91,7 +91,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 1")
 	})
 
-	t.Run("CLI-12 an error of what is retained is told once, also to who does not find what is refused in its place", func(t *testing.T) {
+	t.Run("CLI-12 the error of a retained resource is reported once to each name", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{Retain: true}, xds.Cluster, "x", "z")
 		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), {Removed: []string{"y"}}, has(aliased("y", "bad", "z")), {Removed: []string{"y"}}, {Removed: []string{"y"}}} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
@@ -108,7 +108,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 2", "absent y [z]")
 	})
 
-	t.Run("CLI-12 that a refusal is over is told to who was told of it, if what is sent is what is held", func(t *testing.T) {
+	t.Run("CLI-12 the held version is sent again: absent for the alias of the refused version", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x", "z")
 		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), has(aliased("y", "1", "x"))} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
@@ -116,7 +116,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 1", "refused y [z] 1: it is bad", "absent y [z]")
 	})
 
-	t.Run("CLI-12 that what was held is gone with the name that found it ends no refusal of who the server does not know yet", func(t *testing.T) {
+	t.Run("CLI-12 the removal of the matching name keeps the refusal for a name that is not sent yet", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x", "z")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x"))})
 		c.Subscribe(xds.Cluster, "y")
@@ -124,24 +124,24 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("updated y [x] 1", "refused y [y z] 1: it is bad", "removed y [y x] 1", "refused y [y]: it is bad")
 	})
 
-	t.Run("CLI-12 an error ends with what it was of, also for a name that the server does not know yet", func(t *testing.T) {
+	t.Run("CLI-12 an error ends with its resource, also for a name that is not sent yet", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x")), Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 5, Message: "no"}}}})
 		c.Subscribe(xds.Cluster, "y")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: removed})
 		c.told("updated y [x] 1", "errored y [x] 1: the server reports code 5: no", "removed y [y x] 1")
 		if is := c.State(xds.Cluster, "y").Status; is != protocol.DoesNotExist {
-			t.Errorf("it is %s", is)
+			t.Errorf("status %s, want DoesNotExist", is)
 		}
 	})
 
-	t.Run("CLI-3 what is missing and held is gone, and what is refused and found by its name stays so", func(t *testing.T) {
+	t.Run("CLI-3 a missing name removes the held resource and keeps a refusal by alias", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})
 		c.told("updated x [x] 1", "refused y [x]: it is bad", "removed x [x] 1"+gone)
 	})
 
-	t.Run("CLI-6 CLI-12 the removal of a name that the server does not know to be asked for says nothing of what it finds", func(t *testing.T) {
+	t.Run("CLI-6 CLI-12 the removal of a name that is not sent yet keeps its adopted resource", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "z")
 		c.Subscribe(xds.Cluster, "x", "y")
 		c.Adopt(xds.Cluster, true, aliased("y", "1", "x"))
@@ -149,7 +149,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.holds(xds.Cluster, "y=1")
 	})
 
-	bothVariants(t, "CLI-2 CLI-5 what comes twice is not used either when nobody asks for it any more, and the server does not know it yet", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 CLI-5 a duplicate is not used after an unsubscription that is not sent yet", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
 		twice := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "1"), aliased("x", "2"))}
 		_ = c.Receive(twice)
@@ -159,7 +159,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("refused x [*]: duplicate resource")
 	})
 
-	bothVariants(t, "CLI-2 CLI-5 nor when no more can be remembered", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 CLI-5 a duplicate is not used when the memory for refusals is full", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{DropOnError: true}, xds.Endpoint, "*")
 		many := []*xds.Resource{xds.NewResource(xds.Endpoint, "x", []byte("1"))}
 		for i := range 1000 {
@@ -170,7 +170,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.holds(xds.Endpoint, "")
 	})
 
-	bothVariants(t, "CLI-3 who asks by name for what others know to be refused is told so", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-3 a new subscription gets the known refusal of its resource", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
 		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))}
 		_ = c.Receive(bad)
@@ -181,7 +181,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 		c.told("refused x [*]: it is bad", "refused x [x]: it is bad")
 	})
 
-	t.Run("CLI-3 what is missing and was refused is told also if it is asked for by name and the server does not know it yet", func(t *testing.T) {
+	t.Run("CLI-3 a refused resource is missing: absent also for a name that is not sent yet", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		c.Subscribe(xds.Cluster, "x")

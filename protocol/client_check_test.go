@@ -12,7 +12,7 @@ func (c *Client) Check() error {
 	timers := 0
 	for _, w := range c.types {
 		if w.all != w.names[xds.Wildcard] {
-			return fmt.Errorf("%s: not its wildcard", w.typ)
+			return fmt.Errorf("%s: all is not the entry of the wildcard", w.typ)
 		}
 		rows := map[*clientName]bool{}
 		for _, n := range w.rows {
@@ -30,41 +30,41 @@ func (c *Client) Check() error {
 				return fmt.Errorf("%s %s: asked %v, told %v, changed %v", w.typ, name, n.asked, n.told, w.changed[name])
 			}
 			if !n.asked && !n.told && n.res == nil && !n.stray {
-				return fmt.Errorf("%s %s: nothing is known of it", w.typ, name)
+				return fmt.Errorf("%s %s: the entry has no subscription, resource or fault", w.typ, name)
 			}
 			if n.stray && (n.fault == nil || n.asked || n.told || n.res != nil) {
-				return fmt.Errorf("%s %s is not here for its fault alone", w.typ, name)
+				return fmt.Errorf("%s %s is stray, but has no fault, or has a subscription or a resource", w.typ, name)
 			}
 			if !w.delta && n.shows() && (w.listed && !rows[n] || n.called() != name) {
-				return fmt.Errorf("%s %s shows, and is not listed, or as %s", w.typ, name, n.called())
+				return fmt.Errorf("%s %s is not in the rows, or has the name %s", w.typ, name, n.called())
 			}
 			if n.timer > 0 {
 				timers++
 				if t := c.timers[n.timer-1]; t.of != n || t.name != name || t.typ != w {
-					return fmt.Errorf("%s %s: not its timer", w.typ, name)
+					return fmt.Errorf("%s %s: the timer belongs to another name", w.typ, name)
 				}
 			}
 			if n.gone != unheard && (n.res != nil || w.finds(name)) {
-				return fmt.Errorf("%s %s finds something, and is gone", w.typ, name)
+				return fmt.Errorf("%s %s matches a resource, but counts as gone", w.typ, name)
 			}
 			if f := n.fault; f != nil && f.of != "" {
 				for i, s := range f.by {
 					if !w.has(s, isEither) || slices.Contains(f.by[:i], s) || f.of != name {
-						return fmt.Errorf("%s %s is refused for %v, who is told twice or does not ask", w.typ, name, f.by)
+						return fmt.Errorf("%s %s is refused for %v: a duplicate, or a name without a subscription", w.typ, name, f.by)
 					}
 					if s != name && s != xds.Wildcard {
 						put(spoiled, s, name)
 					}
 				}
 				if isEither(n) && !slices.Contains(f.by, name) {
-					return fmt.Errorf("%s %s is refused, and not told", w.typ, name)
+					return fmt.Errorf("%s %s is refused, but not for its own name", w.typ, name)
 				}
 			}
 			if n.res == nil {
 				continue
 			}
 			if !w.covers(name, n.res, func(n *clientName) bool { return n.asked || n.told }, "") {
-				return fmt.Errorf("%s %s: nobody asks for it", w.typ, name)
+				return fmt.Errorf("%s %s is held without a subscription", w.typ, name)
 			}
 			if w.delta {
 				for s := range w.others(name, n.res) {
@@ -73,10 +73,10 @@ func (c *Client) Check() error {
 			}
 		}
 		if asks != w.asks || strays != w.strays || fmt.Sprint(found) != fmt.Sprint(w.found) || fmt.Sprint(spoiled) != fmt.Sprint(w.spoiled) {
-			return fmt.Errorf("%s: %d asked, %d counted; %d stray, %d counted; found %v, counted %v; spoiled %v, counted %v", w.typ, asks, w.asks, strays, w.strays, found, w.found, spoiled, w.spoiled)
+			return fmt.Errorf("%s: %d subscribed, the count is %d; %d stray, the count is %d; found %v, recorded %v; spoiled %v, recorded %v", w.typ, asks, w.asks, strays, w.strays, found, w.found, spoiled, w.spoiled)
 		}
 		if n := w.names[xds.Wildcard]; n != nil && n.timer > 0 {
-			return fmt.Errorf("%s: a wildcard waits", w.typ)
+			return fmt.Errorf("%s: a wildcard has a timer", w.typ)
 		}
 	}
 	if timers != len(c.timers) {

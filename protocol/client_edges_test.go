@@ -37,7 +37,7 @@ func TestClientComparesCanonicalNames(t *testing.T) {
 }
 
 func TestClientDropsOnPermissionDenied(t *testing.T) {
-	t.Run("CLI-11 each name that finds the resource gets the error", func(t *testing.T) {
+	t.Run("CLI-11 each name that matches the resource gets the error", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "*", "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 7, Message: "no"}}}})
@@ -56,14 +56,14 @@ func TestClientAdoptsOnlyBodies(t *testing.T) {
 }
 
 func TestClientLosesResourceWithItsAlias(t *testing.T) {
-	t.Run("CLI-12 the new state lacks the only alias that finds it", func(t *testing.T) {
+	t.Run("CLI-12 the new state lacks the only matching alias", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "2")}}})
 		c.holds(xds.Cluster, "")
 		c.told("updated y [x] 1", "removed y [x] 1")
 	})
-	t.Run("CLI-12 an alias that is listed twice is one", func(t *testing.T) {
+	t.Run("CLI-12 a duplicate alias counts once", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
 		for i, body := range []string{"1", "bad"} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: string(rune('1' + i)), Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", body, "x", "x")}}})
@@ -73,7 +73,7 @@ func TestClientLosesResourceWithItsAlias(t *testing.T) {
 }
 
 func TestClientHeartbeatWithoutTTL(t *testing.T) {
-	bothVariants(t, "CLI-8 the TTL of the resource goes on", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-8 the TTL of the resource continues", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 10 * time.Second

@@ -13,23 +13,23 @@ import (
 // Long texts from a server are cut before the client keeps them. The client does not state a partly
 // refused version on the next stream.
 func TestClientLimits(t *testing.T) {
-	bothVariants(t, "CLI-2 the error of a check is cut where it is kept", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 the client keeps a limited part of an error of a check", func(t *testing.T, v xds.Variant) {
 		long := errors.New(strings.Repeat("x", 1<<20))
 		c := ask(t, v, protocol.ClientOptions{Check: func(*xds.Resource) error { return long }}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
 		if s := c.State(xds.Endpoint, "a"); s.Err == nil || len(s.Err.Error()) > 1<<10+3 {
-			t.Error("it is kept whole")
+			t.Error("the whole error is kept")
 		}
 	})
 
-	bothVariants(t, "CLI-2 the name of what is refused is cut in the NACK", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 the NACK has a limited part of a refused name", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
 		if err := c.respond(xds.Cluster, "1", "v", strings.Repeat("n", 1<<20)+"=bad"); err == nil || len(err.Error()) >= 64<<10 {
-			t.Error("it is sent back whole")
+			t.Error("the NACK has the whole name")
 		}
 	})
 
-	bothVariants(t, "CLI-2 it is known when what is held changed", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 the state has the time of the last change", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
 		for i, content := range []string{"a=1", "a=1", "a=2"} {
 			c.at(float64(i + 1))
@@ -41,7 +41,7 @@ func TestClientLimits(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-3 SotW: an error of a resource is not that it is gone", func(t *testing.T) {
+	t.Run("CLI-3 SotW: an error of a resource does not remove it", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Version: "w", Errors: []xds.ResourceError{{Name: "a", Status: xds.Status{Code: 13, Message: "no"}}},
@@ -55,7 +55,7 @@ func TestClientLimits(t *testing.T) {
 		c.Disconnected(nil)
 		c.Connected(nil)
 	}
-	t.Run("CLI-4 SotW: after a NACK a heartbeat of the version does not make it whole", func(t *testing.T) {
+	t.Run("CLI-4 SotW: after a NACK a heartbeat of the version does not complete the version", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 		_ = c.respond(xds.Endpoint, "2", "v2", "a=2", "b=bad")
@@ -64,7 +64,7 @@ func TestClientLimits(t *testing.T) {
 		again(c)
 		c.want("EDS nonce= names=[a b]")
 	})
-	t.Run("CLI-4 SotW: after something was given up an empty response of the version does not make it whole", func(t *testing.T) {
+	t.Run("CLI-4 SotW: after an unsubscription an empty response does not complete the version", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{DropOnError: true}, xds.Endpoint, "*")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Version: "v1", Changes: &xds.Changes{Missing: []string{"b"}}})
@@ -73,7 +73,7 @@ func TestClientLimits(t *testing.T) {
 		again(c)
 		c.want("EDS nonce= names=[*]")
 	})
-	t.Run("CLI-4 SotW: who has dropped a name between streams states no version", func(t *testing.T) {
+	t.Run("CLI-4 SotW: after an unsubscription between streams the client states no version", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 		c.say()
@@ -86,7 +86,7 @@ func TestClientLimits(t *testing.T) {
 		c.Connected(nil)
 		c.want("EDS nonce= names=[a]")
 	})
-	t.Run("CLI-4 SotW: who has refused a part that was not sent again states no version, whatever came after it", func(t *testing.T) {
+	t.Run("CLI-4 SotW: after a refused part that was not sent again the client states no version", func(t *testing.T) {
 		for _, v := range []string{"v2", "v3"} {
 			c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 			_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
@@ -97,7 +97,7 @@ func TestClientLimits(t *testing.T) {
 			c.want("EDS nonce= names=[a b]")
 		}
 	})
-	t.Run("CLI-4 SotW: who has adopted a resource between streams states no version", func(t *testing.T) {
+	t.Run("CLI-4 SotW: after an adoption between streams the client states no version", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")
 		c.say()

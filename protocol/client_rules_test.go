@@ -60,7 +60,7 @@ func bothVariants(t *testing.T, name string, f func(t *testing.T, v xds.Variant)
 }
 
 func TestClientVerdicts(t *testing.T) {
-	bothVariants(t, "CLI-2 the NACK names every bad resource, and the good ones are used", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 the NACK names every bad resource, and the client uses the good ones", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c")
 		resp := &xds.Response{Type: xds.Endpoint, Nonce: "1", Version: "v", Malformed: []error{errors.New("cannot be read")}, Changes: &xds.Changes{Upserts: []*xds.Resource{
 			xds.NewResource(xds.Endpoint, "a", []byte("bad")), xds.NewResource(xds.Cluster, "b", []byte("1")), nil,
@@ -82,7 +82,7 @@ func TestClientVerdicts(t *testing.T) {
 		}
 	})
 
-	bothVariants(t, "CLI-2 the same is told once, and again after a NACK", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 unchanged content is reported once, and again after a NACK", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
 		_ = c.respond(xds.Endpoint, "2", "v", "a=1")
@@ -94,14 +94,14 @@ func TestClientVerdicts(t *testing.T) {
 		c.told("updated a [a] 1")
 	})
 
-	bothVariants(t, "CLI-2 what is in doubt is sent and checked once more, on each stream until it is accepted, and stays in use", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 a doubted resource stays in use, and is checked again on each stream until it is accepted", func(t *testing.T, v xds.Variant) {
 		var bad error
 		c := ask(t, v, protocol.ClientOptions{Check: func(*xds.Resource) error { return bad }}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1", "b=1")
 		c.told("updated a [a] 1", "updated b [b] 1")
 		c.say()
 		if !c.Doubt(xds.Endpoint, "a", "nobody") || c.Doubt(xds.Endpoint, "nobody") || c.Doubt(xds.Cluster, "a") {
-			t.Error("it is in doubt what is held")
+			t.Error("Doubt returns a wrong result")
 		}
 		c.want()
 		bad = errors.New("it is bad after all")
@@ -134,7 +134,7 @@ func TestClientVerdicts(t *testing.T) {
 		}
 	})
 
-	bothVariants(t, "CLI-6 a response of a type that nobody asked for is neither ACKed nor NACKed", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-6 a response of a type without a subscription gets neither ACK nor NACK", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
 		for _, typ := range []*xds.Type{xds.Cluster, xds.TypeOf("x.y/Z"), nil} {
 			if err := c.Receive(&xds.Response{Type: typ, Nonce: "1", Malformed: []error{errors.New("x")}}); err != nil {
@@ -142,11 +142,11 @@ func TestClientVerdicts(t *testing.T) {
 			}
 		}
 		if c.want(); len(c.Types()) != 1 {
-			t.Error("it remembers the type")
+			t.Error("the client remembers the type")
 		}
 	})
 
-	t.Run("CLI-2 CLI-14 a nonce that is repeated or empty is answered", func(t *testing.T) {
+	t.Run("CLI-2 CLI-14 a repeated or empty nonce gets an answer", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "", "a=1")
 		_ = c.respond(xds.Endpoint, "1", "", "a=2")
@@ -155,7 +155,7 @@ func TestClientVerdicts(t *testing.T) {
 		c.holds(xds.Endpoint, "a=3")
 	})
 
-	t.Run("CLI-1 a stream for each type: the node goes with the first request of each", func(t *testing.T) {
+	t.Run("CLI-1 with a stream for each type, the first request of each has the node", func(t *testing.T) {
 		c := talk{t, protocol.NewClient(xds.SotW, protocol.ClientOptions{Node: &xds.Node{ID: "n"}})}
 		c.Subscribe(xds.Cluster, "a")
 		c.Subscribe(xds.Endpoint, "a")
@@ -173,12 +173,12 @@ func TestClientVerdicts(t *testing.T) {
 }
 
 func TestClientAbsence(t *testing.T) {
-	bothVariants(t, "CLI-3 absent after 15 s from the request, once, by name", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-3 absent 15 s after the request, once, for each name", func(t *testing.T, v xds.Variant) {
 		c := newTalk(t, v, protocol.ClientOptions{})
 		c.at(0)
 		c.Subscribe(xds.Endpoint, "a", "b", "*")
 		if c.at(20); !c.Client.Deadline().IsZero() {
-			t.Error("it waits for what it has not asked for")
+			t.Error("a timer runs for a name without a request")
 		}
 		c.say()
 		c.at(25)
@@ -195,7 +195,7 @@ func TestClientAbsence(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-3 the wait ends with the stream, and begins anew on the next", func(t *testing.T) {
+	t.Run("CLI-3 the timer ends with the stream, and starts again on the next", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{Timeout: 3 * time.Second}, xds.Endpoint, "a")
 		c.at(2)
 		c.Disconnected(nil)
@@ -209,7 +209,7 @@ func TestClientAbsence(t *testing.T) {
 		c.told("absent a [a]: the server did not send it within 3s")
 	})
 
-	t.Run("CLI-3 removed_resources, an alias without a body and resource_errors end it at once", func(t *testing.T) {
+	t.Run("CLI-3 removed_resources, an alias without a body and resource_errors end the timer at once", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c", "d", "e")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{Removed: []string{"a", "x"}, Absent: []string{"b"}, Missing: []string{"c"}},
 			Errors: []xds.ResourceError{{Name: "d", Status: xds.Status{Code: 7, Message: "no"}}, {Name: "x"}}})
@@ -219,14 +219,14 @@ func TestClientAbsence(t *testing.T) {
 		c.told("absent e [e]: the server did not send it within 15s")
 	})
 
-	t.Run("CLI-3 a refused resource ends it, too", func(t *testing.T) {
+	t.Run("CLI-3 a refused resource ends the timer", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=bad")
 		c.at(100)
 		c.told("refused a [a]: it is bad")
 	})
 
-	t.Run("CLI-3 with Transient a silent server is slow, for 30 s", func(t *testing.T) {
+	t.Run("CLI-3 with Transient the timer is 30 s and reports a slow server", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{Transient: true}, xds.Endpoint, "a")
 		c.at(29)
 		c.told()
@@ -234,7 +234,7 @@ func TestClientAbsence(t *testing.T) {
 		c.told("timed out a [a]: the server did not send it within 30s")
 	})
 
-	t.Run("CLI-3 of the full state, only what was seen before is gone", func(t *testing.T) {
+	t.Run("CLI-3 a full state removes only resources that the client got before", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "a", "b", "c")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1", "c=bad")
 		_ = c.respond(xds.Cluster, "2", "w")
@@ -243,7 +243,7 @@ func TestClientAbsence(t *testing.T) {
 		c.told("absent b [b]: the server did not send it within 15s")
 	})
 
-	t.Run("CLI-3 what cannot be read may be what is missing", func(t *testing.T) {
+	t.Run("CLI-3 an unreadable resource may be the missing one", func(t *testing.T) {
 		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "a")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Version: "w", Malformed: []error{errors.New("cannot be read")}})
@@ -258,7 +258,7 @@ func TestClientTTL(t *testing.T) {
 		r.Seal(v)
 		return &xds.Response{Type: xds.Cluster, Nonce: "2", Version: "v", Changes: &xds.Changes{Beats: []*xds.Resource{r}}}
 	}
-	bothVariants(t, "CLI-8 heartbeats refresh, and without one it is removed", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-8 a heartbeat refreshes the TTL, and its end removes the resource", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{Retain: true}, xds.Cluster, "a", "b")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 3 * time.Second
@@ -282,7 +282,7 @@ func TestClientTTL(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-8 a heartbeat of another version is none", func(t *testing.T) {
+	t.Run("CLI-8 a heartbeat of another version has no effect", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "a")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 3 * time.Second
@@ -294,7 +294,7 @@ func TestClientTTL(t *testing.T) {
 		c.told("updated a [a] 1", "removed a [a] 1: its TTL expired")
 		_ = c.respond(xds.Cluster, "3", "", "a=1") // without a TTL
 		if !c.Client.Deadline().IsZero() {
-			t.Error("a TTL runs that was taken back")
+			t.Error("a TTL still runs after the resource came without one")
 		}
 	})
 }
@@ -310,7 +310,7 @@ func TestClientFinds(t *testing.T) {
 		_ = c.Receive(&xds.Response{Type: typ, Nonce: "1", Changes: &xds.Changes{Upserts: rs}})
 	}
 
-	t.Run("CLI-12 an alias reaches who asked by it, and leaves", func(t *testing.T) {
+	t.Run("CLI-12 a resource matches a subscription by its alias until it loses the alias", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.VirtualHost, "r/host", "*")
 		send(c, xds.VirtualHost, made("r/v", "1", "r/host"))
 		c.told("updated r/v [* r/host] 1")
@@ -326,14 +326,14 @@ func TestClientFinds(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-12 what an alias found is gone with it", func(t *testing.T) {
+	t.Run("CLI-12 the removal of an alias removes its resource", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.VirtualHost, "r/host")
 		send(c, xds.VirtualHost, made("r/v", "1", "r/host"))
 		_ = c.respond(xds.VirtualHost, "2", "", "-r/host")
 		c.told("updated r/v [r/host] 1", "removed r/v [r/host] 1")
 	})
 
-	t.Run("CLI-11 a glob collection reaches who asked for it, in any order of its parameters", func(t *testing.T) {
+	t.Run("CLI-11 a glob collection matches its subscription, in any order of parameters", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.LbEndpoint, "xdstp://a/t/x/*?b=2&a=1")
 		send(c, xds.LbEndpoint, made("xdstp://a/t/x/1?b=2&a=1", "1"), made("xdstp://a/t/y/1?a=1&b=2", "2"))
 		c.told("updated xdstp://a/t/x/1?a=1&b=2 [xdstp://a/t/x/*?a=1&b=2] 1")
@@ -386,7 +386,7 @@ func TestClientDataErrors(t *testing.T) {
 }
 
 func TestClientAdopts(t *testing.T) {
-	t.Run("CLI-4 CLI-10 what came from elsewhere is used, and stated without a version", func(t *testing.T) {
+	t.Run("CLI-4 CLI-10 the client uses adopted resources, and states them without a version", func(t *testing.T) {
 		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
 		c.Subscribe(xds.Endpoint, "a", "b")
 		r, own := xds.NewResource(nil, "a", []byte("1")), xds.NewResource(nil, "b", []byte("2"))
@@ -397,7 +397,7 @@ func TestClientAdopts(t *testing.T) {
 		_ = c.respond(xds.Endpoint, "1", "", "a=1")
 		c.told("updated a [a] 1")
 	})
-	t.Run("CLI-4 CLI-10 in SotW it states nothing", func(t *testing.T) {
+	t.Run("CLI-4 CLI-10 SotW: the client states no version of adopted resources", func(t *testing.T) {
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
 		c.Subscribe(xds.Cluster, "*")
 		c.Adopt(xds.Cluster, true, xds.NewResource(nil, "a", []byte("1")))
@@ -504,14 +504,14 @@ func TestClientCosts(t *testing.T) {
 		}
 		took := hear(c, &xds.Changes{Upserts: ups}, &xds.Changes{Removed: slices.Repeat([]string{"alias"}, n)})
 		if got := len(slices.Collect(c.Held(xds.Cluster))); got != n { // "*" still finds the resources
-			c.Error("held are", got)
+			c.Error("number of held resources:", got)
 		}
 		return took
 	})
 }
 
 func TestClientRefusals(t *testing.T) {
-	bothVariants(t, "CLI-2 CLI-3 who waits for a resource that cannot be read is told", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 CLI-3 a waiting name gets the refusal of an unreadable resource", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v", "b=1")
 		c.told("updated b [b] 1")
@@ -527,7 +527,7 @@ func TestClientRefusals(t *testing.T) {
 		}
 	})
 
-	bothVariants(t, "CLI-2 who finds all is told that what was refused is gone", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 the wildcard gets the removal of a refused resource", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad", "y=1")
 		c.told("refused x [*]: it is bad", "updated y [*] 1")
@@ -542,7 +542,7 @@ func TestClientRefusals(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-12 who finds a refused resource by an alias is told that it is gone", func(t *testing.T) {
+	t.Run("CLI-12 a name gets the removal of a refused resource that its alias matches", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "alias")
 		r := xds.NewResource(xds.Cluster, "x", []byte("bad"))
 		r.Aliases = []string{"alias"}
@@ -554,7 +554,7 @@ func TestClientRefusals(t *testing.T) {
 		}
 	})
 
-	bothVariants(t, "CLI-2 who finds all is told that what was refused is gone, also if another asks for it by name", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 the wildcard gets the removal of a refused resource, also with a subscription by name", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.told("refused x [* x]: it is bad")
@@ -566,7 +566,7 @@ func TestClientRefusals(t *testing.T) {
 		c.told("absent x [* x]")
 	})
 
-	t.Run("CLI-3 who finds all is told that what was refused is missing, though nobody asks for it by name any more", func(t *testing.T) {
+	t.Run("CLI-3 the wildcard gets the absence of a refused resource after the end of a subscription by name", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*", "x")
 		c.Unsubscribe(xds.Cluster, "x") // the server does not know the name yet
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
@@ -575,7 +575,7 @@ func TestClientRefusals(t *testing.T) {
 		c.told("absent x [*]: the server reports that it does not exist")
 	})
 
-	t.Run("CLI-2 CLI-3 who finds all is told that what was refused is gone, also if it is asked for by name and the server does not know it yet", func(t *testing.T) {
+	t.Run("CLI-2 CLI-3 the wildcard gets the removal of a refused resource, also with a name that is not sent yet", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.Subscribe(xds.Cluster, "x")
@@ -587,7 +587,7 @@ func TestClientRefusals(t *testing.T) {
 		c.told() // once
 	})
 
-	t.Run("CLI-7 CLI-12 what is kept alive and removed in one response is gone", func(t *testing.T) {
+	t.Run("CLI-7 CLI-12 a heartbeat and a removal in one response remove the resource", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "x")
 		_ = c.respond(xds.Endpoint, "1", "v", "x=1")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Changes: &xds.Changes{
@@ -596,7 +596,7 @@ func TestClientRefusals(t *testing.T) {
 		c.told("updated x [x] 1", "removed x [x] 1")
 	})
 
-	bothVariants(t, "CLI-2 CLI-12 who finds all hears the error of what was refused, and that it is gone, also when nobody asks for it by name any more", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "CLI-2 CLI-12 the wildcard gets the error and the removal of a refused resource after a subscription by name has ended", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		reports := &xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "x", Status: xds.Status{Code: 14, Message: "trouble"}}}}
@@ -614,7 +614,7 @@ func TestClientRefusals(t *testing.T) {
 		c.told("absent x [*]")
 	})
 
-	t.Run("CLI-12 what was refused, was in error and is gone leaves no refusal of its alias", func(t *testing.T) {
+	t.Run("CLI-12 a removed resource leaves no refusal for its alias", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "s", "x")
 		x := xds.NewResource(xds.Cluster, "x", []byte("bad"))
 		x.Aliases = []string{"s"}
@@ -627,7 +627,7 @@ func TestClientRefusals(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-12 a refusal is not told again because another that the name finds is refused, too", func(t *testing.T) {
+	t.Run("CLI-12 the refusal of one matching resource does not repeat that of another", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
 		y := xds.NewResource(xds.Cluster, "y", []byte("1"))
 		y.Aliases = []string{"x"}
@@ -637,7 +637,7 @@ func TestClientRefusals(t *testing.T) {
 		c.told("refused x [x]: it is bad", "refused y [x]: duplicate resource")
 	})
 
-	t.Run("CLI-12 the loss of an alias is told of the resource that had it, not of the one called so", func(t *testing.T) {
+	t.Run("CLI-12 the loss of an alias is reported for the resource that had it, not for the resource of that name", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "b")
 		a, b := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "b", []byte("2"))
 		a.Aliases = []string{"b"}

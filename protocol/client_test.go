@@ -128,7 +128,7 @@ func TestClient(t *testing.T) {
 		c.want("EDS nonce=3 version=v2 names=[a b]", "EDS nonce=4 version=v3 names=[a b]")
 	})
 
-	t.Run("CLI-2 SotW: a NACK says the version in use and uses what is good", func(t *testing.T) {
+	t.Run("CLI-2 SotW: a NACK has the version in use, and the client uses the good resources", func(t *testing.T) {
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.want("CDS nonce= names=[*]")
@@ -152,7 +152,7 @@ func TestClient(t *testing.T) {
 		c.holds(xds.Endpoint, "b=1")
 	})
 
-	t.Run("CLI-6 unrequested resources are ignored and no reason to NACK", func(t *testing.T) {
+	t.Run("CLI-6 the client ignores unrequested resources, and sends an ACK", func(t *testing.T) {
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("EDS nonce= names=[a]")
@@ -163,7 +163,7 @@ func TestClient(t *testing.T) {
 		c.holds(xds.Cluster, "")
 	})
 
-	t.Run("CLI-7 the full state deletes, the others do not", func(t *testing.T) {
+	t.Run("CLI-7 a missing resource is deleted only in a full-state type", func(t *testing.T) {
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
 		c.Subscribe(xds.Cluster, "a", "b")
 		c.Subscribe(xds.Endpoint, "a", "b")
@@ -176,7 +176,7 @@ func TestClient(t *testing.T) {
 		c.holds(xds.Endpoint, "a=1 b=2")
 	})
 
-	t.Run("CLI-7 what is dropped is held until the server is told", func(t *testing.T) {
+	t.Run("CLI-7 an unsubscribed resource is held until the request is sent", func(t *testing.T) {
 		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("EDS nonce= sub=[a]")
@@ -187,7 +187,7 @@ func TestClient(t *testing.T) {
 		c.holds(xds.Endpoint, "")
 		c.Subscribe(xds.Endpoint, "a")
 		c.Unsubscribe(xds.Endpoint, "a")
-		c.want() // nothing the server would have to know
+		c.want() // no request is due
 	})
 
 	t.Run("SotW: resume by version_info, without nonce, node first", func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestClient(t *testing.T) {
 		c.want("CDS nonce= version=v1 node=n", "EDS nonce= version=w1 names=[a]")
 	})
 
-	t.Run("SOTW-12 the client states no version of what it holds in part", func(t *testing.T) {
+	t.Run("SOTW-12 the client states no version that it holds only in part", func(t *testing.T) {
 		// The server sends nothing to a client that states the current version. After a new
 		// subscription or a refused part, such a client would miss resources for ever.
 		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
@@ -209,7 +209,7 @@ func TestClient(t *testing.T) {
 		c.want("CDS nonce= names=[a]")
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.want("CDS nonce= names=[* a]")
-		_ = c.respond(xds.Cluster, "1", "v1", "a=1") // the answer to which of the two?
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1") // it may answer either request
 		c.want("CDS nonce=1 version=v1 names=[* a]")
 		c.Connected(nil)
 		c.want("CDS nonce= names=[* a]")
@@ -239,7 +239,7 @@ func TestClient(t *testing.T) {
 		c.Unsubscribe(xds.Cluster, "a")
 		c.want()
 		c.Subscribe(xds.Cluster, xds.Wildcard)
-		c.Subscribe(xds.Endpoint, xds.Wildcard) // an empty list would mean nothing there
+		c.Subscribe(xds.Endpoint, xds.Wildcard) // an empty first list would subscribe to nothing
 		c.want("CDS nonce=", "EDS nonce= names=[*]")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1")
 		c.Unsubscribe(xds.Cluster, xds.Wildcard)
@@ -247,7 +247,7 @@ func TestClient(t *testing.T) {
 		c.holds(xds.Cluster, "")
 	})
 
-	t.Run("CLI-12 an alias is as good as the name", func(t *testing.T) {
+	t.Run("CLI-12 an alias matches like the name", func(t *testing.T) {
 		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
 		c.Subscribe(xds.VirtualHost, "r/host")
 		c.want("VHDS nonce= sub=[r/host]")

@@ -59,7 +59,7 @@ func (s *Session) checkResting(u *subscription) error {
 			continue // a full state waits for others
 		}
 		if ready {
-			return fmt.Errorf("%q waits, and need not", n)
+			return fmt.Errorf("%q waits, but need not wait", n)
 		}
 		if !s.turns.Equal(is.until) || s.patient != is.patient {
 			return fmt.Errorf("%q waits until %v (%v), not %v (%v)", n, s.turns, s.patient, is.until, is.patient)
@@ -79,7 +79,7 @@ func (l *names) check() error {
 				return fmt.Errorf("entry %q behind %q", e.name, last)
 			}
 			if e.told == nil {
-				return fmt.Errorf("entry %q was told nothing", e.name)
+				return fmt.Errorf("entry %q has no sent state", e.name)
 			}
 			n, last = n+1, e.name
 		}
@@ -96,7 +96,7 @@ func (u *subscription) checkWant() error {
 		size += len(n)
 	}
 	if size != int(u.droppedSize) {
-		return fmt.Errorf("names of %d bytes were given up, counted are %d", size, u.droppedSize)
+		return fmt.Errorf("there are %d bytes of unsubscribed names, the count is %d", size, u.droppedSize)
 	}
 	named := int32(0)
 	for e := range u.entries() {
@@ -105,7 +105,7 @@ func (u *subscription) checkWant() error {
 		}
 	}
 	if named != u.named {
-		return fmt.Errorf("%d entries are named, counted are %d", named, u.named)
+		return fmt.Errorf("%d entries are named, the count is %d", named, u.named)
 	}
 	for c := range u.scopes {
 		if u.entry(c) == nil {
@@ -114,18 +114,18 @@ func (u *subscription) checkWant() error {
 	}
 	for n := range u.dropped {
 		if u.entry(n) == nil {
-			return fmt.Errorf("%q was given up and has no entry", n)
+			return fmt.Errorf("unsubscribed name %q has no entry", n)
 		}
 	}
 	switch {
 	case u.wildcard && u.scopes != nil:
 		return errors.New("a wildcard has scopes")
 	case u.implicit && u.named > 0:
-		return fmt.Errorf("%d names are named, and none ever was", u.named)
+		return fmt.Errorf("the wildcard is implicit, but %d names are subscribed", u.named)
 	case !u.moved && u.shift != nil:
-		return fmt.Errorf("the interest has not moved, but for %q and %q", u.shift.added, u.shift.removed)
+		return fmt.Errorf("the interest has not changed, but the shift adds %q and removes %q", u.shift.added, u.shift.removed)
 	case u.gaveUp > u.nonce:
-		return fmt.Errorf("something was given up after nonce %d, and the newest is %d", u.gaveUp, u.nonce)
+		return fmt.Errorf("the last unsubscription was after nonce %d, but the newest nonce is %d", u.gaveUp, u.nonce)
 	}
 	if len(u.toggled) > 0 {
 		return fmt.Errorf("toggled and not scoped: %q", u.toggled)
@@ -137,36 +137,36 @@ func (u *subscription) checkMatching() error {
 	matched, aliases := map[string]int32{}, 0
 	for by, found := range u.matches {
 		if e := u.entry(by); e == nil || !u.wants(e) {
-			return fmt.Errorf("%q finds resources and is not wanted", by)
+			return fmt.Errorf("%q matches resources, but is not wanted", by)
 		}
 		for r := range found.All() {
 			matched[r.Name]++
 			if _, has := slices.BinarySearch(u.aliased[r.Name], by); has == (by == u.typ.Collection(r.Name)) {
-				return fmt.Errorf("%q finds %q, listed as an alias: %v", by, r.Name, has)
+				return fmt.Errorf("%q matches %q; listed as an alias: %v", by, r.Name, has)
 			} else if has {
 				aliases++
 			}
 			if u.entry(r.Name) == nil {
-				return fmt.Errorf("%q finds %q, which has no entry", by, r.Name)
+				return fmt.Errorf("%q matches %q, which has no entry", by, r.Name)
 			}
 		}
 	}
 	for name, by := range u.aliased {
 		if aliases -= len(by); len(by) == 0 || !slices.IsSorted(by) {
-			return fmt.Errorf("as aliases of %q are listed %q", name, by)
+			return fmt.Errorf("the aliases of %q are empty or not sorted: %q", name, by)
 		}
 	}
 	for name := range u.lapsed {
 		if u.entry(name) == nil {
-			return fmt.Errorf("%q has lapsed and has no entry", name)
+			return fmt.Errorf("lapsed name %q has no entry", name)
 		}
 	}
 	if aliases != 0 {
-		return fmt.Errorf("%d aliases are listed and find nothing", -aliases)
+		return fmt.Errorf("%d listed aliases match no resource", -aliases)
 	}
 	for e := range u.entries() {
 		if e.matched != matched[e.name] {
-			return fmt.Errorf("%q is found by %d names, counted are %d", e.name, matched[e.name], e.matched)
+			return fmt.Errorf("%d names match %q, the count is %d", matched[e.name], e.name, e.matched)
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (u *subscription) checkRecord() error {
 		d := &u.deliveries[i]
 		dealt := d.settled() && d.joined == 0 && !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed })
 		if d.parts[0].nonce <= last || dealt {
-			return fmt.Errorf("delivery %d behind %d, settled %v", d.parts[0].nonce, last, dealt)
+			return fmt.Errorf("delivery %d after %d, settled %v", d.parts[0].nonce, last, dealt)
 		}
 		last = d.last()
 		if err := d.check(); err != nil {
@@ -189,26 +189,26 @@ func (u *subscription) checkRecord() error {
 		}
 	}
 	if u.unacked && last != u.nonce {
-		return fmt.Errorf("nonce %d is unanswered, and the newest delivery is %d", u.nonce, last)
+		return fmt.Errorf("nonce %d is unanswered, but the newest delivery is %d", u.nonce, last)
 	}
 	switch {
 	case u.base != nil && !u.wildcard:
-		return errors.New("told by way of a wildcard that there is not")
+		return errors.New("a base table without a wildcard")
 	case u.heard > u.nonce || u.evicted > u.nonce:
-		return fmt.Errorf("nonce %d was answered, %d is listed no more, and the newest is %d", u.heard, u.evicted, u.nonce)
+		return fmt.Errorf("answered nonce %d or evicted nonce %d is above the newest nonce %d", u.heard, u.evicted, u.nonce)
 	case u.elsewhere && !u.typ.FullState:
-		return errors.New("of a type without full state all is told anew")
+		return errors.New("elsewhere is set for a type without full state")
 	case !slices.IsSortedFunc(u.brought, stampByName):
-		return errors.New("what it brought is in no order")
+		return errors.New("the brought stamps are not sorted")
 	}
 	for i, st := range u.brought {
 		if i > 0 && u.brought[i-1].Name == st.Name {
-			return fmt.Errorf("it brought %q twice", st.Name)
+			return fmt.Errorf("the stamp of %q is brought twice", st.Name)
 		}
 	}
 	for n, st := range u.orphans {
 		if !stands(st) || stands(u.told(n)) {
-			return fmt.Errorf("%q cannot be told to be gone, and was told as %q", n, u.told(n).Name)
+			return fmt.Errorf("orphan %q is not a resource, or the client has resource %q", n, u.told(n).Name)
 		}
 	}
 	return nil
@@ -221,15 +221,15 @@ func (d *delivery) check() error {
 	}
 	for i, p := range d.parts {
 		if i > 0 && d.parts[i-1].nonce >= p.nonce {
-			return fmt.Errorf("message %d behind %d", p.nonce, d.parts[i-1].nonce)
+			return fmt.Errorf("message %d after %d", p.nonce, d.parts[i-1].nonce)
 		}
 	}
 	if d.joined >= d.parts[0].nonce {
-		return fmt.Errorf("it has become one with %d, which is later", d.joined)
+		return fmt.Errorf("it is joined to the later delivery %d", d.joined)
 	}
 	for name, it := range d.each {
 		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.is) })); n > 1 || n == 0 && stands(it.is) && d.joined == 0 {
-			return fmt.Errorf("%d of its messages told of %q", n, name)
+			return fmt.Errorf("%d of its messages have %q", n, name)
 		}
 	}
 	return nil
@@ -239,11 +239,11 @@ func (c *cargo) check() error {
 	for i, it := range c.items {
 		switch {
 		case i > 0 && c.items[i-1].name >= it.name:
-			return fmt.Errorf("item %q behind %q", it.name, c.items[i-1].name)
+			return fmt.Errorf("item %q after %q", it.name, c.items[i-1].name)
 		case it.is != nil && it.was == nil:
-			return fmt.Errorf("nobody knows what was told of %q before", it.name)
+			return fmt.Errorf("item %q has no state before", it.name)
 		case it.lapsed && (stands(it.is) || it.is == nil), it.member && !it.lapsed:
-			return fmt.Errorf("item %q has lapsed, and is there", it.name)
+			return fmt.Errorf("item %q has lapsed, but has a resource", it.name)
 		}
 	}
 	return nil
@@ -251,7 +251,7 @@ func (c *cargo) check() error {
 
 func (u *subscription) checkRefusals() error {
 	if !slices.IsSortedFunc(u.refusals, func(a, b refusal) int { return int(a.nonce) - int(b.nonce) }) {
-		return errors.New("refusals in no order")
+		return errors.New("refusals are not sorted")
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
@@ -263,11 +263,11 @@ func (u *subscription) checkRefusals() error {
 			n++
 		}
 		if n == 0 || n != r.left {
-			return fmt.Errorf("refusal %d has %d names, counted are %d", r.nonce, n, r.left)
+			return fmt.Errorf("refusal %d has %d names, the count is %d", r.nonce, n, r.left)
 		}
 		for _, name := range r.lapsed {
 			if it := r.find(name); it == nil || !it.lapsed {
-				return fmt.Errorf("refusal %d lists %q as lapsed", r.nonce, name)
+				return fmt.Errorf("refusal %d lists %q as lapsed, but the item is not", r.nonce, name)
 			}
 		}
 	}
@@ -278,13 +278,13 @@ func (u *subscription) checkWithdrawing() error {
 	for name, l := range u.leaving {
 		switch {
 		case u.entry(name) == nil:
-			return fmt.Errorf("%q is leaving and has no entry", name)
+			return fmt.Errorf("leaving name %q has no entry", name)
 		case l.stamp == nil:
-			return fmt.Errorf("of %q nobody knows what leaves", name)
+			return fmt.Errorf("leaving name %q has no stamp", name)
 		case l.body != nil && l.body.Name != name:
-			return fmt.Errorf("as %q leaves %q", name, l.body.Name)
+			return fmt.Errorf("leaving name %q has the body of %q", name, l.body.Name)
 		case !l.due.IsZero() && (l.since.IsZero() || !l.due.After(l.since)):
-			return fmt.Errorf("%q may leave before it was lost", name)
+			return fmt.Errorf("the removal of %q is due before its loss", name)
 		}
 	}
 	return nil
@@ -292,22 +292,22 @@ func (u *subscription) checkWithdrawing() error {
 
 func (s *Session) checkWaiting(u *subscription) error {
 	if len(u.stirred) > 0 && !u.heeded {
-		return fmt.Errorf("%q have moved, which nobody heeds", u.stirred)
+		return fmt.Errorf("changed names %q are not heeded", u.stirred)
 	}
 	w := u.waiting
 	switch {
 	case w == nil:
 		return nil
 	case u.typ.After == nil:
-		return errors.New("something waits for no type")
+		return errors.New("names wait, but their type waits for no type")
 	case w.rest && len(w.waits) == 0:
-		return errors.New("nothing rests")
+		return errors.New("rest is set, but no name waits")
 	case len(w.roused) > 0 && !w.rest:
-		return errors.New("some are roused, and none rests")
+		return errors.New("names are roused, but none rests")
 	}
 	for n := range w.roused {
 		if _, waits := w.waits[n]; !waits {
-			return fmt.Errorf("%q is roused and does not wait", n)
+			return fmt.Errorf("%q is roused, but does not wait", n)
 		}
 	}
 	var ends, patient earliest
@@ -320,14 +320,14 @@ func (s *Session) checkWaiting(u *subscription) error {
 		}
 	}
 	if !w.ends.at.IsZero() && w.ends != ends || !w.patient.at.IsZero() && w.patient != patient {
-		return fmt.Errorf("waits end at %v, counted are %v; the patient since %v, counted are %v", ends, w.ends, patient, w.patient)
+		return fmt.Errorf("waits end at %v, recorded %v; patient waits began at %v, recorded %v", ends, w.ends, patient, w.patient)
 	}
 	if s.view == nil || !w.rests() || w.seen != s.sight(u) {
 		return nil // it is evaluated in the next step
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
 		if t != nil && s.sub(t) != nil && !s.sub(t).heeded {
-			return fmt.Errorf("%d wait for %s, which nobody heeds", len(w.waits), t)
+			return fmt.Errorf("%d names wait for %s, which is not heeded", len(w.waits), t)
 		}
 	}
 	return nil
@@ -340,14 +340,14 @@ func (u *subscription) checkSaying() error {
 	}
 	for e := range u.entries() {
 		if e.dirty && !listed[e.name] {
-			return fmt.Errorf("%q is dirty and not listed", e.name)
+			return fmt.Errorf("%q is dirty, but not listed", e.name)
 		}
 	}
 	switch {
 	case u.anew && !u.wildcard:
-		return errors.New("all that the wildcard covers is told anew, and there is none")
+		return errors.New("anew is set without a wildcard")
 	case u.stated != "" && !u.typ.FullState:
-		return fmt.Errorf("the version %q is of a type without full state", u.stated)
+		return fmt.Errorf("a type without full state has the stated version %q", u.stated)
 	}
 	return nil
 }
@@ -357,11 +357,11 @@ func (u *subscription) checkMuted() error {
 		return nil
 	}
 	if !slices.IsSortedFunc(u.mute.list, func(a, b muting) int { return a.until.Compare(b.until) }) {
-		return errors.New("mutings in no order")
+		return errors.New("mutings are not sorted")
 	}
 	for n, until := range u.mute.until {
 		if !slices.Contains(u.mute.list, muting{n, until}) {
-			return fmt.Errorf("%q is muted, and nobody will end that", n)
+			return fmt.Errorf("%q is muted without an end", n)
 		}
 	}
 	return nil
@@ -378,7 +378,7 @@ func (u *subscription) checkBeats() error {
 func (u *subscription) checkListed(t *xds.Table) error {
 	for e := range u.entries() {
 		if !e.dirty && !u.waiting.resting(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
-			return fmt.Errorf("%q differs from the view and is not dirty", e.name)
+			return fmt.Errorf("%q differs from the view, but is not dirty", e.name)
 		}
 	}
 	return nil

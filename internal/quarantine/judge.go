@@ -127,6 +127,15 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	}
 }
 
+// withholds reports whether a refused version is in quarantine without a replacement.
+func (w *Watch) withholds(h *held) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.holds, func(o held) bool {
+		return o.old == nil && o.by != Dependent && o.refused == h.refused && o.key() == h.key()
+	})
+}
+
 // retry shows a resource again that the client refused, if the resource refers to another in quarantine, and
 // the client has since accepted a version of that one which other clients accepted. Example: a listener that
 // Envoy refused because its cluster was missing. Each version is retried once.
@@ -168,8 +177,8 @@ func (w *Watch) allAccepted(named []held) bool {
 
 // putUnaccepted puts the versions that no client has accepted into quarantine, after a refusal whose text
 // names no resource (HEAL-3). If clients have accepted all, it takes the versions that no client of the same
-// kind has accepted. It does nothing without evidence, unless known is set: then there is evidence about another resource of
-// the refusal.
+// kind has accepted. It does nothing without evidence, unless known is set: then there is evidence about
+// another resource of the refusal.
 func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool {
 	if w.evidence == nil || !slices.ContainsFunc(suspects, isNew) || len(suspects) > maxSuspects {
 		return false
@@ -177,7 +186,7 @@ func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool
 	var byNone, byOtherKind []held
 	any, same := known, false // clients have accepted a version of a suspect
 	for _, h := range suspects {
-		if w.isCleared(&h) {
+		if w.isCleared(&h) || w.withholds(&h) {
 			continue
 		}
 		h.by, h.text = Unaccepted, a.shortText()

@@ -246,3 +246,18 @@ func TestUnknownContentEndsWithoutHints(t *testing.T) {
 		}
 	}
 }
+
+// Names that a client brings from an earlier stream are found, in whatever order and how often they were recorded.
+func TestBroughtNamesInAnyOrder(t *testing.T) {
+	u := &subscription{typ: xds.Endpoint}
+	u.bring([]string{"d", "b", "d"})
+	u.bring([]string{"e", "a", "b", "c"})
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		if !u.hadBefore(name) {
+			t.Errorf("ADS-9: %s is not found", name)
+		}
+	}
+	if len(u.brought) != 5 || u.hadBefore("f") {
+		t.Errorf("ADS-9: %d names", len(u.brought))
+	}
+}

@@ -405,3 +405,29 @@ func TestEncodeSharesLargeResources(t *testing.T) {
 		t.Errorf("%d pieces", len(again))
 	}
 }
+
+// A field with the wrong wire type is an unknown field, and changes no name, value or reference.
+func TestDecodeIgnoresOtherWireTypes(t *testing.T) {
+	number := append(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
+	t.Run("CLI-2 in a resource", func(t *testing.T) {
+		if name, err := bodyName(xds.Cluster, slices.Concat(bytesField(1, []byte("a")), number)); err != nil || name != "a" {
+			t.Errorf("%q, %v", name, err)
+		}
+	})
+	t.Run("SUB-5 in metadata", func(t *testing.T) {
+		value := append(bytesField(3, []byte("x")), append(protowire.AppendTag(nil, 3, protowire.VarintType), 1)...)
+		if got := stringOf(value); got != "x" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("SUB-5 a torn id of a later node", func(t *testing.T) {
+		if got := nodeID(append(bytesField(nodeIDField, []byte("n")), nodeIDField<<3|2), nil); string(got) != "n" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("ADS-8 a torn source", func(t *testing.T) {
+		if ownSource([]byte{5<<3 | 2}) {
+			t.Error("it counts as this server")
+		}
+	})
+}

@@ -195,9 +195,23 @@ func TestStatesOfUnknownNames(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e"}, Version: "of before"})
 	l.drain()
 	l.wantStates(xds.Endpoint, "e:unknown")
+	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e", "later"}})
+	l.drain()
+	l.wantStates(xds.Endpoint, "e:unknown later:absent") // the client did not bring this name
 	l.wait(silence)
 	l.drain()
-	l.wantStates(xds.Endpoint, "e:absent")
+	l.wantStates(xds.Endpoint, "e:absent later:absent")
+}
+
+// A resource with unknown references waits for any cluster.
+func TestStatesOfUnknownReferences(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "x")})
+	l.ask(xds.Request{Type: xds.Cluster})
+	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}})
+	l.drain() // the client does not answer
+	l.commit(xds.Route, []*xds.Resource{xds.NewResource(nil, "r", []byte("1"))})
+	l.drain()
+	l.wantStates(xds.Route, "r:waiting<CDS/*")
 }
 
 // lookingFor is a view that has not decided whether a name exists.

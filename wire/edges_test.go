@@ -329,7 +329,8 @@ func TestEncodeSharesFrameWithoutBody(t *testing.T) {
 			return &b.ReadOnlyData()[0]
 		}
 		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-			if frame(v) != frame(v) {
+			first := frame(v)
+			if again := frame(v); again != first {
 				t.Errorf("%s: the frame of a resource with %d bytes was made twice", v, size)
 			}
 		}

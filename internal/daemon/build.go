@@ -98,6 +98,7 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	files := func() *dir.Source { return d.source.files() } // the source exists before the first client connects
 	if c.quarantine {
 		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged())
+		d.view.earlier = earlierForStatus(d.held)
 	}
 	d.view.track(files, d.store.Snapshot, keptForStatus(d.held))
 	d.source, d.shown, err = d.buildSource(stderr)
@@ -206,7 +207,7 @@ func (d *daemon) buildMetrics() {
 		d.metrics.Clients(d.view.standings())
 	}
 	if d.held != nil {
-		d.metrics.Quarantined(d.held.Held, d.held.Searches)
+		d.metrics.Quarantined(d.held.Held, d.held.Early, d.held.Searches)
 	}
 	if d.shedding != nil {
 		d.metrics.Shed(d.shedding.ended.Load)

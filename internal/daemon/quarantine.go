@@ -85,7 +85,24 @@ func quarantineText(h quarantine.Held) string {
 	if h.Instead == "" {
 		return h.By.String() + "; the client gets the others without it"
 	}
+	if h.Others {
+		return h.By.String() + "; the client gets version " + h.Instead + ", which others accepted"
+	}
 	return h.By.String() + "; the client keeps version " + h.Instead
+}
+
+// maxEarlier is the maximum number of earlier versions in status.
+const maxEarlier = 100
+
+// earlierForStatus returns a function that lists, for status, the earlier versions that clients get because
+// others accepted them.
+func earlierForStatus(q *quarantine.Source) func() []api.Earlier {
+	return func() (all []api.Earlier) {
+		for _, e := range q.Earlier(maxEarlier) {
+			all = append(all, api.Earlier{Type: e.Type.Short, Name: logText(e.Name), Refused: e.Refused, Served: e.Instead, Clients: e.Clients})
+		}
+		return all
+	}
 }
 
 // withholds returns a function that reports whether the quarantine withholds a resource of a type
@@ -105,7 +122,7 @@ func keptForStatus(q *quarantine.Source) func(*server.Stream, *xds.Type) []api.K
 	}
 	return func(st *server.Stream, t *xds.Type) (all []api.Kept) {
 		for _, h := range q.Of(st, t) {
-			all = append(all, api.Kept{Name: h.Name, Refused: h.Refused, Kept: h.Instead, Why: h.By.String()})
+			all = append(all, api.Kept{Name: h.Name, Refused: h.Refused, Kept: h.Instead, Others: h.Others, Why: h.By.String()})
 		}
 		return all
 	}

@@ -26,6 +26,7 @@ type view struct {
 	tracker        *clients.Tracker // observes all clients, if the admin API is served or rollouts need it
 	rejected       atomic.Pointer[api.Rejected]
 	rejectedGroups atomic.Pointer[[]api.Rejected] // groups that keep their previous configuration after the last load
+	earlier        func() []api.Earlier           // nil: no quarantine
 	lastCommit     uint64                         // the last commit with an event; owned by the loading goroutine
 }
 
@@ -162,6 +163,9 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
 		p.Warning = false // the field of the answer says that it is a warning
 		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
+	}
+	if v.earlier != nil {
+		c.Earlier = v.earlier()
 	}
 	if newest, ok := st.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time

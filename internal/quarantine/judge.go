@@ -189,7 +189,7 @@ func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool
 		if w.isCleared(&h) || w.withholds(&h) {
 			continue
 		}
-		h.by, h.text = Unaccepted, a.shortText()
+		h.by, h.text, h.applied = Unaccepted, a.shortText(), known
 		accepted, alike := w.evidence.Accepted(a.typ, h.name, h.refused, w.agent)
 		before := len(w.before(&h)) > 0
 		any, same = any || isNew(h) && (accepted || before), same || alike

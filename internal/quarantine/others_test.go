@@ -86,6 +86,10 @@ func TestFleetLastGood(t *testing.T) {
 				if last := r.acks[len(r.acks)-1]; !last.Refuses {
 					r.Error("the client does not count as refusing")
 				}
+				early := r.source.Earlier(10)
+				if len(early) != 1 || early[0].Name != "b" || early[0].Clients != 1 || early[0].Instead == early[0].Refused || r.source.Early() != 1 {
+					r.Errorf("%+v, %d", early, r.source.Early())
+				}
 				if told := r.told(); !told[len(told)-1].Others || told[0].Others {
 					r.Errorf("told %+v", told)
 				}
@@ -94,6 +98,9 @@ func TestFleetLastGood(t *testing.T) {
 				r.answer(c, "no", bad())
 				r.answer(old, "no", bad())
 				r.holds(0)
+				if n := r.source.Early(); n != 0 || len(r.source.Earlier(10)) > 0 {
+					r.Errorf("%d earlier versions", n)
+				}
 			})
 			run("the version of a restarted client counts", func(r *fixture, conn grpc.ClientConnInterface) {
 				r.set("a", "1", "b", "1")

@@ -89,6 +89,7 @@ type Source struct {
 	mu    sync.Mutex // held for memory access only
 	queue []*Watch   // streams that wait for an examination, each stream once
 	held  int        // resources in quarantine, over all streams
+	early int        // of these, resources for which the client has an earlier version that others accepted
 }
 
 // Watched is the interface of the wrapped source.
@@ -140,6 +141,49 @@ func (s *Source) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held
+}
+
+// Early returns the number of resources for which clients get an earlier version that others accepted, over
+// all streams.
+func (s *Source) Early() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.early
+}
+
+// An Earlier is a version that clients get because others accepted it (HEAL-3).
+type Earlier struct {
+	Type             *xds.Type
+	Name             string
+	Refused, Instead string // versions
+	Clients          int
+}
+
+// Earlier returns the earlier versions of all streams, by type and name, at most max.
+func (s *Source) Earlier(max int) (all []Earlier) {
+	if s.Early() == 0 {
+		return nil
+	}
+	n := map[Earlier]int{}
+	s.watches.Range(func(_, of any) bool {
+		w := of.(*Watch)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i := range w.holds {
+			if h := &w.holds[i]; h.others {
+				n[Earlier{h.typ, h.name, h.version, h.old.Version, 0}]++
+			}
+		}
+		return true
+	})
+	for e, clients := range n {
+		e.Clients = clients
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b Earlier) int {
+		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), strings.Compare(a.Name, b.Name), strings.Compare(a.Refused, b.Refused), strings.Compare(a.Instead, b.Instead))
+	})
+	return all[:min(len(all), max)]
 }
 
 // Searches returns the number of finished searches by result: "found", "nothing", "gave_up".
@@ -270,8 +314,8 @@ func (s *Source) leave(w *Watch) {
 	s.watches.CompareAndDelete(w.node, w)
 	s.mu.Lock()
 	moved := w.counted > 0
-	s.held -= w.counted
-	w.counted = 0
+	s.held, s.early = s.held-w.counted, s.early-w.early
+	w.counted, w.early = 0, 0
 	s.mu.Unlock()
 	if moved {
 		s.moved()

@@ -92,7 +92,7 @@ func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[stri
 func newSet(holds []held, extra []*xds.Resource) *set {
 	s := &set{holds: holds, extra: extra}
 	for i := range holds {
-		if h := &holds[i]; h.old == nil {
+		if h := &holds[i]; h.old == nil && !h.applied {
 			s.withheld = append(s.withheld, h.name)
 		}
 	}
@@ -123,7 +123,7 @@ func substitute(base *xds.Table, of *set) *xds.Table {
 		switch h := &of.holds[i]; {
 		case h.old != nil:
 			set = append(set, h.old)
-		case h.hidden:
+		case h.hidden, h.applied:
 			remove = append(remove, h.name)
 		}
 	}

@@ -25,7 +25,7 @@ type Watch struct {
 	evidence *evidence.Scope // nil: the stream has no node
 	types    []*xds.Type     // types that the client has opened
 
-	counted int // share of this stream in source.held; guarded by source.mu
+	counted, early int // shares of this stream in source.held and source.early; guarded by source.mu
 
 	deps  dependencies
 	made  tables
@@ -53,6 +53,10 @@ type held struct {
 	// The table lacks the resource if it has no replacement. Otherwise the full state of a response would
 	// have the resource, and the client would refuse all of the response.
 	hidden bool
+
+	// The client blamed another resource and may have applied this one, so its removal is sent. The table
+	// lacks the resource.
+	applied bool
 
 	by     Reason
 	text   string // for a faulty resource: the client's error text, shortened
@@ -341,15 +345,19 @@ func (w *Watch) keep(all []*xds.Resource) {
 }
 
 func (w *Watch) count() {
-	n := 0
+	n, early := 0, 0
 	for i := range w.holds {
 		if w.holds[i].fault() {
 			n++
 		}
+		if w.holds[i].others {
+			early++
+		}
 	}
 	w.source.mu.Lock()
 	w.source.held += n - w.counted
-	w.counted = n
+	w.source.early += early - w.early
+	w.counted, w.early = n, early
 	w.source.mu.Unlock()
 	w.source.moved()
 }
@@ -451,7 +459,7 @@ func (w *Watch) Recent(t *xds.Type) []*xds.Table {
 // hidden returns the names of a type that the tables lack because they are in quarantine.
 func (w *Watch) hidden(t *xds.Type) (names []string) {
 	for i := range w.holds {
-		if h := &w.holds[i]; h.hidden && h.old == nil && h.typ.Is(t) {
+		if h := &w.holds[i]; (h.hidden || h.applied) && h.old == nil && h.typ.Is(t) {
 			names = append(names, h.name)
 		}
 	}

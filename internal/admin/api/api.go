@@ -96,6 +96,7 @@ type Config struct {
 	Dangling  int        `json:"dangling"`           // references to missing resources
 	Doubts    int        `json:"doubts"`             // number of warnings, including dangling references
 	Warnings  []Warning  `json:"warnings,omitempty"` // the first warnings
+	Earlier   []Earlier  `json:"earlier,omitempty"`  // versions that clients get because other clients accepted them; at most 100
 	Removals  *Removals  `json:"removals,omitempty"` // large removals that are delayed (--confirm-removals); absent: none
 	Upstream  *Upstream  `json:"upstream,omitempty"` // only of a relay, which has no files
 	Store     *Store     `json:"store,omitempty"`    // only of a server with a revision store
@@ -270,9 +271,20 @@ type NackedStatus struct {
 // version to this client.
 type Kept struct {
 	Name    string `json:"name"`
-	Refused string `json:"refused"`        // version that the client refused
-	Kept    string `json:"kept,omitempty"` // served version, which the client accepted last; "": none
-	Why     string `json:"why"`            // how the server identified the resource as faulty, or another reason for the quarantine
+	Refused string `json:"refused"`          // version that the client refused
+	Kept    string `json:"kept,omitempty"`   // served version, which the client accepted last; "": none
+	Others  bool   `json:"others,omitempty"` // the client never had a version: other clients accepted the served one
+	Why     string `json:"why"`              // how the server identified the resource as faulty, or another reason for the quarantine
+}
+
+// An Earlier is a version that clients get because other clients accepted it. They refuse the newest version,
+// and had none before.
+type Earlier struct {
+	Type    string `json:"type"`
+	Name    string `json:"name"`
+	Refused string `json:"refused"` // version that these clients refuse
+	Served  string `json:"served"`
+	Clients int    `json:"clients"`
 }
 
 // A Resource is the type and name of a resource, with its place in the files.

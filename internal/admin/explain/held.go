@@ -81,10 +81,25 @@ func (c *chain) kept() string {
 	switch {
 	case c.is.RefusedIn != inQuarantine:
 		return ""
+	case c.others() != "":
+		return "; it had none, and gets version " + c.others() + ", which other clients accepted, until the resource changes (" + c.why() + ")"
 	case c.is.Held != nil:
 		return "; it keeps version " + c.is.Held.Version + " until the resource changes, and gets all other resources (" + c.why() + ")"
 	}
 	return "; until the resource changes, it gets only the other resources (" + c.why() + ")"
+}
+
+// others returns the version that the client gets because other clients accepted it, or "".
+func (c *chain) others() string {
+	if c.on == nil {
+		return ""
+	}
+	for _, h := range c.e.held(c.on.Stream, c.t) {
+		if h.Name == c.name && h.Others {
+			return h.Instead
+		}
+	}
+	return ""
 }
 
 // why returns the reason for the quarantine of the resource.

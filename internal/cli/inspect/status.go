@@ -335,6 +335,17 @@ func (s overview) printLoads(w io.Writer) {
 		fmt.Fprintf(w, "\nThe load of group %s %s ago was rejected; its previous configuration is served:\n", textutil.Line(r.Group), textutil.Since(r.Since))
 		few(w, r.Errors, 5, "error")
 	}
+	for _, e := range c.Earlier[:min(len(c.Earlier), 5)] {
+		run, refuse := "run", "they refuse"
+		if e.Clients == 1 {
+			run, refuse = "runs", "it refuses"
+		}
+		fmt.Fprintf(w, "\n%s %s on version %s of %s %s, which others accepted: %s version %s\n", textutil.Amount(e.Clients, "client"), run,
+			cli.ShortVersion(textutil.Line(e.Served)), textutil.Line(e.Type), textutil.Line(e.Name), refuse, cli.ShortVersion(textutil.Line(e.Refused)))
+	}
+	if more := len(c.Earlier) - 5; more > 0 {
+		fmt.Fprintf(w, "and so for %s (-o json lists them)\n", textutil.Amount(more, "more version"))
+	}
 	if c.Doubts > 0 {
 		fmt.Fprintf(w, "\nThe configuration has %s", textutil.Amount(c.Doubts, "warning"))
 		if c.Dangling > 0 {

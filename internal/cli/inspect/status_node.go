@@ -160,7 +160,10 @@ func nackText(w io.Writer, s api.TypeStatus, left bool) {
 	}
 	for _, k := range n.Kept {
 		has := "has no resource of that name"
-		if k.Kept != "" {
+		switch {
+		case k.Others:
+			has = "runs on version " + cli.ShortVersion(text.Line(k.Kept)) + ", which other clients accepted"
+		case k.Kept != "":
 			has = "keeps version " + cli.ShortVersion(text.Line(k.Kept))
 		}
 		fmt.Fprintf(w, "  in quarantine: %s version %s; it %s (%s)\n", text.Line(k.Name), cli.ShortVersion(text.Line(k.Refused)), has, text.Line(k.Why))

@@ -62,11 +62,12 @@ func (m *Metrics) Shed(n func() uint64) {
 	m.registry.MustRegister(promx.Counter("streams_shed_total", "Streams ended since this server had more than its share (--shed-surplus). Absent: it is off.", n))
 }
 
-// Quarantined adds the number of resources in quarantine, and the number of finished searches for a refused
-// resource, by result.
-func (m *Metrics) Quarantined(n func() int, searches func() map[string]uint64) {
+// Quarantined adds the number of resources in quarantine, of these the number with an earlier version that
+// others accepted, and the number of finished searches for a refused resource, by result.
+func (m *Metrics) Quarantined(n, early func() int, searches func() map[string]uint64) {
 	m.registry.MustRegister(
 		promx.Gauge("quarantined_resources", "Resources in quarantine: clients refused them and do not get them. Counted once for each client.", n),
+		promx.Gauge("earlier_versions", "Resources for which a client gets an earlier version that other clients accepted, since it refused the newest and had none. Counted once for each client.", early),
 		promx.Labelled("quarantine_searches_total", "Searches by bisecting for the resource that a client refuses, by result.", "result", searches),
 	)
 }

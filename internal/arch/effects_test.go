@@ -177,6 +177,7 @@ var effects = map[string]string{
 	"internal/quarantine Source.giveUp clock":          "the pause before the stream is searched again",
 	"internal/cluster/revsource Accepted.Run clock":    "the age of the parts of servers",
 	"internal/cluster/revsource Accepted.Run timer":    "reads the value again without a hint of the engine",
+	"internal/quarantine taken mutex":                  "cached results about addresses; not held during I/O",
 	"internal/quarantine Watch.before clock":           "the age of versions that other clients accepted",
 	"internal/quarantine Watch.show clock":             "when a commit replaced a version",
 	"internal/quarantine dependencies.lastKnown clock": "the age of a removed resource",

@@ -10,6 +10,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 type dialer = func(t xdstest.T, conn grpc.ClientConnInterface, opts ...xdstest.Option) *xdstest.Client
@@ -305,6 +306,53 @@ func TestFleetLastGood(t *testing.T) {
 					}
 				})
 			}
+		})
+	}
+}
+
+// An earlier version of endpoints must not lead to the addresses of others.
+func TestEarlierEndpointsOfOthers(t *testing.T) {
+	field := func(n protowire.Number, v []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), v)
+	}
+	assignment := func(name string, addresses ...string) *xds.Resource {
+		body := field(1, []byte(name))
+		for _, a := range addresses {
+			body = append(body, field(2, field(2, field(1, field(1, []byte(a)))))...)
+		}
+		return xds.NewResource(xds.Endpoint, name, body)
+	}
+	for _, c := range []struct {
+		what    string
+		other   []string
+		earlier bool
+	}{
+		{"an address is free", []string{"10.0.0.3"}, true},
+		{"an address has another owner", []string{"10.0.0.3", "10.0.0.1"}, false},
+		{"a kept address is shared", []string{"10.0.0.2"}, true},
+	} {
+		t.Run("HEAL-3 "+c.what, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				conn := xdstest.Serve(r, r.server)
+				set := func(all ...*xds.Resource) {
+					if _, err := r.st.Update(func(tx *store.Tx) error { tx.Set(all...); return nil }); err != nil {
+						t.Fatal(err)
+					}
+				}
+				set(assignment("a", "10.0.0.1", "10.0.0.2"))
+				old := xdstest.Delta(r, conn, xdstest.WithNode(xds.Node{ID: "old"}))
+				old.Subscribe(xds.Endpoint, "a")
+				old.ACK(old.Next(xds.Endpoint))
+				set(assignment("a", "10.0.0.2", "bad"), assignment("other", c.other...))
+				old.NACK(old.Next(xds.Endpoint), "no")
+				n := xdstest.Delta(r, conn, xdstest.WithNode(xds.Node{ID: "new"}))
+				n.Subscribe(xds.Endpoint, "a")
+				n.NACK(n.Next(xds.Endpoint), "no")
+				synctest.Wait()
+				if got := r.source.Early() == 1; got != c.earlier {
+					t.Errorf("the client gets an earlier version: %v", got)
+				}
+			})
 		})
 	}
 }

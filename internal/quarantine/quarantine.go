@@ -80,6 +80,7 @@ type Source struct {
 
 	evidence     evidence.Book
 	replacements replacements
+	taken        taken
 	verdicts     verdicts
 	searches     searches
 

@@ -222,9 +222,9 @@ func (w *Watch) admit(c *change, h held) {
 	case known:
 		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
 		if h.tried != before.tried {
-			w.findOthers(&h)
+			w.findOthers(c.view, &h)
 		}
-	case !w.findAccepted(&h):
+	case !w.findAccepted(c.view, &h):
 		return
 	default:
 		h.body = c.view.Table(h.typ).Lookup(h.name)
@@ -276,9 +276,9 @@ func (h *held) current(view xds.View) bool {
 // findAccepted finds the version that the client accepted last. If the version is not available, the
 // resource does not come into quarantine, because a working resource must never be removed from the
 // client.
-func (w *Watch) findAccepted(h *held) bool {
+func (w *Watch) findAccepted(view xds.View, h *held) bool {
 	if !h.has {
-		w.findOthers(h)
+		w.findOthers(view, h)
 		return true
 	}
 	for _, t := range w.recent(h.typ) {
@@ -294,14 +294,14 @@ func (w *Watch) findAccepted(h *held) bool {
 }
 
 // findOthers finds the version that other clients accepted, for a client that has accepted none (HEAL-3). It
-// omits versions that the client has refused.
-func (w *Watch) findOthers(h *held) {
+// omits versions that the client has refused, and endpoints with addresses that others now have.
+func (w *Watch) findOthers(view xds.View, h *held) {
 	h.old, h.others = nil, false
 	if h.tried[evidence.MaxBack-1] != (xds.Sum{}) {
 		return
 	}
 	for _, r := range w.before(h) {
-		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) {
+		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) && !(r.Type.Is(xds.Endpoint) && w.source.taken.has(view.Table(h.typ), r)) {
 			h.old, h.others = r, true
 			return
 		}

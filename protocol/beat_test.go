@@ -98,7 +98,7 @@ func TestBeatsAreSpread(t *testing.T) {
 		}
 		at := s.Deadline()
 		if at.Before(start.Add(began)) || at.After(start.Add(began+ttl/3)) {
-			t.Fatalf("TTL-3: a beat %v after the stream began", at.Sub(start.Add(began)))
+			t.Fatalf("TTL-3: a heartbeat %v after the stream began", at.Sub(start.Add(began)))
 		}
 		return at
 	}
@@ -159,7 +159,7 @@ func TestRefusedAndWaitingGetsNoHeartbeat(t *testing.T) {
 	receive(xds.Request{Type: xds.Endpoint, Subscribe: []string{"other"}})
 	receive(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
 	if got := said(); !slices.Contains(got, "CDS c") || !slices.Contains(got, "RDS r") {
-		t.Fatalf("it is told %v", got)
+		t.Fatalf("sent %v", got)
 	}
 	s.Change(tables("2", 0, []xds.Ref{{Type: xds.Cluster, Name: "c"}}), nil)
 	for range 20 {
@@ -174,5 +174,5 @@ func TestRefusedAndWaitingGetsNoHeartbeat(t *testing.T) {
 		}
 		s.Advance(next)
 	}
-	t.Error("it wakes for ever, to say nothing")
+	t.Error("the session wakes again and again without a response")
 }

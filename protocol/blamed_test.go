@@ -19,7 +19,7 @@ func (l *line) refusing(typ *xds.Type, text string) (names []string) {
 			return e.Names
 		}
 	}
-	l.t.Fatal("there is no event of a NACK")
+	l.t.Fatal("no event of a NACK")
 	return nil
 }
 
@@ -57,7 +57,7 @@ func TestBlamed(t *testing.T) {
 				}
 			})
 		}
-		t.Run("OBS-1 what the response has made new, "+v.String(), func(t *testing.T) {
+		t.Run("OBS-1 the names that the response changed, "+v.String(), func(t *testing.T) {
 			l := clusters(t, "a", "b", "c")
 			l.drain()
 			l.ack(xds.Cluster)
@@ -75,7 +75,7 @@ func TestBlamed(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		})
-		t.Run("OBS-1 of a part its own, "+v.String(), func(t *testing.T) {
+		t.Run("OBS-1 a part has its own names, "+v.String(), func(t *testing.T) {
 			names := []string{"a", "b", "c", "d"}
 			l := newLine(t, v, nil, Options{MaxResponse: 1}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
 			l.ask(xds.Request{Type: xds.Endpoint, Names: names, Subscribe: names})
@@ -84,7 +84,7 @@ func TestBlamed(t *testing.T) {
 			}
 		})
 	}
-	t.Run("OBS-1 what is told to be gone, if the text names it", func(t *testing.T) {
+	t.Run("OBS-1 removed names, if the text has them", func(t *testing.T) {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{})
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a", "b"}})
 		if got := l.refusing(xds.Endpoint, "b: no"); !slices.Equal(got, []string{"b"}) {

@@ -20,12 +20,12 @@ func TestCargo(t *testing.T) {
 		{"", "", false, false, "", ""},
 		{"", "a1 b1", false, false, "", "a:->a1 b:->b1"},
 		{"a1 b1 c1", "a1 b2", false, false, "", "b:b1>b2 c:c1>-"},
-		{"a1 b1", "a1 b1", true, false, "", "a:a1>a1 b:b1>b1"}, // told anew, changed or not
+		{"a1 b1", "a1 b1", true, false, "", "a:a1>a1 b:b1>b1"}, // sent again, changed or not
 		{"a1 c1", "a1 b1", true, false, "", "a:a1>a1 b:->b1 c:c1>-"},
-		{"a1 b1", "a2 b2", false, false, "a:a1>", "b:b1>b2"}, // of a nothing was said: it waits
+		{"a1 b1", "a2 b2", false, false, "a:a1>", "b:b1>b2"}, // a waits, so its state is not sent
 		{"a1", "a2", false, false, "a:a0>a2 z:z1>-", "a:a0>a2 z:z1>-"},
 		{"", "", false, false, "a:->a1", "a:->a1"},
-		{"a1 b1 c1", "a1 b2", false, true, "c:c1>-", "b:->b2 c:c1>-"}, // given up since, but for c
+		{"a1 b1 c1", "a1 b2", false, true, "c:c1>-", "b:->b2 c:c1>-"}, // all but c are unsubscribed since
 		{"a1 c1", "a1 b1", true, true, "", "a:->a1 b:->b1 c:->-"},
 		{"a1", "a2", false, true, "a:>", ""},
 	} {
@@ -97,7 +97,7 @@ func sorted(text string) string {
 func TestCargoAdd(t *testing.T) {
 	var is cargo
 	if is.find("a") != nil || is.carries("a") != nil || is.before("a") != absent {
-		t.Error("nothing carries something")
+		t.Error("an empty cargo has content")
 	}
 	is.add(nil)
 	is.add(itemsOf("c:->c1 b:b1>-"))
@@ -111,10 +111,10 @@ func TestCargoAdd(t *testing.T) {
 		}
 	}
 	if is.find("") != nil || is.find("bb") != nil || is.find("z") != nil {
-		t.Error("found is what is not there")
+		t.Error("a missing name is found")
 	}
 	if is.carries("a") != nil || is.before("a") == absent {
-		t.Error("nothing was said of a, which was told before")
+		t.Error("a counts as not reported, but was sent")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestTellsNothing(t *testing.T) {
 			t.Errorf("%s: %v", text, got)
 		}
 		if it.lapse(false); it.tellsNothing() {
-			t.Errorf("%s: it has lapsed, so it was there", text)
+			t.Errorf("%s: a lapsed item was a resource", text)
 		}
 	}
 }

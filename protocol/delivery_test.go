@@ -82,7 +82,7 @@ func TestJoinDeliveries(t *testing.T) {
 	} {
 		j := join(said(c.a), said(c.b))
 		if got := cargoText(&j); got != c.want {
-			t.Errorf("%s, %s: %s, not %s", c.a, c.b, got, c.want)
+			t.Errorf("%s, %s: %s, want %s", c.a, c.b, got, c.want)
 		}
 		if !slices.IsSortedFunc(j.items, func(a, b item) int { return strings.Compare(a.name, b.name) }) {
 			t.Errorf("in no order: %v", j.items)
@@ -98,7 +98,7 @@ func TestJoinDeliveries(t *testing.T) {
 		b.untold = true
 		j := join(said(c.a), b)
 		if got := cargoText(&j); got != c.want {
-			t.Errorf("%s, %s, untold: %s, not %s", c.a, c.b, got, c.want)
+			t.Errorf("%s, %s, unsent: %s, want %s", c.a, c.b, got, c.want)
 		}
 	}
 	// The client holds names that it has accepted.
@@ -109,7 +109,7 @@ func TestJoinDeliveries(t *testing.T) {
 	}
 	// If the later delivery does not have a name, the state of the older delivery stays.
 	if j := join(said("a:a1>a2"), &delivery{cargo: cargo{items: []item{{name: "a"}}}}); cargoText(&j) != "a:a1>a2" {
-		t.Error("said nothing of it:", cargoText(&j))
+		t.Error("without a new state:", cargoText(&j))
 	}
 	table := func(from, to string) *delivery {
 		return &delivery{cargo: cargo{from: versionsOf(from), to: versionsOf(to)}, parts: []part{{nonce: 1, lo: "a", hi: "z", gone: "a", last: "z"}}}
@@ -134,7 +134,7 @@ func TestJoinDeliveries(t *testing.T) {
 	four := table("a2 b2 c2", "a2 b3 c2")
 	j = join(table("a1 b1 c1 d1", "a2 b1 c1 d1"), four)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b3" {
-		t.Error("something was not told in between:", got)
+		t.Error("a name was not sent in between:", got)
 	}
 	// The state before a full table stays.
 	again := table("a2 b1 c1", "a2 b1 c1")
@@ -143,32 +143,32 @@ func TestJoinDeliveries(t *testing.T) {
 	one.to = again.from
 	j = join(one, again)
 	if got := cargoText(&j); got != "a:a1>a2 b:->b1 c:->c1" {
-		t.Error("told again:", got)
+		t.Error("sent again:", got)
 	}
 	// The result is a full table if either delivery was a full table.
 	whole, more := table("a1 b1 c1", "a2 b1 c1"), table("", "a2 b2 c1")
 	whole.whole, more.from = true, whole.to
 	j = join(whole, more)
 	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2 c:c1>c1" {
-		t.Error("told all:", got)
+		t.Error("a full table:", got)
 	}
 	// A name that was added and removed is kept, for the client may still hold it.
 	one = table("b2", "a2 b2")
 	three.from = one.to
 	j = join(one, three)
 	if got := cargoText(&j); got != "a:a2>-" {
-		t.Error("it came and went:", got)
+		t.Error("added and removed:", got)
 	}
 	three.untold = true
 	if j = join(one, three); cargoText(&j) != "a:->a2" {
-		t.Error("it came and went untold:", cargoText(&j))
+		t.Error("added and removed, not sent:", cargoText(&j))
 	}
 	// Names that were dropped before the later delivery was sent count as not held before it. Names
 	// in the later delivery, and accepted names, count as held. A name in both tables has no item.
 	whole, again = table("", "a1 b1"), table("", "a1 b1")
 	whole.whole, whole.dropped, again.whole, again.from, again.to = true, true, true, whole.to, whole.to
 	if j = join(whole, again); cargoText(&j) != "a:->a1 b:->b1" || len(j.items) > 0 {
-		t.Error("dropped, and told again:", cargoText(&j), j.items)
+		t.Error("dropped, and sent again:", cargoText(&j), j.items)
 	}
 	whole.parts[0].hi, whole.parts[0].fate = "a", accepted
 	if j = join(whole, again); cargoText(&j) != "a:a1>a1 b:->b1" {
@@ -186,13 +186,13 @@ func TestJoinDeliveries(t *testing.T) {
 	}
 	again.from, again.dropped = again.to, false // the client had all that it is told again
 	if j = join(one, again); cargoText(&j) != "a:a1>a1 b:b1>b1 c:->c1" {
-		t.Error("dropped, and a wildcard that it has begins:", cargoText(&j))
+		t.Error("dropped, and a wildcard with all resources held begins:", cargoText(&j))
 	}
 	// A refusal keeps its refused states.
 	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
 	j = join(said("a:a1>a2"), said("a:a2>a3"))
 	if got := cargoText(&j); got != "a:a2>a3" {
-		t.Error("behind a refusal:", got)
+		t.Error("after a refusal:", got)
 	}
 }
 
@@ -253,26 +253,26 @@ func TestEvictDelivery(t *testing.T) {
 		t.Error(got)
 	}
 	if got := cargoText(&u.deliveries[0].cargo); got != "a:a0>a2" {
-		t.Error("ADS-3: what was in force before the oldest:", got)
+		t.Error("ADS-3: the state before the oldest:", got)
 	}
 	s.acceptUnlisted(u, 0)
 	if !u.stuck() {
-		t.Error("ADS-6: what was sent before it tells that a cluster has warmed")
+		t.Error("ADS-6: an earlier response proves that a cluster has warmed")
 	}
 	if s.acceptUnlisted(u, 1); u.stuck() {
-		t.Error("ADS-6: it was accepted, though it is not listed any more")
+		t.Error("ADS-6: an unlisted response counts as accepted")
 	}
 	s, u = make4()
 	u.deliveries[0].stuck = 1
 	u.deliver(s, &fifth)
 	if u.settle(s, xds.Request{Nonce: "1", Error: &xds.Status{}}); !u.stuck() {
-		t.Error("ADS-6: a refusal of what is not listed any more tells that a cluster has warmed")
+		t.Error("ADS-6: the refusal of an unlisted response proves that a cluster has warmed")
 	}
 	s, u = make4()
 	u.deliveries[1].stuck = 2
 	u.deliver(s, &fifth)
 	if got := listed(u); got != "2 stuck, 3, 4, 5" {
-		t.Error("ADS-6: the one that the oldest becomes one with cannot be answered:", got)
+		t.Error("ADS-6: the response joined to the oldest cannot be answered:", got)
 	}
 	s, u = make4()
 	u.deliveries[2].beats = []*xds.Resource{}
@@ -284,10 +284,10 @@ func TestEvictDelivery(t *testing.T) {
 	u.deliveries[1].superseded, u.deliveries[0].beats = true, []*xds.Resource{}
 	u.deliver(s, &fifth)
 	if got := listed(u); got != "1, 3, 4, 5" {
-		t.Error("what was dealt with goes before:", got)
+		t.Error("a settled response goes first:", got)
 	}
 	if u.nonce != 5 || !u.unacked {
-		t.Error("the newest")
+		t.Errorf("the newest nonce is %d, unanswered: %v", u.nonce, u.unacked)
 	}
 }
 
@@ -301,19 +301,19 @@ func TestSilence(t *testing.T) {
 	at(110)
 	u.deliver(s, &delivery{parts: []part{{nonce: 2}}})
 	if u.silent != time.Unix(100, 0) {
-		t.Error("the second response began silence anew:", u.silent.Unix())
+		t.Error("the second response restarted silence:", u.silent.Unix())
 	}
 	at(120)
 	u.settle(s, xds.Request{Nonce: "1"})
 	if u.silent != time.Unix(120, 0) || !u.unacked {
-		t.Error("an answer ends it:", u.silent.Unix(), u.unacked)
+		t.Error("after an answer, silence is", u.silent.Unix(), u.unacked)
 	}
 	at(130)
 	u.settle(s, xds.Request{Nonce: "2"})
 	at(200)
 	u.deliver(s, &delivery{parts: []part{{nonce: 3}}})
 	if u.silent != time.Unix(200, 0) {
-		t.Error("silent before there was anything to answer:", u.silent.Unix())
+		t.Error("silent before a response:", u.silent.Unix())
 	}
 	// The last message of a split response is answered, but not the first. So the next response is
 	// the first response that needs an answer.
@@ -323,7 +323,7 @@ func TestSilence(t *testing.T) {
 	at(300)
 	w.deliver(s, &delivery{parts: []part{{nonce: 3}}})
 	if w.silent != time.Unix(300, 0) {
-		t.Error("silent before there was anything new to answer:", w.silent.Unix())
+		t.Error("silent before a new response:", w.silent.Unix())
 	}
 	at(200)
 	if got := u.waitsUntil(time.Unix(205, 0)); got != time.Unix(205, 0).Add(silence) {
@@ -381,7 +381,7 @@ func TestTTLCountsFromEvictedResponse(t *testing.T) {
 	u := l.sub(xds.Endpoint)
 	for _, want := range []time.Time{l.now, l.now.Add(-time.Second)} {
 		if l.unlisted(u, &u.deliveries[0]); !u.unfed["r"].Equal(want) {
-			t.Errorf("since %v, not %v", u.unfed["r"], want)
+			t.Errorf("since %v, want %v", u.unfed["r"], want)
 		}
 		u.starve("r", l.now.Add(-time.Second))
 	}

@@ -20,7 +20,7 @@ func TestDiffNames(t *testing.T) {
 			}
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%q, not %q", got, want)
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
@@ -34,7 +34,7 @@ func TestMinus(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 		if strings.Join(names, " ") != c.names {
-			t.Errorf("%+v: the list was changed, which others share", c)
+			t.Errorf("%+v: the shared list was changed", c)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestDelayedAbsenceIsCheap(t *testing.T) {
 			}
 		})
 		if u := l.subs[0]; u.mute != nil {
-			t.Errorf("of %d names %d are kept back too long", n, len(u.mute.until))
+			t.Errorf("of %d names, %d are held back too long", n, len(u.mute.until))
 		}
 		if !now.Equal(l.now.Add(20*time.Second + time.Duration(n)*time.Microsecond)) {
 			t.Errorf("the last of %d ends in %v", n, now.Sub(l.now))

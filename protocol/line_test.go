@@ -189,7 +189,7 @@ func (l *line) said() string {
 func (l *line) want(said string) {
 	l.t.Helper()
 	if got := l.said(); got != said {
-		l.t.Fatalf("it said %q, not %q", got, said)
+		l.t.Fatalf("sent %q, want %q", got, said)
 	}
 }
 

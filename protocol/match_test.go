@@ -46,7 +46,7 @@ func TestUnsubscribedBy(t *testing.T) {
 		got := l.unsubscribedBy(l.subs[0], table, c.unsub)
 		slices.Sort(got)
 		if s := strings.Join(got, " "); s != c.want {
-			t.Errorf("sub=%s unsub=%s: drops %q, not %q", c.sub, c.unsub, s, c.want)
+			t.Errorf("sub=%s unsub=%s: drops %q, want %q", c.sub, c.unsub, s, c.want)
 		}
 		l.settle()
 		l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{c.unsub}})
@@ -77,7 +77,7 @@ func TestKeptResourceStaysMatched(t *testing.T) {
 	l.commit(xds.VirtualHost, nil, "r/a", "r/b")
 	l.want("")
 	if u := l.subs[0]; !u.covers("r/a") || u.covers("r/b") {
-		t.Errorf("finds r/a, which the client has: %v, and r/b: %v", u.covers("r/a"), u.covers("r/b"))
+		t.Errorf("covers r/a, which the client has: %v, and r/b: %v", u.covers("r/a"), u.covers("r/b"))
 	}
 	l.ack(xds.VirtualHost)
 	l.wait(5 * time.Second)
@@ -132,7 +132,7 @@ func TestMatchedBy(t *testing.T) {
 		got := slices.Collect(u.matchedBy(name))
 		slices.Sort(got)
 		if s := fmt.Sprint(got); s != want {
-			t.Errorf("%s is found by %s, not %s", name, s, want)
+			t.Errorf("%s is matched by %s, want %s", name, s, want)
 		}
 	}
 	want("m", "[]")
@@ -298,7 +298,7 @@ func TestResubscribedByAliasInFlight(t *testing.T) {
 			l.commit(xds.VirtualHost, nil, names...)
 			l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{c.by}})
 			if got := fmt.Sprint(slices.Sorted(maps.Keys(l.subs[0].lapsed))); got != want {
-				t.Errorf("by %q comes back %s, not %s; its body is known: %v", c.by, got, want, known)
+				t.Errorf("by %q: %s, want %s; the body is known: %v", c.by, got, want, known)
 			}
 		}
 	}
@@ -319,7 +319,7 @@ func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
 	}
 	u := l.subs[0]
 	if u.deliveries[0].joined == 0 {
-		t.Fatal("none is joined")
+		t.Fatal("no delivery is joined")
 	}
 	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"none-0"}})
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m"}})

@@ -58,7 +58,7 @@ func TestNamesAgreeWithMap(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %d entries of %d", seed, step, len(got), len(model))
 			}
 			if n := pick(); (l.entry(n) != nil) != (func() bool { _, ok := model[n]; return ok })() {
-				t.Fatalf("seed %d, step %d: %s is found where it is not, or is not", seed, step, n)
+				t.Fatalf("seed %d, step %d: %s: wrong position", seed, step, n)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestNamesAtChunkBoundaries(t *testing.T) {
 		for i, n := range order {
 			l.add(entryOf(n))
 			if want := 1 + i/chunkMax; len(l.chunks) != want {
-				t.Fatalf("%d chunks of %d names, not %d", len(l.chunks), i+1, want)
+				t.Fatalf("%d chunks of %d names, want %d", len(l.chunks), i+1, want)
 			}
 		}
 		for _, n := range all {

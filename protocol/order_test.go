@@ -16,16 +16,16 @@ func TestReady(t *testing.T) {
 		refs  []xds.Ref // nil: unknown
 		ready bool      // while z is in flight
 	}{
-		{"ADS-6 nothing", []xds.Ref{}, true},
-		{"ADS-7 what is on its way", []xds.Ref{cds("z")}, false},
-		{"ADS-7 that among others", []xds.Ref{cds("x"), cds("z")}, false},
-		{"ADS-6 what the client has", []xds.Ref{cds("x")}, true},
-		{"ADS-6 what does not exist", []xds.Ref{cds("missing")}, true},
-		{"ADS-6 what it does not want", []xds.Ref{cds("unwanted")}, true},
-		{"ADS-6 another type's", []xds.Ref{{Type: xds.Secret, Name: "z"}}, true},
-		{"ADS-2 any", []xds.Ref{cds(xds.Wildcard)}, false},
-		{"ADS-2 not known", nil, false},
-		{"DELTA-11 what is on its way, by its alias", []xds.Ref{cds("n")}, false},
+		{"ADS-6 no reference", []xds.Ref{}, true},
+		{"ADS-7 a cluster in flight", []xds.Ref{cds("z")}, false},
+		{"ADS-7 a cluster in flight and others", []xds.Ref{cds("x"), cds("z")}, false},
+		{"ADS-6 an accepted cluster", []xds.Ref{cds("x")}, true},
+		{"ADS-6 a missing cluster", []xds.Ref{cds("missing")}, true},
+		{"ADS-6 an unsubscribed cluster", []xds.Ref{cds("unwanted")}, true},
+		{"ADS-6 a name of another type", []xds.Ref{{Type: xds.Secret, Name: "z"}}, true},
+		{"ADS-2 any cluster", []xds.Ref{cds(xds.Wildcard)}, false},
+		{"ADS-2 unknown references", nil, false},
+		{"DELTA-11 a cluster in flight, by its alias", []xds.Ref{cds("n")}, false},
 	} {
 		r := xds.NewResource(nil, "r", []byte("2"))
 		r.Refs = c.refs
@@ -72,12 +72,12 @@ func TestReadyForAny(t *testing.T) {
 		do   func(s *Session, u *subscription)
 		want bool
 	}{
-		{"ADS-6 nothing is on its way", func(_ *Session, u *subscription) { u.deliveries, u.unacked = nil, false }, true},
-		{"ADS-7 a response is", func(*Session, *subscription) {}, false},
-		{"ADS-7 one is about to be", func(_ *Session, u *subscription) { u.deliveries, u.unacked, u.due = nil, false, true }, false},
-		{"ADS-6 it cannot be answered", func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, true},
-		{"ADS-6 it was too long ago", func(s *Session, _ *subscription) { s.now = s.now.Add(silence) }, true},
-		{"TTL-3 it is a heartbeat", func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
+		{"ADS-6 nothing is in flight", func(_ *Session, u *subscription) { u.deliveries, u.unacked = nil, false }, true},
+		{"ADS-7 a response is in flight", func(*Session, *subscription) {}, false},
+		{"ADS-7 a response is due", func(_ *Session, u *subscription) { u.deliveries, u.unacked, u.due = nil, false, true }, false},
+		{"ADS-6 the response cannot be answered", func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, true},
+		{"ADS-6 the response is too old", func(s *Session, _ *subscription) { s.now = s.now.Add(silence) }, true},
+		{"TTL-3 the response is a heartbeat", func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
 	} {
 		s := &Session{now: time.Unix(100, 0)}
 		u := &subscription{typ: xds.Cluster}
@@ -98,10 +98,10 @@ func TestOpensLater(t *testing.T) {
 		refs    []xds.Ref
 		waits   bool
 	}{
-		{"ADS-9 comes back, refers to a cluster", true, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, true},
-		{"ADS-9 comes back, may refer to anything", true, nil, true},
-		{"ADS-9 comes back, refers to none", true, []xds.Ref{{Type: xds.Secret, Name: "x"}}, false},
-		{"ADS-9 begins", false, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, false},
+		{"ADS-9 resumes, refers to a cluster", true, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, true},
+		{"ADS-9 resumes, may refer to anything", true, nil, true},
+		{"ADS-9 resumes, refers to no cluster", true, []xds.Ref{{Type: xds.Secret, Name: "x"}}, false},
+		{"ADS-9 a new client", false, []xds.Ref{{Type: xds.Cluster, Name: "x"}}, false},
 	} {
 		r := xds.NewResource(nil, "r", []byte("2"))
 		r.Refs = c.refs
@@ -137,7 +137,7 @@ func TestOpensLater(t *testing.T) {
 			}
 		}
 		if waived != 9 {
-			t.Errorf("%s: not one response and one event that it was waived: %d", c.name, waived)
+			t.Errorf("%s: want one response and one waived event, got %d", c.name, waived)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func TestRefusedCluster(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it waits for ever")
+	t.Error("the route waits for ever")
 }
 
 // ADS-6: a route that waits for a cluster is sent when the CDS response is unanswered for long
@@ -223,14 +223,14 @@ func TestRouteWaitsForRemovedCluster(t *testing.T) {
 	l.said()
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"c"}})
 	if got := l.said(); got != "CDS -c" {
-		t.Errorf("said %s", got)
+		t.Errorf("sent %s", got)
 	}
 	if want := l.now.Add(silence); !l.Deadline().Equal(want) {
 		t.Errorf("the deadline is %v, want %v", l.Deadline(), want)
 	}
 	l.wait(silence)
 	if got := l.said(); got != "RDS r@2" {
-		t.Errorf("said %s", got)
+		t.Errorf("sent %s", got)
 	}
 }
 

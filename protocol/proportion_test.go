@@ -82,7 +82,7 @@ func TestWildcardAgainIsCheap(t *testing.T) {
 					return countBytes(again)
 				}
 				if few, many := run(100), run(10_000); many > few+50_000 {
-					t.Errorf("few take %d bytes, many take %d", few, many)
+					t.Errorf("few names take %d bytes, many take %d", few, many)
 				}
 			})
 		}

@@ -152,22 +152,22 @@ func TestRetell(t *testing.T) {
 		do   func(l *line)
 		want string
 	}{
-		{"DELTA-15 nothing moves", func(*line) {}, ""},
-		{"DELTA-15 another name moves", func(l *line) { l.commit(xds.Endpoint, resources(3, "z")) }, "EDS z@3"},
-		{"DELTA-15 one of them moves", func(l *line) { l.commit(xds.Endpoint, resources(3, "a")) }, "EDS a@3 b@2"},
-		{"DELTA-15 one of them vanishes", func(l *line) { l.commit(xds.Endpoint, nil, "a") }, "EDS b@2 -a"},
-		{"DELTA-15 one is asked for again", func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"b"}}) }, "EDS a@2 b@2"},
-		{"DELTA-15 one is given up, the other moves", func(l *line) {
+		{"DELTA-15 nothing changes", func(*line) {}, ""},
+		{"DELTA-15 another name changes", func(l *line) { l.commit(xds.Endpoint, resources(3, "z")) }, "EDS z@3"},
+		{"DELTA-15 one of them changes", func(l *line) { l.commit(xds.Endpoint, resources(3, "a")) }, "EDS a@3 b@2"},
+		{"DELTA-15 one of them is deleted", func(l *line) { l.commit(xds.Endpoint, nil, "a") }, "EDS b@2 -a"},
+		{"DELTA-15 one is subscribed again", func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"b"}}) }, "EDS a@2 b@2"},
+		{"DELTA-15 one is unsubscribed, the other changes", func(l *line) {
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"b"}})
 			l.commit(xds.Endpoint, resources(3, "a"))
 		}, "EDS a@3"},
-		{"DELTA-15 all are given up", func(l *line) {
+		{"DELTA-15 all are unsubscribed", func(l *line) {
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a", "b"}})
 			if n := len(l.subs[0].refusals); n != 0 {
 				t.Errorf("%d refusals are remembered", n)
 			}
 		}, ""},
-		{"SOTW-21 what was in force comes back", func(l *line) { l.commit(xds.Endpoint, resources(1, "a")) }, "EDS a@1 b@2"},
+		{"SOTW-21 a revert to the accepted state", func(l *line) { l.commit(xds.Endpoint, resources(1, "a")) }, "EDS a@1 b@2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "z")})
@@ -186,8 +186,8 @@ func TestRetell(t *testing.T) {
 			l.commit(xds.Endpoint, resources(4, "z"))
 			l.want("EDS z@4")
 			l.ack(xds.Endpoint)
-			if got := l.held(xds.Endpoint); got != "" && c.name != "DELTA-15 another name moves" {
-				t.Errorf("all was told anew and accepted, and it holds %s", got)
+			if got := l.held(xds.Endpoint); got != "" && c.name != "DELTA-15 another name changes" {
+				t.Errorf("after all names were sent again and accepted, the refusals hold %s", got)
 			}
 		})
 	}
@@ -211,15 +211,15 @@ func TestOnlyNewerStateSettlesRefusal(t *testing.T) {
 	u := l.subs[0]
 	l.ask(xds.Request{Type: xds.Endpoint, Nonce: older})
 	if len(u.refusals) != 2 {
-		t.Fatal("a late ACK of what was before settles it")
+		t.Fatal("a late ACK of an older response settles the refusal")
 	}
 	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(3, "b")})
 	if len(u.refusals) != 1 {
-		t.Fatal("an ACK of something else settles it")
+		t.Fatal("an ACK of other names settles the refusal")
 	}
 	l.ask(xds.Request{Type: xds.Endpoint, Nonce: step(4, "a")})
 	if len(u.refusals) != 0 {
-		t.Fatal("an ACK of what was told anew does not settle it")
+		t.Fatal("an ACK of the names sent again does not settle the refusal")
 	}
 }
 
@@ -272,11 +272,11 @@ func TestChurnBehindANACK(t *testing.T) {
 				}))
 			}
 			if len(l.subs[0].leaving) > 0 || l.subs[0].names.len() > 0 {
-				t.Errorf("%d are leaving, %d entries", len(l.subs[0].leaving), l.subs[0].names.len())
+				t.Errorf("%d names are leaving, %d entries", len(l.subs[0].leaving), l.subs[0].names.len())
 			}
 			for what, n := range map[string][5]float64{"allocations": allocs, "bytes": bytes} {
 				if n[4] < n[0]*0.8 || n[4] > n[0]*1.2 {
-					t.Errorf("%d commits take so many %s each: %v", step, what, n)
+					t.Errorf("%d commits: the number of %s for each is %v", step, what, n)
 				}
 			}
 		})
@@ -316,7 +316,7 @@ func TestEachCommitIsRefused(t *testing.T) {
 	}
 	for _, n := range names {
 		if !slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(n) }) {
-			t.Fatalf("DELTA-15: %s was refused, and is forgotten", n)
+			t.Fatalf("DELTA-15: the refusal of %s is forgotten", n)
 		}
 	}
 }
@@ -352,7 +352,7 @@ func TestJoinedRefusals(t *testing.T) {
 		{{3, 2, 1}, {3, 3}},
 	} {
 		if got := join(tt[0]...); !slices.Equal(got, tt[1]) {
-			t.Errorf("DELTA-15: of %v became %v, not %v", tt[0], got, tt[1])
+			t.Errorf("DELTA-15: %v was merged to %v, want %v", tt[0], got, tt[1])
 		}
 	}
 }
@@ -441,7 +441,7 @@ func TestMissingNamesLeaveNothing(t *testing.T) {
 					kept += len(r.items) + len(r.out)
 				}
 				if most := 2 * (maxDeliveries + maxRefusals) * (many + 2); kept > most {
-					t.Errorf("%d names are kept of %d that it asked for, more than %d", kept, 80*many, most)
+					t.Errorf("%d of %d requested names are kept, want at most %d", kept, 80*many, most)
 				}
 			})
 		}
@@ -465,7 +465,7 @@ func TestRefusedChurnLeavesNothing(t *testing.T) {
 			kept += len(r.items) + len(r.out)
 		}
 		if most := (maxRefusals + 2) * (maxRefusals + 2); kept > most {
-			t.Errorf("%s: %d names are kept, more than %d", typ, kept, most)
+			t.Errorf("%s: %d names are kept, want at most %d", typ, kept, most)
 		}
 	}
 }
@@ -503,7 +503,7 @@ func TestRefusedRemovalsAreBounded(t *testing.T) {
 			}
 		}
 		if !ended {
-			t.Errorf("%v: the stream goes on with %d names", v, 4*most)
+			t.Errorf("%v: the stream continues with %d names", v, 4*most)
 		}
 	}
 }
@@ -544,7 +544,7 @@ func TestRefusedNameWaitsForCluster(t *testing.T) {
 			}
 		}
 	}
-	t.Error("l1 is not told again")
+	t.Error("l1 is not sent again")
 }
 
 // DELTA-13, DELTA-15: a part is refused after one of its names was sent again. When the client

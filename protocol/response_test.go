@@ -27,10 +27,10 @@ func TestPartOf(t *testing.T) {
 	} {
 		p := partOf(9, c.changes, false)
 		if got := fmt.Sprintf("%s-%s %s-%s", p.lo, p.hi, p.gone, p.last); got != c.want || p.nonce != 9 {
-			t.Errorf("%s, not %s", got, c.want)
+			t.Errorf("%s, want %s", got, c.want)
 		}
 		if says := slices.Contains(c.changes.Removed, ""); p.within("", absent) != says || p.within("", rs[0].Stamp) {
-			t.Errorf("SOTW-20: %s tells of the empty name, or does not", c.want)
+			t.Errorf("SOTW-20: %s: wrong result for the empty name", c.want)
 		}
 	}
 }
@@ -51,10 +51,10 @@ func TestSplitTellsMissing(t *testing.T) {
 		}
 	}
 	if want := []string{"1 [] []", "1 [] []", "0 [x] [x]"}; !slices.Equal(got, want) {
-		t.Errorf("%q, not %q", got, want)
+		t.Errorf("%q, want %q", got, want)
 	}
 	if want := []string{"1 1 0", "2 1 0", "3 0 1"}; !slices.Equal(events, want) {
-		t.Errorf("events %q, not %q", events, want)
+		t.Errorf("events %q, want %q", events, want)
 	}
 }
 
@@ -97,10 +97,10 @@ func TestFullStateHasAll(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Cluster, Names: strings.Fields(c.names)})
 		u, table := l.sub(xds.Cluster), l.view.Table(xds.Cluster)
 		if got := changesText(u.world(table)); got != c.want {
-			t.Errorf("SOTW-8: the world of %q is %q", c.names, got)
+			t.Errorf("SOTW-8: the full state of %q is %q", c.names, got)
 		}
 		if c.names == "*" && u.world(table) != table.Since(nil) {
-			t.Error("the world that others are told, too, is made anew")
+			t.Error("a shared full state is not reused")
 		}
 	}
 }
@@ -116,13 +116,13 @@ func TestFullStateHasKeptResources(t *testing.T) {
 	l.commit(xds.Cluster, nil, "x", "y")
 	table := l.view.Table(xds.Cluster)
 	if got := changesText(u.world(table)); got != "x1" {
-		t.Errorf("the world is %q", got)
+		t.Errorf("the full state is %q", got)
 	}
 	switch v := l.version(u, table); v {
 	case before:
-		t.Error("with less in it, it has the same version")
+		t.Error("a smaller full state has the same version")
 	case table.Version():
-		t.Error("with what stays it has the version of what is without")
+		t.Error("a full state with kept resources has the version of the table")
 	}
 	if r := l.sub(xds.Route); l.version(r, l.view.Table(xds.Route)) != l.view.Table(xds.Route).Version() {
 		t.Error("a type without full state has another version than its table")
@@ -142,12 +142,12 @@ func TestChanges(t *testing.T) {
 		missing bool
 		want    string
 	}{
-		{"SOTW-8 a world", xds.SotW, xds.Cluster, false, false, "a1 z1"},
-		{"SOTW-9 what is new", xds.SotW, xds.Endpoint, false, false, "a2"},
-		{"SOTW-11 and what is missing", xds.SotW, xds.Endpoint, false, true, "a2 !c"},
-		{"DELTA-8 what is new and what is gone", xds.Delta, xds.Endpoint, false, false, "a2 -b ?c"},
-		{"DELTA-7 and what is missing", xds.Delta, xds.Endpoint, false, true, "a2 -b ?c !c"},
-		{"DELTA-1 as others are told it", xds.Delta, xds.Cluster, true, false, "a2 -b"},
+		{"SOTW-8 a full state", xds.SotW, xds.Cluster, false, false, "a1 z1"},
+		{"SOTW-9 new content", xds.SotW, xds.Endpoint, false, false, "a2"},
+		{"SOTW-11 new content and missing names", xds.SotW, xds.Endpoint, false, true, "a2 !c"},
+		{"DELTA-8 new content and removals", xds.Delta, xds.Endpoint, false, false, "a2 -b ?c"},
+		{"DELTA-7 new content, removals and missing names", xds.Delta, xds.Endpoint, false, true, "a2 -b ?c !c"},
+		{"DELTA-1 shared changes", xds.Delta, xds.Cluster, true, false, "a2 -b"},
 	} {
 		l := newLine(t, c.variant, nil, Options{}, xds.Tables{c.typ.URL: tableOf(c.typ, "a", "z")})
 		l.ask(xds.Request{Type: c.typ, Names: []string{"*"}, Subscribe: []string{"*"}})
@@ -160,10 +160,10 @@ func TestChanges(t *testing.T) {
 		}
 		got := l.changes(l.sub(c.typ), l.view.Table(c.typ), &is)
 		if text := changesText(got); text != c.want {
-			t.Errorf("%s: %q, not %q", c.name, text, c.want)
+			t.Errorf("%s: %q, want %q", c.name, text, c.want)
 		}
 		if c.shared && got != shared {
-			t.Errorf("%s: it is made anew", c.name)
+			t.Errorf("%s: shared changes are not reused", c.name)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestNoncesDiffer(t *testing.T) {
 		}
 	}
 	if want := []string{"1", "2", "3", "4", "5"}; !slices.Equal(said, want) || !slices.Equal(listed, want) {
-		t.Errorf("SOTW-2: said %q, listed %q", said, listed)
+		t.Errorf("SOTW-2: sent nonces %q, listed %q", said, listed)
 	}
 }
 

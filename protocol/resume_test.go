@@ -41,11 +41,11 @@ func TestWorld(t *testing.T) {
 		{"SOTW-12 the present version", xds.Cluster, table.Version(), Options{}, table.Versions()},
 		{"ADS-3 the version before", xds.Cluster, tables[1].Version(), opts, tables[1].Versions()},
 		{"ADS-3 the version five commits ago", xds.Cluster, tables[5].Version(), opts, tables[5].Versions()},
-		{"ADS-3 nobody remembers", xds.Cluster, tables[5].Version(), Options{}, nil},
-		{"ADS-3 what it was told on another stream", xds.Cluster, "told", opts, told.Versions},
-		{"ADS-3 of a part of a type, too", xds.Endpoint, "told", opts, told.Versions},
-		{"SOTW-1 a part of a type is not all of it", xds.Endpoint, table.Version(), opts, nil},
-		{"SOTW-13 a version that the source supplies says nothing", xds.Cluster, "v7", opts, nil},
+		{"ADS-3 a forgotten version", xds.Cluster, tables[5].Version(), Options{}, nil},
+		{"ADS-3 the state of another stream", xds.Cluster, "told", opts, told.Versions},
+		{"ADS-3 the same with named subscriptions", xds.Endpoint, "told", opts, told.Versions},
+		{"SOTW-1 the table's version with named subscriptions", xds.Endpoint, table.Version(), opts, nil},
+		{"SOTW-13 a version from the source does not identify content", xds.Cluster, "v7", opts, nil},
 		{"SOTW-12 no version", xds.Cluster, "", opts, nil},
 		{"SOTW-12 an unknown version", xds.Cluster, "?", opts, nil},
 	} {
@@ -55,7 +55,7 @@ func TestWorld(t *testing.T) {
 			got = w.Versions
 		}
 		if got != c.want {
-			t.Errorf("%s: %v, not %v", c.name, got, c.want)
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 	s := NewSession(xds.SotW, nil, xds.Tables{}, opts)
@@ -102,12 +102,12 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 	l.commit(xds.Route, resources(3, "l"))
 	listen()
 	if got := othersOf(worlds["RDS"]); got != "l1 l2" {
-		t.Error("of routes it may have, besides:", got)
+		t.Error("other routes that the client may have:", got)
 	}
 	l.commit(xds.Cluster, resources(1, "z"), "x") // x is kept
 	listen()
 	if got := othersOf(worlds["CDS"]); got != "x1" {
-		t.Error("of clusters it may have, besides:", got)
+		t.Error("other clusters that the client may have:", got)
 	}
 
 	// On the next stream x is kept as well, since a route may refer to it.
@@ -127,10 +127,10 @@ func TestWorldOfAnEarlierStream(t *testing.T) {
 	n.ask(xds.Request{Type: xds.Cluster, Version: version("CDS")})
 	n.ask(xds.Request{Type: xds.Route, Names: []string{"l"}, Version: version("RDS")})
 	if u := n.sub(xds.Cluster); u.told("x").Version != "1" {
-		t.Errorf("x is not known to be there: %+v", u.told("x"))
+		t.Errorf("the state of x is unknown: %+v", u.told("x"))
 	}
 	if got := n.held(xds.Route); got != "l1 l2" {
-		t.Error("of routes it may have, besides:", got)
+		t.Error("other routes that the client may have:", got)
 	}
 	n.drain()
 	if n.sub(xds.Cluster).lingers("x") == nil {
@@ -156,11 +156,11 @@ func TestRefusedBefore(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Cluster, Version: table.Version()})
 		want := map[bool]string{false: "", true: "?"}[refused]
 		if got := l.held(xds.Cluster); got != want {
-			t.Errorf("refused %v: it may have %q", refused, got)
+			t.Errorf("refused %v: the client may have %q", refused, got)
 		}
 		want = map[bool]string{false: "", true: "CDS a@1"}[refused]
 		if got := l.said(); got != want {
-			t.Errorf("SOTW-18, refused %v: it said %q", refused, got)
+			t.Errorf("SOTW-18, refused %v: sent %q", refused, got)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestInitialVersions(t *testing.T) {
 		}
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: strings.Split(c.sub, ","), Initial: initial})
 		if got := l.said(); got != c.want {
-			t.Errorf("sub=%s initial=%s: %q, not %q", c.sub, c.initial, got, c.want)
+			t.Errorf("sub=%s initial=%s: %q, want %q", c.sub, c.initial, got, c.want)
 		}
 	}
 }
@@ -214,9 +214,9 @@ func TestStated(t *testing.T) {
 	}{
 		{"as the view has it", two, nil, "2", "[CDS y]"},
 		{"as the view had it", two, []*xds.Table{two, one}, "1", "[CDS x]"},
-		{"gone since", gone, nil, "2", "[CDS y]"},
-		{"gone, and another then", gone, []*xds.Table{gone, two, one}, "1", "[CDS x]"},
-		{"nobody remembers", two, nil, "1", "anything"},
+		{"deleted since", gone, nil, "2", "[CDS y]"},
+		{"deleted, and an older version", gone, []*xds.Table{gone, two, one}, "1", "[CDS x]"},
+		{"a forgotten version", two, nil, "1", "anything"},
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{Recent: func(*xds.Type) []*xds.Table { return c.recent }})
 		st := stated(slices.Concat([]*xds.Table{c.table}, s.recent(xds.Route)), xds.Version{Name: "r", Version: c.version})
@@ -280,14 +280,14 @@ func TestRecall(t *testing.T) {
 		held  string // that the view does not have
 		said  string
 	}{
-		{"ADS-9 what it was told", []string{"q", "r"}, World{Versions: was.Versions()}, []*xds.Resource{y, resource("q", 1)}, "", "RDS q@1 r@2"},
-		{"ADS-9 and kept besides", []string{"q", "r"}, World{Versions: was.Versions(), Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
-		{"ADS-9 and something from before", []string{"q", "r"}, World{Versions: was.Versions(), Others: []*xds.Stamp{{Name: "r"}}}, []*xds.Resource{y, resource("q", 1)}, "?", "RDS q@1 r@2"},
-		{"ADS-9 and kept besides, or something from before", []string{"q", "r"}, World{Versions: was.Versions(), Others: []*xds.Stamp{x.Stamp, {Name: "r"}}}, []*xds.Resource{y, resource("q", 1)}, "? r1", "RDS q@1 r@2"},
-		{"ADS-9 it lacks one", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
-		{"ADS-9 and has what that was", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
-		{"ADS-9 everything, and it lacks what the view has again", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
-		{"ADS-9 everything, and it has what is lacking as it was", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
+		{"ADS-9 the sent states", []string{"q", "r"}, World{Versions: was.Versions()}, []*xds.Resource{y, resource("q", 1)}, "", "RDS q@1 r@2"},
+		{"ADS-9 with a kept state", []string{"q", "r"}, World{Versions: was.Versions(), Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
+		{"ADS-9 with an unknown state", []string{"q", "r"}, World{Versions: was.Versions(), Others: []*xds.Stamp{{Name: "r"}}}, []*xds.Resource{y, resource("q", 1)}, "?", "RDS q@1 r@2"},
+		{"ADS-9 with a kept state, or an unknown one", []string{"q", "r"}, World{Versions: was.Versions(), Others: []*xds.Stamp{x.Stamp, {Name: "r"}}}, []*xds.Resource{y, resource("q", 1)}, "? r1", "RDS q@1 r@2"},
+		{"ADS-9 without one name", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
+		{"ADS-9 with the earlier state of that name", []string{"q", "r"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
+		{"ADS-9 a wildcard without a name that the view has again", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{x, resource("q", 1)}, "", "RDS q@1 r@1"},
+		{"ADS-9 a wildcard with the earlier state of a missing name", []string{"*"}, World{Versions: was.Versions(), Lacks: []string{"r"}, Others: stamps(x)}, []*xds.Resource{y, resource("q", 1)}, "r1", "RDS q@1 r@2"},
 	} {
 		view := xds.Tables{xds.Route.URL: with(xds.NewTable(xds.Route), c.view), xds.Cluster.URL: tableOf(xds.Cluster, "x", "y")}
 		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return &c.world }}, view)
@@ -295,7 +295,7 @@ func TestRecall(t *testing.T) {
 		l.settle()
 		l.ask(xds.Request{Type: xds.Route, Version: "v", Names: c.names})
 		if got := l.held(xds.Route); got != c.held {
-			t.Errorf("%s: it may have %q, not %q", c.name, got, c.held)
+			t.Errorf("%s: the client may have %q, want %q", c.name, got, c.held)
 		}
 		if got := l.said(); got != c.said {
 			t.Errorf("%s: %s", c.name, got)
@@ -312,9 +312,9 @@ func TestStatedVersionAfterRefusalIsAnswered(t *testing.T) {
 		world *World
 		said  string
 	}{
-		{"SOTW-12 it has what it states", &World{Versions: table.Versions()}, ""},
-		{"ADS-9 and was told otherwise since", &World{Versions: table.Versions(), Since: true}, "LDS l@1"},
-		{"ADS-9 and may have anything", &World{Versions: table.Versions(), Others: []*xds.Stamp{{}}}, "LDS l@1"},
+		{"SOTW-12 exactly the stated resources", &World{Versions: table.Versions()}, ""},
+		{"ADS-9 another state was sent later", &World{Versions: table.Versions(), Since: true}, "LDS l@1"},
+		{"ADS-9 unknown resources", &World{Versions: table.Versions(), Others: []*xds.Stamp{{}}}, "LDS l@1"},
 	} {
 		l := newLine(t, xds.SotW, nil, Options{Told: func(*xds.Type, string, *World) *World { return c.world }}, xds.Tables{xds.Listener.URL: table})
 		l.ask(xds.Request{Type: xds.Listener, Version: table.Version()})
@@ -447,18 +447,18 @@ func TestWorldOfUnknownVersion(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Route, Names: names, Version: "of another replica"})
 	l.ask(xds.Request{Type: xds.Cluster, Version: "of another replica"})
 	if got := world(); got != "@ gone@ r@ " { // r waits for x
-		t.Errorf("at first it may have %q", got)
+		t.Errorf("at first the client may have %q", got)
 	}
 	l.ask(xds.Request{Type: xds.Route, Names: names, Nonce: l.last[xds.Route.URL]})
 	l.ask(xds.Request{Type: xds.Cluster, Nonce: l.last[xds.Cluster.URL]})
 	if got := world(); got != "@ gone@ " {
-		t.Errorf("then it may have %q", got)
+		t.Errorf("then the client may have %q", got)
 	}
 	l.ask(xds.Request{Type: xds.Route, Names: names, Nonce: l.last[xds.Route.URL]})
 	l.wait(silence)
 	l.commit(xds.Route, resources(2, "a"), "z")
 	if got := world(); got != "gone@ z@1 " { // SotW cannot remove these
-		t.Errorf("at last it may have %q", got)
+		t.Errorf("at last the client may have %q", got)
 	}
 }
 
@@ -475,7 +475,7 @@ func TestWorldOfFullState(t *testing.T) {
 			continue
 		}
 		if sent++; len(e.World.Others) > 0 {
-			t.Errorf("it may have %+v besides", e.World.Others[0])
+			t.Errorf("the client may also have %+v", e.World.Others[0])
 		}
 	}
 	if sent != 1 {
@@ -589,11 +589,11 @@ func TestWorldOfAnotherServer(t *testing.T) {
 		}
 	}
 	if w := s.world(xds.Cluster, table.VersionWith(slices.Values([]*xds.Stamp{b, d})), table); w == nil || w.Versions != before.Versions() {
-		t.Errorf("both are the table before: %+v", w)
+		t.Errorf("both match the earlier table: %+v", w)
 	}
 	foreign := resources(7, "x")[0].Stamp
 	if w := s.world(xds.Cluster, table.VersionWith(slices.Values([]*xds.Stamp{foreign})), table); w != nil {
-		t.Errorf("nobody knows what it is: %+v", w)
+		t.Errorf("an unknown version has a state: %+v", w)
 	}
 }
 
@@ -618,20 +618,20 @@ func TestBrings(t *testing.T) {
 		{"SOTW-12 nothing", xds.SotW, xds.Request{}, false, true},
 		{"SOTW-12 the present version", xds.SotW, xds.Request{Version: table.Version()}, true, true},
 		{"SOTW-12 the version before", xds.SotW, xds.Request{Version: before.Version()}, true, true},
-		{"SOTW-12 one that nobody knows", xds.SotW, xds.Request{Version: "?"}, true, false},
+		{"SOTW-12 an unknown version", xds.SotW, xds.Request{Version: "?"}, true, false},
 		{"DELTA-5 nothing", xds.Delta, xds.Request{}, false, true},
-		{"DELTA-5 what is there", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, true},
-		{"DELTA-5 what was there", xds.Delta, xds.Request{Initial: []xds.Version{version(before, "a"), version(table, "b")}}, true, true},
-		{"DELTA-5 what is there, without what may be removed elsewhere", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b")}}, true, false},
-		{"DELTA-5 what was there before another came", xds.Delta, xds.Request{Initial: []xds.Version{version(first, "a")}}, true, true},
-		{"DELTA-5 what is there of a name", xds.Delta, xds.Request{Subscribe: []string{"a"}, Initial: []xds.Version{version(table, "a")}}, true, true},
-		{"DELTA-5 what is there, and of a name that nobody has", xds.Delta, xds.Request{Subscribe: []string{"a", "c"}, Initial: []xds.Version{version(table, "a")}}, true, true},
-		{"DELTA-5 what is there of one name of two", xds.Delta, xds.Request{Subscribe: []string{"a", "b"}, Initial: []xds.Version{version(table, "a")}}, true, false},
-		{"DELTA-5 what is there of a name and all", xds.Delta, xds.Request{Subscribe: []string{"a", xds.Wildcard}, Initial: []xds.Version{version(table, "a")}}, true, false},
-		{"DELTA-5 what is there of all, and on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, false},
-		{"DELTA-5 as many as there are of all, one of them on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "d")}}, true, false},
+		{"DELTA-5 the present resources", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, true},
+		{"DELTA-5 the earlier resources", xds.Delta, xds.Request{Initial: []xds.Version{version(before, "a"), version(table, "b")}}, true, true},
+		{"DELTA-5 the present resources, without one that another server may have removed", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b")}}, true, false},
+		{"DELTA-5 the resources before one was added", xds.Delta, xds.Request{Initial: []xds.Version{version(first, "a")}}, true, true},
+		{"DELTA-5 the present resource of a name", xds.Delta, xds.Request{Subscribe: []string{"a"}, Initial: []xds.Version{version(table, "a")}}, true, true},
+		{"DELTA-5 the present resource of a name, and a missing name", xds.Delta, xds.Request{Subscribe: []string{"a", "c"}, Initial: []xds.Version{version(table, "a")}}, true, true},
+		{"DELTA-5 the present resource of one of two names", xds.Delta, xds.Request{Subscribe: []string{"a", "b"}, Initial: []xds.Version{version(table, "a")}}, true, false},
+		{"DELTA-5 a present resource of a name and the wildcard", xds.Delta, xds.Request{Subscribe: []string{"a", xds.Wildcard}, Initial: []xds.Version{version(table, "a")}}, true, false},
+		{"DELTA-5 the present resources of the wildcard and an on-demand name", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "b")}}, true, false},
+		{"DELTA-5 the number of resources of the wildcard, one of them on demand", xds.Delta, xds.Request{Subscribe: []string{xds.Wildcard, "d"}, Initial: []xds.Version{version(table, "a"), version(table, "d")}}, true, false},
 		{"DELTA-5 another one", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "b"), {Name: "a", Version: "?"}}}, true, false},
-		{"DELTA-5 what is there, and another name", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b"), {Name: "c", Version: "1"}}}, true, false},
+		{"DELTA-5 the present resources, and another name", xds.Delta, xds.Request{Initial: []xds.Version{version(table, "a"), version(table, "b"), {Name: "c", Version: "1"}}}, true, false},
 		{"DELTA-5 another name", xds.Delta, xds.Request{Initial: []xds.Version{{Name: "c", Version: "1"}}}, true, false},
 	} {
 		s := NewSession(c.variant, nil, xds.Tables{xds.Cluster.URL: table}, opts)
@@ -643,7 +643,7 @@ func TestBrings(t *testing.T) {
 			t.Fatal(err)
 		}
 		if brings, _ := s.Brings(c.req); brings {
-			t.Errorf("%s: it brings that on the same stream again", c.name)
+			t.Errorf("%s: a later request brings it again", c.name)
 		}
 		s = NewSession(c.variant, xds.Cluster, xds.Tables{xds.Cluster.URL: table}, opts)
 		c.req.Type = nil // the type of the stream

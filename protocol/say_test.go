@@ -26,7 +26,7 @@ func TestCrowded(t *testing.T) {
 		}
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"name-00009"}})
 		if got := l.said() != ""; got != c.want {
-			t.Errorf("answered %q: it is told: %v", c.acks, got)
+			t.Errorf("answered %q: a response is sent: %v", c.acks, got)
 		}
 		if c.want {
 			continue
@@ -50,16 +50,16 @@ func TestBlocked(t *testing.T) {
 	}{
 		{"SOTW-3 unanswered", xds.SotW, func(*Session, *subscription) {}, true},
 		{"DELTA-12 unanswered", xds.Delta, func(*Session, *subscription) {}, true},
-		{"SOTW-3 asked for more", xds.SotW, func(_ *Session, u *subscription) { u.asked = true }, true},
-		{"DELTA-3 asked for more", xds.Delta, func(_ *Session, u *subscription) { u.asked = true }, false},
+		{"SOTW-3 newly subscribed", xds.SotW, func(_ *Session, u *subscription) { u.asked = true }, true},
+		{"DELTA-3 newly subscribed", xds.Delta, func(_ *Session, u *subscription) { u.asked = true }, false},
 		{"ADS-6 patience is over", xds.SotW, func(s *Session, _ *subscription) { s.now = s.now.Add(patience) }, false},
 		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, false},
-		{"ADS-6 it could not be answered, and was dealt with", xds.SotW, func(s *Session, u *subscription) {
+		{"ADS-6 it could not be answered, and is settled", xds.SotW, func(s *Session, u *subscription) {
 			u.deliveries[0].stuck, u.deliveries[0].superseded = 1, true
 			u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: 2}}})
 		}, true},
 		{"TTL-3 a heartbeat in delta", xds.Delta, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},
-		{"TTL-3 a world told as a heartbeat", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
+		{"TTL-3 a full state as a heartbeat", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
 	} {
 		s := &Session{variant: c.variant, now: time.Unix(100, 0)}
 		u := &subscription{typ: xds.Cluster}
@@ -101,7 +101,7 @@ func TestUnansweredNamesAreCheap(t *testing.T) {
 		})
 		l.wait(patience)
 		if all := l.drain(); len(all) != 1 || len(all[0].Upserts)+len(all[0].Removed) != n-2*maxDeliveries {
-			t.Errorf("DELTA-4: %d responses to what has waited", len(all))
+			t.Errorf("DELTA-4: %d responses for the waiting names", len(all))
 		}
 		return took
 	}

@@ -28,15 +28,15 @@ func TestScopes(t *testing.T) {
 		{"OND-4 routes first", []xds.Request{routes("r", ""), vhds("", "")}, "r/*", "VHDS r/a@1 r/b@1"},
 		{"OND-4 virtual hosts first, with the routes", []xds.Request{vhds("", ""), routes("r", "")}, "r/*", "VHDS -s/a -t/a"},
 		{"OND-4 another route", []xds.Request{routes("r", ""), vhds("", ""), routes("s", "")}, "r/* s/*", "VHDS s/a@1"},
-		{"OND-4 a route given up", []xds.Request{routes("r s", ""), vhds("", ""), routes("", "r")}, "s/*", "VHDS -r/a -r/b"},
+		{"OND-4 a route unsubscribed", []xds.Request{routes("r s", ""), vhds("", ""), routes("", "r")}, "s/*", "VHDS -r/a -r/b"},
 		{"OND-4 no routes", []xds.Request{routes("", ""), vhds("", "")}, "", "VHDS"},
 		{"OND-4 a wildcard of routes", []xds.Request{routes("*", ""), vhds("", "")}, "-", "VHDS r/a@1 r/b@1 s/a@1 t/a@1"},
-		{"OND-4 the scope is no subscription", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "r/*")}, "r/*", ""},
-		{"OND-4 nor dropped with a member", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "r/a")}, "r/*", ""},
-		{"OND-4 a collection asked for, too", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/*", ""), routes("", "r")}, "", ""},
-		{"OND-4 a collection asked for, too, and given up", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/*", ""), vhds("", "r/*")}, "r/*", ""},
-		{"OND-4 the wildcard given up", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "*")}, "-", ""},
-		{"OND-4 the wildcard given up, a host kept", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/a", ""), vhds("", "*")}, "-", ""},
+		{"OND-4 unsubscribing a scope has no effect", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "r/*")}, "r/*", ""},
+		{"OND-4 unsubscribing a member keeps the scope", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "r/a")}, "r/*", ""},
+		{"OND-4 a collection also subscribed", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/*", ""), routes("", "r")}, "", ""},
+		{"OND-4 a collection also subscribed, then unsubscribed", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/*", ""), vhds("", "r/*")}, "r/*", ""},
+		{"OND-4 the wildcard unsubscribed", []xds.Request{routes("r", ""), vhds("", ""), vhds("", "*")}, "-", ""},
+		{"OND-4 the wildcard unsubscribed, a host kept", []xds.Request{routes("r", ""), vhds("", ""), vhds("r/a", ""), vhds("", "*")}, "-", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: hosts, xds.Route.URL: tableOf(xds.Route, "r", "s", "t")})
@@ -67,10 +67,10 @@ func TestScopes(t *testing.T) {
 				scopes = strings.Join(slices.Sorted(maps.Keys(u.scopes)), " ")
 			}
 			if scopes != c.scopes {
-				t.Errorf("scopes %q, not %q", scopes, c.scopes)
+				t.Errorf("scopes %q, want %q", scopes, c.scopes)
 			}
 			if got := strings.Join(said, ", "); got != c.said {
-				t.Errorf("it said %q, not %q", got, c.said)
+				t.Errorf("sent %q, want %q", got, c.said)
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestScopesEnd(t *testing.T) {
 	}
 	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"*"}})
 	if len(u.scopes)+len(u.refusals) > 0 {
-		t.Error("it remembers", u.scopes, u.refusals)
+		t.Error("scopes or refusals are left:", u.scopes, u.refusals)
 	}
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"*"}})
 	l.ask(xds.Request{Type: xds.Route, Unsubscribe: []string{"r"}})
@@ -122,6 +122,6 @@ func TestScopesEnd(t *testing.T) {
 		heard = heard || i.Type.Is(xds.VirtualHost) && i.Wildcard
 	}
 	if !heard {
-		t.Error("the source does not hear that everything is wanted")
+		t.Error("the source does not get the interest in everything")
 	}
 }

@@ -93,7 +93,7 @@ func TestWaits(t *testing.T) {
 			got = at.Sub(time.Unix(1_700_000_000, 0))
 		}
 		if got != want {
-			t.Fatalf("%s: until %v, not %v", why, got, want)
+			t.Fatalf("%s: until %v, want %v", why, got, want)
 		}
 	}
 	wait("nothing is open", 0)
@@ -125,15 +125,15 @@ func TestAnswered(t *testing.T) {
 		want    bool
 	}{
 		{"SAFE-12 none", xds.SotW, "", 0, false},
-		{"SAFE-12 none of what was sent since", xds.SotW, "", time.Hour, true},
+		{"SAFE-12 none, all responses were sent later", xds.SotW, "", time.Hour, true},
 		{"SAFE-12 none since the last was sent", xds.SotW, "", 20 * time.Second, false},
 		{"SAFE-12 an older one", xds.SotW, "2", 0, false},
-		{"SAFE-12 the newest stands for all", xds.SotW, "3", 0, true},
+		{"SAFE-12 the newest answers all", xds.SotW, "3", 0, true},
 		{"SAFE-12 the newest and then an older one", xds.SotW, "3 1", 0, true},
 		{"SAFE-12 the newest is refused", xds.SotW, "3!", 0, true},
 		{"SAFE-12 delta, all but the newest", xds.Delta, "1 2", 0, false},
 		{"SAFE-12 delta, all", xds.Delta, "1 2 3", 0, true},
-		{"SAFE-12 it is wanted no more", xds.Delta, "-", 0, true},
+		{"SAFE-12 unsubscribed", xds.Delta, "-", 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewSession(c.variant, nil, xds.Tables{}, Options{})
@@ -212,7 +212,7 @@ func TestEventsCount(t *testing.T) {
 		l.last[xds.Endpoint.URL] = r.Nonce
 	}
 	if e := event(Sent); e.Count != 2 || e.Removed != 1 {
-		t.Errorf("DELTA-7: %d resources and %d that do not exist were told", e.Count, e.Removed)
+		t.Errorf("DELTA-7: the event has %d resources and %d absent names", e.Count, e.Removed)
 	}
 	l.wait(3 * time.Second)
 	l.ack(xds.Endpoint)
@@ -285,7 +285,7 @@ func TestHintAndLaterReference(t *testing.T) {
 			l.wait(patience)
 			l.want("SRDS p@2")
 			if took, said := l.next(); took != silence || said != "RDS -r" {
-				t.Errorf("after %v it said %s", took, said)
+				t.Errorf("after %v the session sent %s", took, said)
 			}
 		})
 	}
@@ -303,5 +303,5 @@ func TestOpenedAtAVersion(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no event says so")
+	t.Error("no event reports this")
 }

@@ -42,7 +42,7 @@ func TestSettle(t *testing.T) {
 			out = append(out, n)
 		}
 		if got := strings.Join(out, " "); got != c.want {
-			t.Errorf("%q: %q, not %q", c.answers, got, c.want)
+			t.Errorf("%q: %q, want %q", c.answers, got, c.want)
 		}
 		newest := !strings.Contains(c.answers, "3")
 		if u.unacked != newest {
@@ -72,9 +72,9 @@ func TestSettleEvents(t *testing.T) {
 		{"SOTW-3 the newest a second time", xds.SotW, []xds.Request{ack("2"), ack("2")}, "; 0"},
 		{"SOTW-3 an older one a second time", xds.Delta, []xds.Request{ack("2"), ack("1"), ack("1")}, "stale 1; 0"},
 		{"SOTW-3 a nonce that was never sent", xds.SotW, []xds.Request{ack("7")}, "stale 7; 0"},
-		{"SOTW-20 no number", xds.SotW, []xds.Request{ack("x")}, "stale x; 0"},
-		{"SOTW-20 the nonce of nothing", xds.SotW, []xds.Request{ack("0")}, "stale 0; 0"},
-		{"SOTW-3 refused after a later one was accepted, which stands for all", xds.SotW, []xds.Request{ack("2"), nack("1")}, "nacked 1 v1 3s [] old; 0"},
+		{"SOTW-20 a nonce that is not a number", xds.SotW, []xds.Request{ack("x")}, "stale x; 0"},
+		{"SOTW-20 the nonce 0", xds.SotW, []xds.Request{ack("0")}, "stale 0; 0"},
+		{"SOTW-3 refused after a later one was accepted, which answers both", xds.SotW, []xds.Request{ack("2"), nack("1")}, "nacked 1 v1 3s [] old; 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewSession(c.variant, nil, xds.Tables{}, Options{})
@@ -107,7 +107,7 @@ func TestSettleEvents(t *testing.T) {
 				}
 			}
 			if got := fmt.Sprintf("%s; %d", told, len(u.refusals)); got != c.want {
-				t.Errorf("%q, not %q", got, c.want)
+				t.Errorf("%q, want %q", got, c.want)
 			}
 			if err := u.checkRecord(); err != nil {
 				t.Error(err)
@@ -153,10 +153,10 @@ func TestSettlePartByPart(t *testing.T) {
 			}
 		}
 		if got := strings.Join(open, " "); got != c.open || len(u.deliveries) > 0 != c.listed || u.unacked != c.listed {
-			t.Errorf("DELTA-13: %q: open are %q, listed: %v, unanswered: %v", c.answers, got, len(u.deliveries) > 0, u.unacked)
+			t.Errorf("DELTA-13: %q: open parts %q, listed: %v, unanswered: %v", c.answers, got, len(u.deliveries) > 0, u.unacked)
 		}
 		if got := strings.Join(refused, " "); got != c.refused {
-			t.Errorf("DELTA-13: %q: refused are %q", c.answers, got)
+			t.Errorf("DELTA-13: %q: refused names %q", c.answers, got)
 		}
 	}
 }
@@ -192,12 +192,12 @@ func TestSettleUnlistedResponse(t *testing.T) {
 		silent  bool // the answer counts
 		refused int  // of two refusals with nonces 1 and 3
 	}{
-		{"SOTW-8 a world", xds.SotW, xds.Cluster, "", "2", false, 1},
-		{"SOTW-8 a world, later answers were heard", xds.SotW, xds.Cluster, "5", "2", true, 2},
-		{"SOTW-9 no world", xds.SotW, xds.Endpoint, "", "2", false, 2},
+		{"SOTW-8 a full state", xds.SotW, xds.Cluster, "", "2", false, 1},
+		{"SOTW-8 a full state, a later response was answered", xds.SotW, xds.Cluster, "5", "2", true, 2},
+		{"SOTW-9 not a full state", xds.SotW, xds.Endpoint, "", "2", false, 2},
 		{"DELTA-13 delta", xds.Delta, xds.Cluster, "", "2", false, 2},
-		{"DELTA-13 delta, later answers were heard", xds.Delta, xds.Cluster, "5", "2", false, 2},
-		{"SOTW-3 it was never sent", xds.SotW, xds.Cluster, "", "4", true, 2},
+		{"DELTA-13 delta, a later response was answered", xds.Delta, xds.Cluster, "5", "2", false, 2},
+		{"SOTW-3 the nonce was never sent", xds.SotW, xds.Cluster, "", "4", true, 2},
 	} {
 		s := NewSession(c.variant, nil, xds.Tables{}, Options{})
 		u := &subscription{typ: c.typ}
@@ -214,7 +214,7 @@ func TestSettleUnlistedResponse(t *testing.T) {
 		}
 		for e := range s.Events() {
 			if e.Kind != Stale {
-				t.Errorf("%s: it tells %v", c.name, e.Kind)
+				t.Errorf("%s: event %v", c.name, e.Kind)
 			}
 		}
 	}
@@ -263,13 +263,13 @@ func TestSettleJoinedDelivery(t *testing.T) {
 			}
 		}
 		if got := strings.Join(out, " "); got != c.want {
-			t.Errorf("DELTA-13: %q: %q are listed, not %q", c.answers, got, c.want)
+			t.Errorf("DELTA-13: %q: listed deliveries %q, want %q", c.answers, got, c.want)
 		}
 		if got := cargoText(&u.deliveries[0].cargo); got != c.left {
-			t.Errorf("DELTA-13: %q: left is %q, not %q", c.answers, got, c.left)
+			t.Errorf("DELTA-13: %q: left items %q, want %q", c.answers, got, c.left)
 		}
 		if got := strings.Join(refused, " "); got != c.refused {
-			t.Errorf("DELTA-15: %q: refused are %q, not %q", c.answers, got, c.refused)
+			t.Errorf("DELTA-15: %q: refused names %q, want %q", c.answers, got, c.refused)
 		}
 		if err := u.checkRecord(); err != nil {
 			t.Error(err)

@@ -26,7 +26,7 @@ func (l *line) states(typ *xds.Type) string {
 func (l *line) wantStates(typ *xds.Type, want string) {
 	l.t.Helper()
 	if got := l.states(typ); got != want {
-		l.t.Fatalf("of %s it says\n%s, not\n%s", typ, got, want)
+		l.t.Fatalf("states of %s:\n%s\nwant\n%s", typ, got, want)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestStates(t *testing.T) {
 			xds.Route.URL:    with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 1, xds.Ref{Type: xds.Cluster, Name: "x"})}),
 		})
 		if len(l.States()) != 0 || l.states(xds.Cluster) != "" {
-			t.Error("there are states before there is a type")
+			t.Error("a session without types has states")
 		}
 		if n := l.NameState(xds.Cluster, "x"); n.View == nil || n.State != StateUnwanted || n.Why.String() != "" {
 			t.Errorf("%+v", n)
@@ -232,7 +232,7 @@ func TestSentBytes(t *testing.T) {
 	}
 	for e := range l.Events() {
 		if e.Kind == Sent && (e.Bytes != bytes || bytes == 0) {
-			t.Errorf("%d bytes are told, and sent are about %d", e.Bytes, bytes)
+			t.Errorf("the event has %d bytes, want about %d", e.Bytes, bytes)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func TestStatesUnansweredInOrder(t *testing.T) {
 		l.drain()
 		l.nack(xds.Cluster)
 		if n := len(l.States()[0].Unanswered); (n == 0) != (v == xds.SotW) {
-			t.Errorf("%d are unanswered", n)
+			t.Errorf("%d responses are unanswered", n)
 		}
 		l.wantStates(xds.Cluster, map[xds.Variant]string{xds.SotW: "a:refused@2 b:refused@2", xds.Delta: "a:sent@1 b:refused@2"}[v])
 	})

@@ -180,7 +180,7 @@ func TestExcusesTurnVerdicts(t *testing.T) {
 				}
 				cfg.Without = x
 				if _, err := protocoltest.Simulate(session, cfg); err == nil {
-					t.Errorf("seed %d, %s: %s is counted, and the world ends well without it", seed, v, x)
+					t.Errorf("seed %d, %s: %s is counted, but the world succeeds without it", seed, v, x)
 				}
 				tried[x]++
 			}
@@ -188,11 +188,11 @@ func TestExcusesTurnVerdicts(t *testing.T) {
 				continue
 			}
 			if _, err := protocoltest.Simulate(session, cfg); err != nil {
-				t.Errorf("seed %d, %s: without %s, which turned nothing: %v", seed, v, cfg.Without, err)
+				t.Errorf("seed %d, %s: without %s, which changed no verdict: %v", seed, v, cfg.Without, err)
 			}
 		}
 	}
 	if len(tried) < 5 {
-		t.Errorf("tried are %v", tried)
+		t.Errorf("tried excuses: %v", tried)
 	}
 }

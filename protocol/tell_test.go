@@ -79,50 +79,50 @@ func TestTell(t *testing.T) {
 			"a:a1>a2", "a2 b1 |"},
 		{"DELTA-1 a name has changed", xds.Delta, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a")) },
 			"a:a1>a2", "a2 b1 |"},
-		{"DELTA-1 of what the wildcard covers the table tells", xds.Delta, []string{star}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a"), "b") },
+		{"DELTA-1 names of the wildcard come from the table", xds.Delta, []string{star}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a"), "b") },
 			"", "| a2 c1"},
-		{"DELTA-1 of what is asked for besides, an item", xds.Delta, []string{star, "a"}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a", "b")) },
+		{"DELTA-1 a name subscribed in addition to the wildcard has an item", xds.Delta, []string{star, "a"}, func(l *line) { l.commit(xds.Endpoint, resources(2, "a", "b")) },
 			"a:a1>a2", "a2 | a2 b2 c1"},
-		{"DELTA-8 a name is gone", xds.Delta, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
+		{"DELTA-8 a name is deleted", xds.Delta, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
 			"a:a1>-", "a: b1 |"},
-		{"DELTA-8 a name is gone that the wildcard covers, too", xds.Delta, []string{star, "a"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
+		{"DELTA-8 a name that the wildcard also covers is deleted", xds.Delta, []string{star, "a"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
 			"a:a1>-", "a: | b1 c1"},
-		{"DELTA-7 a name is not there", xds.Delta, []string{"a"}, func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"x"}}) },
+		{"DELTA-7 a name does not exist", xds.Delta, []string{"a"}, func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"x"}}) },
 			"x:->-", "a1 x: |"},
-		{"DELTA-4 asked for again", xds.Delta, []string{"a"}, func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}}) },
+		{"DELTA-4 subscribed again", xds.Delta, []string{"a"}, func(l *line) { l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}}) },
 			"a:a1>a1", "a1 |"},
-		{"DELTA-6 given up under the wildcard: told, and then the table's", xds.Delta, []string{star, "a"}, func(l *line) {
+		{"DELTA-6 unsubscribed under the wildcard: sent, and then from the table", xds.Delta, []string{star, "a"}, func(l *line) {
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}})
 		}, "a:a1>a1", "| a1 b1 c1"},
-		{"SOTW-9 what is gone the client keeps", xds.SotW, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
+		{"SOTW-9 the client keeps a deleted resource", xds.SotW, []string{"a", "b"}, func(l *line) { l.commit(xds.Endpoint, nil, "a") },
 			"a:a1>-", "a: b1 |"},
-		{"SOTW-9 and has until it is told of it anew", xds.SotW, []string{"a", "b"}, func(l *line) {
+		{"SOTW-9 until the resource is sent again", xds.SotW, []string{"a", "b"}, func(l *line) {
 			l.commit(xds.Endpoint, nil, "a")
 			l.drain()
 			l.commit(xds.Endpoint, resources(3, "a"))
 		}, "a:a1>a3", "a3 b1 |"},
-		{"SOTW-9 by way of the wildcard, too", xds.SotW, []string{star}, func(l *line) {
+		{"SOTW-9 also with the wildcard", xds.SotW, []string{star}, func(l *line) {
 			l.commit(xds.Endpoint, nil, "a")
 			l.drain()
 			l.commit(xds.Endpoint, resources(3, "a"))
 		}, "a:a1>a3", "| a3 b1 c1"},
-		{"DELTA-4 given up on its way and asked for again: it had nothing", xds.Delta, []string{"b"}, func(l *line) {
+		{"DELTA-4 unsubscribed in flight and subscribed again: not held", xds.Delta, []string{"b"}, func(l *line) {
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
 			l.drain()
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}})
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
 		}, "a:->a1", "a1 b1 |"},
-		{"DELTA-4 accepted, given up and asked for again: it has nothing", xds.Delta, []string{"a", "b"}, func(l *line) {
+		{"DELTA-4 accepted, unsubscribed and subscribed again: not held", xds.Delta, []string{"a", "b"}, func(l *line) {
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}})
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
 		}, "a:->a1", "a1 b1 |"},
-		{"DELTA-11 an alias finds others, which are told", xds.Delta, []string{"b"}, func(l *line) {
+		{"DELTA-11 an alias matches other resources, which are sent", xds.Delta, []string{"b"}, func(l *line) {
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"n"}})
 		}, "c:->c1", "b1 c1 n:others |"},
-		{"DELTA-11 a collection has lost a member: it has lapsed", xds.Delta, []string{"xdstp://a/e/g/*"}, func(l *line) {
+		{"DELTA-11 a collection loses a member, which lapses", xds.Delta, []string{"xdstp://a/e/g/*"}, func(l *line) {
 			l.commit(xds.Endpoint, nil, "xdstp://a/e/g/1")
 		}, "xdstp://a/e/g/*:@>- xdstp://a/e/g/1:xdstp://a/e/g/11>-!*", "xdstp://a/e/g/*: |"},
-		{"DELTA-11 an alias finds a resource no more: it has lapsed", xds.Delta, []string{"n"}, func(l *line) {
+		{"DELTA-11 a resource loses its alias and lapses", xds.Delta, []string{"n"}, func(l *line) {
 			l.commit(xds.Endpoint, resources(2, "c"))
 		}, "c:c1>-! n:@>-", "n: |"},
 	} {
@@ -136,13 +136,13 @@ func TestTell(t *testing.T) {
 			l.settle()
 			c.do(l)
 			if got := l.tells(xds.Endpoint); got != c.items {
-				t.Errorf("it told %q, not %q", got, c.items)
+				t.Errorf("items %q, want %q", got, c.items)
 			}
 			if got := l.toldText(xds.Endpoint); got != c.told {
-				t.Errorf("told is %q, not %q", got, c.told)
+				t.Errorf("sent states %q, want %q", got, c.told)
 			}
 			if again := l.tells(xds.Endpoint); again != "" {
-				t.Errorf("it told once more %q", again)
+				t.Errorf("a second call has items %q", again)
 			}
 		})
 	}
@@ -164,10 +164,10 @@ func TestTellWaitingNames(t *testing.T) {
 		l.commit(xds.Cluster, resources(1, "z"))
 		l.commit(xds.Listener, []*xds.Resource{resource("l", 2, xds.Ref{Type: xds.Cluster, Name: "z"}), resource("m", 2)})
 		if got := l.tells(xds.Listener); got != "l:>" {
-			t.Errorf("ADS-3: it told %q", got)
+			t.Errorf("ADS-3: items %q", got)
 		}
 		if got := l.toldText(xds.Listener); got != cmp.Or(was, "l:")+" | l2 m2" {
-			t.Errorf("ADS-3: told is %q", got)
+			t.Errorf("ADS-3: sent states %q", got)
 		}
 		if e := l.sub(xds.Listener).entry("l"); e.sent != before || !e.dirty {
 			t.Errorf("ADS-3: sent %v, dirty %v", e.sent, e.dirty)
@@ -195,21 +195,21 @@ func TestUndecidedStaysListed(t *testing.T) {
 	l.Change(undecided{l.view, looks}, []xds.Names{{xds.Listener.URL: []string{"a"}}})
 	for range 2 {
 		if got := l.tells(xds.Listener); got != "b:b1>b2" && got != "" {
-			t.Errorf("it told %q", got)
+			t.Errorf("items %q", got)
 		}
 		if u := l.sub(xds.Listener); !slices.Equal(u.dirty, []string{"a"}) || !u.entry("a").dirty {
-			t.Errorf("listed are %q", u.dirty)
+			t.Errorf("dirty names %q", u.dirty)
 		}
 		if got := l.held(xds.Listener); got != "a1" {
-			t.Errorf("it may hold %q", got)
+			t.Errorf("the client may hold %q", got)
 		}
 	}
 	delete(looks, "a")
 	if got := l.tells(xds.Listener); got != "a:a1>-" {
-		t.Errorf("it told %q", got)
+		t.Errorf("items %q", got)
 	}
 	if u := l.sub(xds.Listener); len(u.dirty) > 0 {
-		t.Errorf("listed are %q", u.dirty)
+		t.Errorf("dirty names %q", u.dirty)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestForgetPlain(t *testing.T) {
 		l.commit(xds.Endpoint, nil, names[2])
 		l.settle()
 		if got := l.toldText(xds.Endpoint); !strings.HasPrefix(got, names[0]+"1 | ") {
-			t.Errorf("SAFE-1: of %d names, told is %q", n, got)
+			t.Errorf("SAFE-1: of %d names, the sent states are %q", n, got)
 		}
 	}
 }
@@ -295,6 +295,6 @@ func TestKeptNameIsListedOnce(t *testing.T) {
 	l.commit(xds.Cluster, nil, "x", "y")
 	l.want("CDS -y")
 	if items := l.sub(xds.Cluster).deliveries[0].items; len(items) != 2 {
-		t.Errorf("listed are %v", items)
+		t.Errorf("listed items %v", items)
 	}
 }

@@ -51,27 +51,27 @@ func TestMayHold(t *testing.T) {
 		steps steps
 		want  string
 	}{
-		{"ADS-3 what is current does not count", nil, ""},
-		{"ADS-3 changed and not told", steps{set(2, "a")}, "a1"},
-		{"ADS-3 told and not accepted", steps{set(2, "a"), tell}, "a1"},
+		{"ADS-3 the current state does not count", nil, ""},
+		{"ADS-3 changed and not sent", steps{set(2, "a")}, "a1"},
+		{"ADS-3 sent and not accepted", steps{set(2, "a"), tell}, "a1"},
 		{"ADS-3 accepted", steps{set(2, "a"), tell, ack}, ""},
-		{"ADS-3 refused: what was in force is firm", steps{set(2, "a"), tell, nack}, "a1!"},
+		{"ADS-3 refused: the earlier state is firm", steps{set(2, "a"), tell, nack}, "a1!"},
 		{"ADS-3 refused and changed: both, firm", steps{set(2, "a"), tell, nack, set(3, "a")}, "a1! a2 a2!"},
-		{"ADS-3 refused and told anew: no longer firm", steps{set(2, "a"), tell, nack, set(3, "a"), tell}, "a1 a2"},
-		{"ADS-3 refused, told anew and accepted", steps{set(2, "a"), tell, nack, set(3, "a"), tell, ack}, ""},
-		{"ADS-3 two under way: what was before each", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell}, "a1 a2"},
-		{"ADS-3 of two under way the later is accepted", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell, ack}, ""},
-		{"ADS-3 back before it was answered", steps{set(2, "a"), tell, set(1, "a")}, "a2"},
-		{"ADS-3 gone and not told", steps{remove("a")}, "a1"},
-		{"ADS-3 gone and told", steps{remove("a"), tell}, "a1"},
-		{"ADS-3 gone and accepted", steps{remove("a"), tell, ack}, ""},
-		{"ADS-3 what is given up is not held", steps{set(2, "a"), tell, nack, ask(xds.Request{Unsubscribe: []string{"a"}})}, ""},
-		{"ADS-3 given up while it is under way", steps{set(2, "a"), tell, ask(xds.Request{Unsubscribe: []string{"a"}})}, ""},
+		{"ADS-3 refused and sent again: not firm", steps{set(2, "a"), tell, nack, set(3, "a"), tell}, "a1 a2"},
+		{"ADS-3 refused, sent again and accepted", steps{set(2, "a"), tell, nack, set(3, "a"), tell, ack}, ""},
+		{"ADS-3 two in flight: the states before each", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell}, "a1 a2"},
+		{"ADS-3 two in flight, the later accepted", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell, ack}, ""},
+		{"ADS-3 reverted before the answer", steps{set(2, "a"), tell, set(1, "a")}, "a2"},
+		{"ADS-3 deleted, removal not sent", steps{remove("a")}, "a1"},
+		{"ADS-3 deleted, removal sent", steps{remove("a"), tell}, "a1"},
+		{"ADS-3 deleted, removal accepted", steps{remove("a"), tell, ack}, ""},
+		{"ADS-3 an unsubscribed name is not held", steps{set(2, "a"), tell, nack, ask(xds.Request{Unsubscribe: []string{"a"}})}, ""},
+		{"ADS-3 unsubscribed in flight", steps{set(2, "a"), tell, ask(xds.Request{Unsubscribe: []string{"a"}})}, ""},
 		{"DELTA-6 the wildcard dropped", steps{set(2, "a"), ask(xds.Request{Subscribe: []string{"*"}, Unsubscribe: []string{"a"}}), tell, ask(xds.Request{Unsubscribe: []string{"*"}})}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, sub := range []string{"a", "*"} {
-				if strings.Contains(c.name, "give") && sub == "*" {
+				if strings.Contains(c.name, "unsubscribed") && sub == "*" {
 					continue
 				}
 				l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Route.URL: tableOf(xds.Route, "a", "z")})
@@ -81,7 +81,7 @@ func TestMayHold(t *testing.T) {
 					step(l)
 				}
 				if got := l.held(xds.Route); got != c.want {
-					t.Errorf("sub=%s: %q, not %q", sub, got, c.want)
+					t.Errorf("sub=%s: %q, want %q", sub, got, c.want)
 				}
 			}
 		})
@@ -132,19 +132,19 @@ func TestUnknownContentIsHeld(t *testing.T) {
 	}
 	l := begin("r")
 	if got := l.held(xds.Route); got != "?" {
-		t.Error("before it is told anything:", got)
+		t.Error("before the first response:", got)
 	}
 	l.ask(xds.Request{Type: xds.Cluster})
 	l.drain() // the route waits for its cluster
 	l.wait(silence - time.Second)
 	if got := l.held(xds.Route); got != "?" {
-		t.Error("while something waits:", got)
+		t.Error("while a name waits:", got)
 	}
 	l.ack(xds.Cluster)
 	l.drain()
 	l.wait(time.Hour)
 	if got := l.held(xds.Route); got != "?" {
-		t.Error("told and unanswered:", got)
+		t.Error("sent and unanswered:", got)
 	}
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"r"}, Nonce: l.last[xds.Route.URL]})
 	if got := l.held(xds.Route); got != "" {
@@ -156,17 +156,17 @@ func TestUnknownContentIsHeld(t *testing.T) {
 	l.want("CDS c@1, RDS free@1") // r waits
 	l.ask(xds.Request{Type: xds.Route, Names: []string{"free", "r"}, Nonce: l.last[xds.Route.URL]})
 	if got := l.held(xds.Route); got != "?" {
-		t.Error("it accepted what it was told, which was not all:", got)
+		t.Error("accepted a part of the names:", got)
 	}
 	l = begin("nothing") // there is nothing to send
 	l.drain()
 	l.wait(silence - 1)
 	if got := l.held(xds.Route); got != "?" {
-		t.Error("within silence:", got)
+		t.Error("before the end of silence:", got)
 	}
 	l.wait(1)
 	if got := l.held(xds.Route); got != "" {
-		t.Error("for ever:", got)
+		t.Error("after a long time:", got)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestUnknownContentAfterUnsubscribe(t *testing.T) {
 			got += st.Name
 		}
 		if got != c.want {
-			t.Errorf("%s asks for %q: it may have %q from before, not %q", c.typ, c.asked, got, c.want)
+			t.Errorf("%s subscribed to %q: may hold %q of an earlier stream, want %q", c.typ, c.asked, got, c.want)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestUnknownContentEndsWithoutHints(t *testing.T) {
 	u := l.sub(xds.Route)
 	l.drain()
 	if !l.vague(u) {
-		t.Error("at first it is known what the client has")
+		t.Error("the resources of a new client are known")
 	}
 	l.wait(silence)
 	for what, touched := range map[string][]xds.Names{"with hints": {}, "without": nil} {

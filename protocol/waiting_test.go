@@ -39,7 +39,7 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 			t.Errorf("ADS-6: %d of %d routes wait", u.waiting.len(), n)
 		}
 		if u.waiting.put > 3*n {
-			t.Errorf("%d are listed of %d that wait", u.waiting.put, n)
+			t.Errorf("%d of %d waiting names are listed", u.waiting.put, n)
 		}
 		return took
 	}
@@ -48,11 +48,11 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 		ask  func(l *line, name string)
 	}{
 		{"again", func(l *line, name string) { l.talk(xds.Request{Type: xds.Route, Subscribe: []string{name}}) }},
-		{"given up and back", func(l *line, name string) {
+		{"unsubscribed and subscribed again", func(l *line, name string) {
 			l.talk(xds.Request{Type: xds.Route, Unsubscribe: []string{name}})
 			l.talk(xds.Request{Type: xds.Route, Subscribe: []string{name}})
 		}},
-		{"not there", func(l *line, name string) {
+		{"missing", func(l *line, name string) {
 			nonce := l.talk(xds.Request{Type: xds.Route, Subscribe: []string{"no-" + name}})
 			l.talk(xds.Request{Type: xds.Route, Unsubscribe: []string{"no-" + name}, Nonce: nonce})
 		}},
@@ -60,14 +60,14 @@ func TestWaitingNamesAreCheap(t *testing.T) {
 		{"an assignment", func(l *line, name string) {
 			l.talk(xds.Request{Type: xds.Endpoint, Nonce: l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{name}})})
 		}},
-		{"an assignment, given up and back", func(l *line, name string) {
+		{"an assignment, unsubscribed and subscribed again", func(l *line, name string) {
 			l.talk(xds.Request{Type: xds.Endpoint, Subscribe: []string{name}})
 			for range 5 {
 				l.talk(xds.Request{Type: xds.Route, Unsubscribe: []string{name}})
 				l.talk(xds.Request{Type: xds.Route, Subscribe: []string{name}})
 			}
 		}},
-		{"nothing of assignments", func(l *line, _ string) { l.talk(xds.Request{Type: xds.Endpoint, Nonce: "1"}) }},
+		{"no assignments", func(l *line, _ string) { l.talk(xds.Request{Type: xds.Endpoint, Nonce: "1"}) }},
 		{"a cluster", func(l *line, name string) { l.talk(xds.Request{Type: xds.Cluster, Subscribe: []string{name}}) }},
 		{"a cluster, and refuses it", func(l *line, name string) {
 			l.talk(xds.Request{Type: xds.Cluster, Nonce: l.talk(xds.Request{Type: xds.Cluster, Subscribe: []string{name}}), Error: &xds.Status{}})
@@ -132,7 +132,7 @@ func TestResting(t *testing.T) {
 		still   bool // some names rest
 	}{
 		{"nothing waits", nil, "a", "", false},
-		{"it is all looked at", &waiting{waits: waits()}, "a", "", false},
+		{"all are evaluated", &waiting{waits: waits()}, "a", "", false},
 		{"all rest", &waiting{waits: waits(), rest: true}, "", "a b", true},
 		{"one is roused", &waiting{waits: waits(), rest: true}, "a", "b", true},
 		{"one is roused twice", &waiting{waits: waits(), rest: true}, "a a", "b", true},
@@ -149,10 +149,10 @@ func TestResting(t *testing.T) {
 			}
 		}
 		if got := strings.Join(resting, " "); got != c.resting || c.w.restsStill() != c.still {
-			t.Errorf("%s: %q rest; some do: %v", c.name, got, c.w.restsStill())
+			t.Errorf("%s: %q rest; restsStill: %v", c.name, got, c.w.restsStill())
 		}
 		if n := len(slices.Collect(c.w.all)); n != c.w.len() {
-			t.Errorf("%s: %d wait of %d", c.name, n, c.w.len())
+			t.Errorf("%s: %d waiting names of %d", c.name, n, c.w.len())
 		}
 	}
 }
@@ -172,13 +172,13 @@ func TestWait(t *testing.T) {
 		patient earliest
 	}{
 		{"the first", xds.Route, nil, "", []waiter{{name: "a", until: until}}, "a0", earliest{until, 1}, earliest{}},
-		{"one more, and one that goes on", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second)}}, "a", []waiter{{name: "a", patient: true}, {name: "b", until: until}},
+		{"a new wait, and one that continues", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second)}}, "a", []waiter{{name: "a", patient: true}, {name: "b", until: until}},
 			"a3 b0", earliest{until, 1}, earliest{now.Add(-3 * time.Second), 1}},
-		{"one that rests stays as it was", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second), until: until}}, "", []waiter{{name: "b"}},
+		{"a resting wait stays unchanged", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second), until: until}}, "", []waiter{{name: "b"}},
 			"a3 b0", earliest{until, 1}, earliest{}},
-		{"one that was looked at waits no more", xds.Route, map[string]wait{"a": {since: now, until: until}, "b": {since: now, until: until.Add(1)}}, "a", nil,
+		{"an evaluated name no longer waits", xds.Route, map[string]wait{"a": {since: now, until: until}, "b": {since: now, until: until.Add(1)}}, "a", nil,
 			"b0", earliest{until.Add(1), 1}, earliest{}},
-		{"one that was looked at twice counts once", xds.Route, map[string]wait{"a": {since: now, until: until}}, "", []waiter{{name: "a", until: until}},
+		{"a name evaluated twice counts once", xds.Route, map[string]wait{"a": {since: now, until: until}}, "", []waiter{{name: "a", until: until}},
 			"a0", earliest{until, 1}, earliest{}},
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
@@ -220,11 +220,11 @@ func TestWaitOfAWorld(t *testing.T) {
 	d := diff{upserts: resources(1, "a", "b"), waiting: []waiter{{name: "c"}}}
 	s.wait(u, &d)
 	if len(d.upserts) > 0 || u.waiting.len() != 2 || !u.waiting.waits["a"].since.Equal(now.Add(-time.Second)) || !u.waiting.waits["c"].since.Equal(now) {
-		t.Errorf("%d are told, and %v wait", len(d.upserts), u.waiting.waits)
+		t.Errorf("%d names are sent, and %v wait", len(d.upserts), u.waiting.waits)
 	}
 	d = diff{upserts: resources(1, "a", "b", "c")}
 	if s.wait(u, &d); len(d.upserts) != 3 || u.waiting.len() > 0 {
-		t.Errorf("%d are told, and %v wait", len(d.upserts), u.waiting.waits)
+		t.Errorf("%d names are sent, and %v wait", len(d.upserts), u.waiting.waits)
 	}
 }
 
@@ -245,19 +245,19 @@ func TestWaitEnds(t *testing.T) {
 		{"nothing waits", nil, true, at(10), time.Time{}},
 		{"for ever", &waiting{}, true, at(10), time.Time{}},
 		{"until then", &waiting{ends: earliest{at(20), 1}}, true, at(10), at(20)},
-		{"since then, and it is silent since later", &waiting{patient: earliest{at(5), 1}}, true, at(10), at(10).Add(silence)},
-		{"since then, and it was silent before", &waiting{patient: earliest{at(12), 1}}, true, at(10), at(12).Add(silence)},
-		{"it has answered", &waiting{patient: earliest{at(5), 1}}, false, at(10), time.Time{}},
+		{"patient, silent since later", &waiting{patient: earliest{at(5), 1}}, true, at(10), at(10).Add(silence)},
+		{"patient, silent since before", &waiting{patient: earliest{at(12), 1}}, true, at(10), at(12).Add(silence)},
+		{"patient, answered", &waiting{patient: earliest{at(5), 1}}, false, at(10), time.Time{}},
 		{"both, the earlier", &waiting{ends: earliest{at(20), 1}, patient: earliest{at(5), 1}}, true, at(10), at(20)},
 		{"both, the later", &waiting{ends: earliest{at(30), 1}, patient: earliest{at(5), 1}}, true, at(10), at(10).Add(silence)},
-		{"both, and it has answered", &waiting{ends: earliest{at(30), 1}, patient: earliest{at(5), 1}}, false, at(10), at(30)},
+		{"both, answered", &waiting{ends: earliest{at(30), 1}, patient: earliest{at(5), 1}}, false, at(10), at(30)},
 	} {
 		cds.unacked, cds.silent, rds.waiting = c.unacked, c.silent, c.w
 		if got := s.waitEnds(rds); !got.Equal(c.want) {
-			t.Errorf("ADS-6: %s: %v, not %v", c.name, got, c.want)
+			t.Errorf("ADS-6: %s: %v, want %v", c.name, got, c.want)
 		}
 		if rds.waiting.blocked(); !s.waitEnds(rds).IsZero() {
-			t.Errorf("ADS-6: %s: it ends though it waits for its own type", c.name)
+			t.Errorf("ADS-6: %s: the wait for its own type ends", c.name)
 		}
 	}
 }
@@ -274,9 +274,9 @@ func TestStir(t *testing.T) {
 		{"its cluster", func(l *line) { l.sub(xds.Cluster).stir("c1") }, "r1"},
 		{"another cluster", func(l *line) { l.sub(xds.Cluster).stir("c9") }, ""},
 		{"its assignment", func(l *line) { l.sub(xds.Endpoint).stir("e2") }, "r2"},
-		{"a cluster that is called as an assignment", func(l *line) { l.sub(xds.Cluster).stir("e2") }, ""},
+		{"a cluster with the name of an assignment", func(l *line) { l.sub(xds.Cluster).stir("e2") }, ""},
 		{"several", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"c1", "c2"}) }, "r1 r2"},
-		{"more than wait", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"a", "b", "c", "d"}) }, "any r1 r2"},
+		{"more names than wait", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"a", "b", "c", "d"}) }, "any r1 r2"},
 		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).stirAll(&delivery{cargo: cargo{items: itemsOf("x:->x1")}}) }, "any"}, // it is answered
 		{"a delivery of its cluster", func(l *line) {
 			l.sub(xds.Cluster).stirAll(&delivery{cargo: cargo{items: []item{{name: "c1", was: absent, is: stampOf("c1")}}}})
@@ -315,7 +315,7 @@ func TestStir(t *testing.T) {
 			}
 		}
 		if got := strings.Join(roused, " "); got != c.roused {
-			t.Errorf("ADS-3: %s: %q are looked at, not %q", c.name, got, c.roused)
+			t.Errorf("ADS-3: %s: evaluated %q, want %q", c.name, got, c.roused)
 		}
 		l.check()
 	}
@@ -345,7 +345,7 @@ func TestWaive(t *testing.T) {
 			}
 		}
 		if want := map[bool]string{false: fmt.Sprint(xds.Route, " r by ", xds.Cluster)}[answers]; waived != want {
-			t.Errorf("ADS-6: answered %v: waived is %q", answers, waived)
+			t.Errorf("ADS-6: answered %v: waived names %q", answers, waived)
 		}
 	}
 }

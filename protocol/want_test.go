@@ -16,11 +16,11 @@ import (
 func TestSpelling(t *testing.T) {
 	a := spell([]string{"a", "b", "c"})
 	if a != spell([]string{"c", "a", "b"}) {
-		t.Error("SOTW-20: the order counts")
+		t.Error("SOTW-20: the order of names matters")
 	}
 	for _, other := range [][]string{nil, {"a", "b"}, {"a", "b", "d"}, {"a", "b", "c", ""}, {"a", "b", "c", "c"}, {"abc"}} {
 		if spell(other) == a {
-			t.Errorf("%q is taken for a, b, c", other)
+			t.Errorf("%q counts as a, b, c", other)
 		}
 	}
 }
@@ -98,10 +98,10 @@ func TestInterest(t *testing.T) {
 		}
 		slices.Sort(words)
 		if got := wild + strings.Join(words, " "); got != c.want {
-			t.Errorf("%d: sub=%s unsub=%s: %q, not %q", i, c.sub, c.unsub, got, c.want)
+			t.Errorf("%d: sub=%s unsub=%s: %q, want %q", i, c.sub, c.unsub, got, c.want)
 		}
 		for in := range l.Interests() {
-			t.Errorf("%d: told twice: %+v", i, in)
+			t.Errorf("%d: interest reported twice: %+v", i, in)
 		}
 		l.drain()
 	}
@@ -127,7 +127,7 @@ func TestNamesOwnTheirMemory(t *testing.T) {
 		}
 	}
 	if e := l.sub(xds.Endpoint).entry("known"); unsafe.StringData(e.name) != unsafe.StringData(known.Name) {
-		t.Error("the name of a resource is not that of the table")
+		t.Error("the name does not share the memory of the table")
 	}
 }
 
@@ -170,7 +170,7 @@ func TestUnsubscribedUnderWildcard(t *testing.T) {
 	}
 	l.settle()
 	if u.names.len() != 1 {
-		t.Errorf("SAFE-1: %d entries are kept of one name", u.names.len())
+		t.Errorf("SAFE-1: one name has %d entries", u.names.len())
 	}
 }
 
@@ -193,7 +193,7 @@ func TestUnsubscribedUnderWildcardIsBounded(t *testing.T) {
 			l.drain()
 		}
 	}
-	t.Errorf("%d names are kept, more than %d", len(l.subs[0].dropped), most)
+	t.Errorf("%d names are kept, want at most %d", len(l.subs[0].dropped), most)
 }
 
 // SAFE-9: names unsubscribed under a wildcard are forgotten when the wildcard ends.
@@ -242,7 +242,7 @@ func TestDropAll(t *testing.T) {
 			}
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: names})
 			if u := l.subs[0]; u.names.len() != 0 || u.named != 0 || u.wildcard {
-				t.Errorf("%s: of %d names %d are left", v, n, u.names.len())
+				t.Errorf("%s: of %d names, %d are left", v, n, u.names.len())
 			}
 			l.want("")
 		}
@@ -342,11 +342,11 @@ func TestGivenUpIsCountedOnce(t *testing.T) {
 			l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: names})
 		}
 		if names, bytes := l.GivenUp(); names == 0 || bytes != len("r/a")*names {
-			t.Errorf("%d names of %d bytes are given up", names, bytes)
+			t.Errorf("%d names of %d bytes are unsubscribed", names, bytes)
 		}
 		l.settle()
 		if names, bytes := l.GivenUp(); names != 0 || bytes != 0 {
-			t.Errorf("%d names of %d bytes are given up and told", names, bytes)
+			t.Errorf("%d names of %d bytes are unsubscribed and sent", names, bytes)
 		}
 	}
 }
@@ -362,7 +362,7 @@ func TestGivenUpEndsWithTheWildcard(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"a"}})
 		l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"x", "*"}})
 		if names, bytes := l.GivenUp(); names != 0 || bytes != 0 {
-			t.Errorf("SAFE-9 %d names of %d bytes are given up", names, bytes)
+			t.Errorf("SAFE-9 %d names of %d bytes are unsubscribed", names, bytes)
 		}
 	}
 }

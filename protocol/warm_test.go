@@ -20,10 +20,10 @@ func TestWarm(t *testing.T) {
 		want             string
 	}{
 		{"WARM-2 its assignment", "e", []string{"e", "f"}, "CDS c@2, EDS e@1"},
-		{"WARM-2 found by an alias", "n", []string{"n"}, "CDS c@2, EDS aliased@1"},
+		{"WARM-2 matched by an alias", "n", []string{"n"}, "CDS c@2, EDS aliased@1"},
 		{"WARM-2 under a wildcard", "e", []string{"*"}, "CDS c@2, EDS e@1"},
-		{"WARM-2 not wanted", "f", []string{"e"}, "CDS c@2"},
-		{"DELTA-7 none that exists", "missing", []string{"missing"}, "CDS c@2, EDS -missing"},
+		{"WARM-2 not subscribed", "f", []string{"e"}, "CDS c@2"},
+		{"DELTA-7 a missing assignment", "missing", []string{"missing"}, "CDS c@2, EDS -missing"},
 	} {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
 			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("c", 1, c.assignment)}),
@@ -38,7 +38,7 @@ func TestWarm(t *testing.T) {
 		}
 		for e := range l.sub(xds.Endpoint).entries() {
 			if !l.sub(xds.Endpoint).covers(e.name) {
-				t.Errorf("%s: %s is remembered, which nobody wants", c.name, e.name)
+				t.Errorf("%s: the unsubscribed name %s is remembered", c.name, e.name)
 			}
 		}
 	}
@@ -53,12 +53,12 @@ func TestStuck(t *testing.T) {
 		sub        []string
 		want       bool
 	}{
-		{"ADS-6 it has one", "e", nil, []string{"e"}, false},
-		{"ADS-6 nobody has asked for it yet", "e", nil, nil, false},
-		{"ADS-6 it has none", "missing", nil, []string{"missing"}, true},
-		{"ADS-6 an alias finds it", "n", nil, []string{"n"}, false},
-		{"ADS-6 it may be any", xds.Wildcard, nil, nil, false},
-		{"ADS-6 on a stream of its own nobody knows", "missing", xds.Cluster, nil, false},
+		{"ADS-6 an assignment", "e", nil, []string{"e"}, false},
+		{"ADS-6 not subscribed yet", "e", nil, nil, false},
+		{"ADS-6 a missing assignment", "missing", nil, []string{"missing"}, true},
+		{"ADS-6 matched by an alias", "n", nil, []string{"n"}, false},
+		{"ADS-6 any assignment", xds.Wildcard, nil, nil, false},
+		{"ADS-6 on a per-type stream", "missing", xds.Cluster, nil, false},
 	} {
 		l := newLine(t, xds.Delta, c.only, Options{}, xds.Tables{
 			xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("c", 1, c.assignment)}),
@@ -100,6 +100,6 @@ func TestRemovedClusterIsNotStuck(t *testing.T) {
 		t.Fatal("x does not linger")
 	}
 	if u.stuck() {
-		t.Error("x leaves, and has no assignment: that holds nothing up")
+		t.Error("a leaving cluster without an assignment delays nothing")
 	}
 }

@@ -22,15 +22,15 @@ func TestRefSet(t *testing.T) {
 		body *xds.Resource
 		want bool
 	}{
-		{"ADS-3 nothing", []xds.Ref{}, "x", body, false},
-		{"ADS-3 it", []xds.Ref{cds("x")}, "x", nil, true},
-		{"ADS-3 another", []xds.Ref{cds("y")}, "x", body, false},
-		{"ADS-3 one of another type that is called so", []xds.Ref{{Type: xds.Endpoint, Name: "x"}}, "x", body, false},
-		{"ADS-3 not known", nil, "x", body, true},
-		{"ADS-3 any", []xds.Ref{cds(xds.Wildcard)}, "x", body, true},
+		{"ADS-3 no reference", []xds.Ref{}, "x", body, false},
+		{"ADS-3 the cluster", []xds.Ref{cds("x")}, "x", nil, true},
+		{"ADS-3 another cluster", []xds.Ref{cds("y")}, "x", body, false},
+		{"ADS-3 the same name of another type", []xds.Ref{{Type: xds.Endpoint, Name: "x"}}, "x", body, false},
+		{"ADS-3 unknown references", nil, "x", body, true},
+		{"ADS-3 any cluster", []xds.Ref{cds(xds.Wildcard)}, "x", body, true},
 		{"ADS-3 any of another type", []xds.Ref{{Type: xds.Endpoint, Name: xds.Wildcard}}, "x", body, false},
 		{"DELTA-11 by an alias", []xds.Ref{cds("y"), cds("m")}, "x", body, true},
-		{"DELTA-11 by an alias, of what is not known any more", []xds.Ref{cds("m")}, "x", nil, false},
+		{"DELTA-11 by an alias, body unknown", []xds.Ref{cds("m")}, "x", nil, false},
 	} {
 		var s refSet
 		s.add(xds.Cluster, &xds.Stamp{Name: "r", Refs: []xds.Ref{}}) // no references
@@ -64,19 +64,19 @@ func TestReferrerHolds(t *testing.T) {
 	}{
 		{"ADS-3 nothing refers to it", referrer{sub: sub(true, lost), loose: set("y"), firm: set("y")}, false, time.Time{}},
 		{"ADS-3 a NACK holds", referrer{sub: sub(true, lost), firm: set("x")}, true, time.Time{}},
-		{"ADS-3 a NACK holds whatever else is unanswered", referrer{sub: sub(true, lost), firm: set("x"), loose: set("x")}, true, time.Time{}},
+		{"ADS-3 a NACK holds despite unanswered responses", referrer{sub: sub(true, lost), firm: set("x"), loose: set("x")}, true, time.Time{}},
 		{"ADS-3 unanswered since the loss", referrer{sub: sub(true, lost.Add(-time.Hour)), loose: set("x")}, true, lost.Add(silence)},
-		{"ADS-3 unanswered since it was told", referrer{sub: sub(true, lost.Add(time.Second)), loose: set("x")}, true, lost.Add(time.Second + silence)},
-		{"ADS-3 not told yet", referrer{sub: sub(false, time.Time{}), loose: set("x")}, true, time.Time{}},
+		{"ADS-3 unanswered since the removal was sent", referrer{sub: sub(true, lost.Add(time.Second)), loose: set("x")}, true, lost.Add(time.Second + silence)},
+		{"ADS-3 not sent yet", referrer{sub: sub(false, time.Time{}), loose: set("x")}, true, time.Time{}},
 		{"ADS-3 not opened yet", referrer{loose: refSet{all: true}, until: until}, true, until},
-		{"ADS-3 it has something from before", referrer{sub: sub(false, time.Time{}), loose: refSet{all: true}, until: until}, true, until},
-		{"ADS-3 it has something from before, and does not answer", referrer{sub: sub(true, now), loose: refSet{all: true}, until: until}, true, until},
-		{"ADS-3 it has something from before, and has answered nothing for longer", referrer{sub: sub(true, lost), loose: refSet{all: true}, until: now.Add(time.Hour)}, true, lost.Add(silence)},
-		{"ADS-3 it has something from before, and something waits", referrer{sub: waits, loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 unknown earlier resources", referrer{sub: sub(false, time.Time{}), loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 unknown earlier resources, unanswered", referrer{sub: sub(true, now), loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 unknown earlier resources, silent for longer", referrer{sub: sub(true, lost), loose: refSet{all: true}, until: now.Add(time.Hour)}, true, lost.Add(silence)},
+		{"ADS-3 unknown earlier resources, a name waits", referrer{sub: waits, loose: refSet{all: true}, until: until}, true, until},
 	} {
 		holds, end := c.r.holds("x", nil, lost)
 		if holds != c.holds || !end.Equal(c.until) {
-			t.Errorf("%s: %v until %v, not %v until %v", c.name, holds, end, c.holds, c.until)
+			t.Errorf("%s: %v until %v, want %v until %v", c.name, holds, end, c.holds, c.until)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestRemovalDeadline(t *testing.T) {
 		{"ADS-3 silence", xds.Delta, nil, func(l *line) {}, silence, false},
 		{"ADS-3 a NACK", xds.Delta, nil, func(l *line) { l.nack(xds.Route) }, 0, false},
 		{"ADS-3 an ACK", xds.Delta, nil, func(l *line) { l.ack(xds.Route) }, 0, true},
-		{"ADS-3 an ACK, of a client that drops clusters by itself", xds.SotW, []string{"x", "y"}, func(l *line) {
+		{"ADS-3 an ACK, from a client that drops clusters itself", xds.SotW, []string{"x", "y"}, func(l *line) {
 			l.ask(xds.Request{Type: xds.Route, Nonce: l.last[xds.Route.URL], Names: []string{"r"}})
 		}, silence, false},
 		{"ADS-3 an ACK in SotW", xds.SotW, nil, func(l *line) {
@@ -130,19 +130,19 @@ func TestRemovalDeadline(t *testing.T) {
 			c.answer(l)
 			l.drain()
 			if gone := u.lingers("x") == nil; gone != c.now {
-				t.Fatalf("x is gone: %v", gone)
+				t.Fatalf("x is removed: %v", gone)
 			}
 			if c.now {
 				return
 			}
 			if due := u.leaving["x"].due; c.due == 0 && !due.IsZero() || c.due != 0 && !due.Equal(l.now.Add(c.due)) {
-				t.Fatalf("due %v, not %v", due.Sub(l.now), c.due)
+				t.Fatalf("due %v, want %v", due.Sub(l.now), c.due)
 			}
 			if c.due == 0 {
 				l.wait(24 * time.Hour)
 				l.drain()
 				if u.lingers("x") == nil {
-					t.Error("it leaves after a day")
+					t.Error("x is removed after a day")
 				}
 				return
 			}
@@ -150,10 +150,10 @@ func TestRemovalDeadline(t *testing.T) {
 			for range 20 { // like a server
 				next := l.Deadline()
 				if next.IsZero() || next.After(end) {
-					t.Fatalf("no deadline tells of %v", end)
+					t.Fatalf("no deadline at %v", end)
 				}
 				if next.Before(end) && u.lingers("x") == nil {
-					t.Fatal("it leaves too early")
+					t.Fatal("x is removed too early")
 				}
 				l.now = next
 				l.Advance(next)
@@ -163,7 +163,7 @@ func TestRemovalDeadline(t *testing.T) {
 				}
 			}
 			if u.lingers("x") != nil {
-				t.Error("it does not leave in time")
+				t.Error("x is not removed in time")
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestWaived(t *testing.T) {
 			listen()
 		}
 		if n := len(l.sub(xds.Cluster).leaving); n > 0 {
-			t.Errorf("SAFE-1: %d are leaving still", n)
+			t.Errorf("SAFE-1: %d names are still leaving", n)
 		}
 		want := 1
 		if silent {
@@ -259,7 +259,7 @@ func TestRemovedAddedAndRemoved(t *testing.T) {
 	l.wait(3 * time.Second)
 	l.commit(xds.Cluster, nil, "x")
 	if took, said := l.next(); took != 5*time.Second || said != "CDS -x" {
-		t.Errorf("after %v it said %s", took, said)
+		t.Errorf("after %v the session sent %s", took, said)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestAliasRemoved(t *testing.T) {
 	l.want("CDS -n")
 	l.ack(xds.Cluster)
 	if took, said := l.next(); took != 5*time.Second || said != "CDS -x" {
-		t.Errorf("after %v it said %s", took, said)
+		t.Errorf("after %v the session sent %s", took, said)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestMassRemoval(t *testing.T) {
 				t.Fatal(len(all))
 			}
 			if first = cmp.Or(first, all[0].Changes); all[0].Changes != first {
-				t.Error("a stream makes Changes of its own")
+				t.Error("a stream does not share its Changes")
 			}
 			l.ack(xds.Cluster)
 			l.drain()
@@ -405,7 +405,7 @@ func TestDeadlineRemoves(t *testing.T) {
 		l.ask(xds.Request{Type: xds.Route, Names: []string{"r", "gone"}, Version: version})
 		return l
 	}
-	t.Run("ADS-9 nobody knows what the client had", func(t *testing.T) {
+	t.Run("ADS-9 the earlier resources are unknown", func(t *testing.T) {
 		l := begin(false)
 		l.settle()
 		l.commit(xds.Cluster, nil, "x")
@@ -435,7 +435,7 @@ func TestDeadlineRemoves(t *testing.T) {
 			t.Errorf("woken %v after x was lost", at.Sub(lost))
 		}
 	})
-	t.Run("ADS-4 what the view is yet to have does not linger", func(t *testing.T) {
+	t.Run("ADS-4 a name that the view does not have yet does not linger", func(t *testing.T) {
 		for _, after := range []bool{true, false} {
 			is, other := xds.NewTable(xds.Endpoint), tableOf(xds.Endpoint, "e")
 			recent := []*xds.Table{is, other}
@@ -456,11 +456,11 @@ func TestDeadlineRemoves(t *testing.T) {
 			l.commit(xds.Cluster, nil, "x") // the client may be warming it
 			l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"e"}})
 			if told := strings.Contains(l.said(), "EDS e@1"); told == after {
-				t.Errorf("that it comes after the view is %v; told: %v", after, told)
+				t.Errorf("comes after the view: %v; sent: %v", after, told)
 			}
 		}
 	})
-	t.Run("ADS-3 what departed is told with its version", func(t *testing.T) {
+	t.Run("ADS-3 a departed resource is sent with its version", func(t *testing.T) {
 		l := begin(true)
 		l.settle()
 		l.commit(xds.Cluster, nil, "x")
@@ -509,8 +509,8 @@ func TestLingersWithStampOnly(t *testing.T) {
 		said string
 		told string // of c; empty: it is not kept
 	}{
-		{"ADS-3 it is told as it was at last", with(with(xds.NewTable(xds.Cluster), append(c(2), resource("y", 1))), nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
-		{"ADS-3 no world can have what nobody knows", tableOf(xds.Cluster, "y"), "CDS y@1", ""},
+		{"ADS-3 the last state is sent", with(with(xds.NewTable(xds.Cluster), append(c(2), resource("y", 1))), nil, "c"), "CDS c@2 y@1, EDS e@1", "2"},
+		{"ADS-3 a full state cannot have an unknown resource", tableOf(xds.Cluster, "y"), "CDS y@1", ""},
 	} {
 		opts := Options{Grace: time.Minute, Told: func(typ *xds.Type, _ string, _ *World) *World {
 			if typ.Is(xds.Cluster) {
@@ -527,7 +527,7 @@ func TestLingersWithStampOnly(t *testing.T) {
 		}
 		u := l.sub(xds.Cluster)
 		if lingers := u.lingers("c") != nil; lingers != (tt.told != "") || lingers && u.told("c").Version != tt.told {
-			t.Errorf("%s: lingers %v, told %+v", tt.name, lingers, u.told("c"))
+			t.Errorf("%s: lingers %v, sent %+v", tt.name, lingers, u.told("c"))
 		}
 	}
 }
@@ -558,7 +558,7 @@ func TestRefusedAndKeptGetsNoHeartbeat(t *testing.T) {
 		l.nack(xds.Route)
 		l.want("")
 		if wakes := !l.Deadline().IsZero(); wakes == refused || l.sub(xds.Cluster).lingers("x") == nil {
-			t.Errorf("refused %v: it wakes %v", refused, wakes)
+			t.Errorf("refused %v: wakes at %v", refused, wakes)
 		}
 	}
 }
@@ -570,6 +570,6 @@ func TestRemovedWhileUndecided(t *testing.T) {
 	l.Change(undecided{l.view, map[string]bool{"c": true}}, nil)
 	l.ask(xds.Request{Type: xds.Cluster, Initial: []xds.Version{{Name: "c", Version: "1"}, {Name: "a", Version: "1"}}})
 	if u := l.sub(xds.Cluster); len(u.leaving) != 1 || u.leaving["c"] == nil {
-		t.Errorf("about to leave are %v", u.leaving)
+		t.Errorf("leaving names: %v", u.leaving)
 	}
 }

@@ -82,7 +82,7 @@ func TestExchanges(t *testing.T) {
 
 		back := func(asks, told []string) {
 			t.Helper()
-			s.sees(s.restart(), 30*time.Second, "Envoy asks for everything again", func(rs tap.Records) bool {
+			s.sees(s.restart(), 30*time.Second, "Envoy subscribes to everything again", func(rs tap.Records) bool {
 				return has(rs.Requests(), asks...) && has(rs.Responses(), told...)
 			})
 			s.quiet()

@@ -78,14 +78,14 @@ func TestExplainNotAllowed(t *testing.T) {
 			w.set(edsCluster("private", time.Second), assignment("private", 1))
 		})
 		s.start(v)
-		eventually(t, soon, "what it may see is accepted", says(admin, "e2e", "CDS", "backend", ""))
-		eventually(t, soon, "what it may not see is explained", says(admin, "e2e", "CDS", "private", "allowed", "the client may not have it", `may not see CDS "private", by rule e2e`))
+		eventually(t, soon, "an allowed resource is accepted", says(admin, "e2e", "CDS", "backend", ""))
+		eventually(t, soon, "a hidden resource is explained", says(admin, "e2e", "CDS", "private", "allowed", "the client may not have it", `may not see CDS "private", by rule e2e`))
 		for _, r := range s.Since(0).Responses("CDS") {
 			if r.Has("private") {
 				t.Errorf("it was sent:\n%v", r)
 			}
 		}
-		s.Mark("the rule is mended")
+		s.Mark("the rule is corrected")
 		put("backend, other, private")
 		eventually(t, soon, "it comes", says(admin, "e2e", "CDS", "private", ""))
 		if err := s.envoy.dumps("dynamic_active_clusters", `"private"`)(); err != nil {
@@ -102,7 +102,7 @@ func TestExplainImpersonator(t *testing.T) {
 	i.clientPair(i.clients.issueFor(t, "edge", "spiffe://e2e.example/ns/edge/e2e", time.Hour))
 	startEnvoy(t, "victim", delta, i.port, i.mutual)
 	for _, what := range [][2]string{{"CDS", "backend"}, {"CDS", ""}, {"", ""}} {
-		eventually(t, soon, "the impersonator is told of", says(admin, "victim", what[0], what[1], "allowed", "was refused", "spiffe://e2e.example/ns/edge/e2e", "may not be node"))
+		eventually(t, soon, "the impersonator is reported", says(admin, "victim", what[0], what[1], "allowed", "was refused", "spiffe://e2e.example/ns/edge/e2e", "may not be node"))
 	}
 }
 
@@ -155,10 +155,10 @@ func TestExplainGRPC(t *testing.T) {
 			return len(rs.Where(func(r tap.Record) bool { return r.Kind == tap.Close })) > 0
 		})
 		eventually(t, patience, "too big", says(admin, "e2e", "EDS", "greeter", "sent", "the resource has 5.0 MiB; gRPC clients accept messages of at most 4.0 MiB", "make it smaller, or raise the client's limit"))
-		s.gets("it keeps what it has")
+		s.gets("it keeps its resources")
 		s.commit("they are small again", func(w world) { w.set(assignment("greeter", s.at.port)) })
 		eventually(t, 2*patience, "it has them", says(admin, "e2e", "EDS", "greeter", ""))
-		s.gets("it keeps what it has")
+		s.gets("it keeps its resources")
 	})
 	s.leave()
 }

@@ -310,7 +310,7 @@ func TestExplainLinks(t *testing.T) {
 		here.has("case.yaml", []byte("# nothing\n"))
 		broken("e2e", "", "", "", "")
 
-		s.Mark("a cluster of type EDS that is refused: nobody asks for its endpoints")
+		s.Mark("a cluster of type EDS that is refused: no client subscribes to its endpoints")
 		bad := edsCluster("parent", time.Second)
 		bad.ConnectTimeout.Seconds = -1
 		here.has("case.yaml", documentsOf(bad, assignment("parent", 1)))

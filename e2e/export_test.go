@@ -75,7 +75,7 @@ func TestExport(t *testing.T) {
 		if err := os.Remove(bad); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, soon, "mended", x.ingress.gets(answer{"b", "2"}))
+		eventually(t, soon, "corrected", x.ingress.gets(answer{"b", "2"}))
 		x.accepted()
 	})
 }

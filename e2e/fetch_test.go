@@ -147,7 +147,7 @@ func TestFetchFromChancery(t *testing.T) {
 				t.Errorf("%d %q %q", code, out, errs)
 			}
 			if n := r.Since(p).NACKs("CDS").Where(func(n tap.Record) bool { return strings.Contains(fmt.Sprint(n), "I do not like it") }); len(n) != 1 {
-				t.Errorf("the server was told %v", n)
+				t.Errorf("the server got the NACKs %v, want one", n)
 			}
 
 			w := watch(t, append([]string{url}, args...)...)

@@ -87,7 +87,7 @@ func TestGRPCServer(t *testing.T) {
 		of.serve(t, "1", r.Addr().Port, port)
 
 		step("SOTW-11 SUB-3 its listener comes after it", func(t *testing.T) {
-			r.sees(0, patience, "it asks for its listener", func(rs tap.Records) bool { return has(rs.ACKs(), "LDS "+inbound.GetName()) })
+			r.sees(0, patience, "it subscribes to its listener", func(rs tap.Records) bool { return has(rs.ACKs(), "LDS "+inbound.GetName()) })
 			refuses("no calls without a listener")
 			r.commit("listener comes", func(w world) { w.set(inbound) })
 			serves("calls are answered")
@@ -106,10 +106,10 @@ func TestGRPCServer(t *testing.T) {
 				w.set(serverListener(of.binds, port, "others"), serverRoutes("others", "/other/"))
 			})
 			refuses("no calls by the other routes")
-			r.sees(0, patience, "it asks for the other routes alone", wants([]string{"others"}, "RDS"))
+			r.sees(0, patience, "it subscribes to the other routes only", wants([]string{"others"}, "RDS"))
 			r.commit("the first routes", func(w world) { w.set(inbound) })
 			serves("calls are answered")
-			r.sees(0, patience, "it asks for the first routes alone", wants([]string{"inbound"}, "RDS"))
+			r.sees(0, patience, "it subscribes to the first routes only", wants([]string{"inbound"}, "RDS"))
 		})
 
 		step("SOTW-5 SOTW-21 refused once, reverted", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestGRPCServer(t *testing.T) {
 			p := r.commit("listener deleted", func(w world) { w.drop(inbound) })
 			refuses("no calls without a listener")
 			if of.forgets {
-				r.sees(p, patience, "it asks for no routes", wants(nil, "RDS"))
+				r.sees(p, patience, "it subscribes to no routes", wants(nil, "RDS"))
 			}
 			p = r.commit("listener back", func(w world) { w.set(inbound) })
 			if of.blind {
@@ -149,7 +149,7 @@ func TestGRPCServer(t *testing.T) {
 				serves("calls are answered")
 				p = r.commit("listener names the first routes", func(w world) { w.set(inbound) })
 				acked(p, "RDS")
-				r.sees(p, patience, "it asks for the first routes alone", wants([]string{"inbound"}, "RDS"))
+				r.sees(p, patience, "it subscribes to the first routes only", wants([]string{"inbound"}, "RDS"))
 			}
 			serves("calls are answered")
 		})

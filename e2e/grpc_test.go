@@ -34,7 +34,7 @@ func TestGRPC(t *testing.T) {
 				asked = append(asked, r.Type)
 			}
 			if !slices.Equal(asked, grpcTypes) {
-				t.Errorf("asked for %v, want %v", asked, grpcTypes)
+				t.Errorf("subscribed to %v, want %v", asked, grpcTypes)
 			}
 
 			p := s.commit("what it does not ask for changes", func(w world) {
@@ -211,7 +211,7 @@ func TestGRPC(t *testing.T) {
 			}()
 			for i, typ := range grpcTypes {
 				// The server can report that a listener or a cluster does not exist.
-				s.sees(p, patience, "the client asks for "+typ, func(rs tap.Records) bool {
+				s.sees(p, patience, "the client subscribes to "+typ, func(rs tap.Records) bool {
 					return has(rs.Requests(), typ) && (typ == "RDS" || typ == "EDS" || has(rs.ACKs(), typ))
 				})
 				s.commit(typ+" comes", func(w world) { w.set(all[i]) })
@@ -240,7 +240,7 @@ func TestGRPC(t *testing.T) {
 				}
 				return rs[:cds].Responses("EDS"), rs[cds:].Responses("EDS")
 			}
-			s.sees(p, patience, "it asks for all types again", func(rs tap.Records) bool {
+			s.sees(p, patience, "it subscribes to all types again", func(rs tap.Records) bool {
 				_, behind := again(rs)
 				return has(rs.Responses(), grpcTypes...) && len(behind) > 0
 			})

@@ -168,7 +168,7 @@ func TestIdentity(t *testing.T) {
 
 			other := startEnvoy(t, "victim", v, i.port, i.mutual)
 			eventually(t, soon, "the impersonator is in the log", i.denied("victim", "PermissionDenied"))
-			eventually(t, soon, "it was told", func() error { return other.counts("control_plane.connected_state", 0) })
+			eventually(t, soon, "it got the change", func() error { return other.counts("control_plane.connected_state", 0) })
 			for _, line := range i.daemon.logged("client denied: its identity may not be this node") {
 				if text := fmt.Sprint(line); !strings.Contains(text, "spiffe://e2e.example/ns/edge/e2e") || strings.Contains(text, "BEGIN") {
 					t.Error(line)

@@ -81,7 +81,7 @@ func TestRollout(t *testing.T) {
 		if n, err := canary.stat("cluster_manager.cds.update_rejected"); err != nil || n == 0 {
 			t.Error("the canary has refused nothing:", n, err)
 		}
-		eventually(t, soon, "the canary has what it had", canary.hasClusters("one", "two"))
+		eventually(t, soon, "the canary keeps its clusters", canary.hasClusters("one", "two"))
 		eventually(t, soon, "nothing is refused any more", func() error {
 			out, err := exec.Command(binary, "status", "--admin", second.args[1]).CombinedOutput()
 			if !strings.Contains(string(out), "4 connected: 4 synced") || !regexp.MustCompile(`rollout r3-\w+ of default to r3 was rolled back \S+ ago: node canary refuses CDS bad`).Match(out) { // it may be an error that the others cannot be asked

@@ -41,9 +41,9 @@ func TestLocalityEndpoints(t *testing.T) {
 		recorded(t, "envoy/LEDS "+v.String(), s.Since(0).About("LEDS"))
 	}, delta, ownDelta)
 
-	// The new cluster asks for the collection anew on a stream of its own. On the
-	// aggregated one Envoy asks for nothing: untold, it waits for 15 s and goes on
-	// without any endpoint. So the server tells assignment and endpoints again.
+	// On a per-type stream the new cluster subscribes to the collection again. On the
+	// aggregated stream Envoy sends no request: without the endpoints it waits 15 s and continues
+	// without any endpoint. So the server sends the assignment and the endpoints again.
 	among(t, "WARM-1 WARM-2 a cluster of theirs changes in place", func(t *testing.T, v variant) {
 		s := newSite(t, sourcedBy(v, renamed), func(w world) {
 			w.set(collection("backend"), member("backend", "one", portOf(w, "backend")))

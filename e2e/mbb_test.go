@@ -147,7 +147,7 @@ func (c *chain) ends() {
 	eventually(c.t, generous, "nothing lingers in the server", func() error {
 		has, asks := told(c.Since(0)), asked(c.Since(0))
 		if want := []string{c.at, "other"}; !slices.Equal(has, want) || !slices.Equal(asks, want) {
-			return fmt.Errorf("the client was told of the clusters %v, and asks for the assignments %v", has, asks)
+			return fmt.Errorf("the client got the clusters %v, and subscribes to the assignments %v", has, asks)
 		}
 		return nil
 	})

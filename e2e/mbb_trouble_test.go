@@ -163,7 +163,7 @@ func TestMakeBeforeBreakReconnect(t *testing.T) {
 			c.cut()
 			return func(p tap.Point) {
 				defer release()
-				c.sees(p, generous, "clusters are asked for", func(rs tap.Records) bool { return len(rs.Requests("CDS")) > 0 })
+				c.sees(p, generous, "the client subscribes to clusters", func(rs tap.Records) bool { return len(rs.Requests("CDS")) > 0 })
 				c.next()
 				eventually(c.t, generous, "the daemon has read the files", c.daemon.serves(c.at, "other"))
 			}

@@ -39,7 +39,7 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 		// The routes have no virtual host but those on demand, of which Envoy
 		// knows nothing yet: it must not wait.
 		s.start(v)
-		exactly(t, 0, "virtual host that nobody asked for", sentHosts(s.Since(0)))
+		exactly(t, 0, "unrequested virtual host", sentHosts(s.Since(0)))
 
 		p := s.Mark("a request for a host")
 		eventually(t, soon, "it is answered", at("one.example").gets(answer{"a", "1"}))
@@ -50,7 +50,7 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 		s.quiet()
 		carries(t, "VHDS lazy/two.example", s.Since(p).Responses())
 
-		p = s.Mark("a request for a host that nobody knows")
+		p = s.Mark("a request for an unknown host")
 		began := time.Now()
 		if err := at("nobody.example").fails("404")(); err != nil {
 			t.Error("OND-1 DELTA-7 an unknown host: ", err)
@@ -92,7 +92,7 @@ func TestClustersOnDemand(t *testing.T) {
 		eventually(t, soon, "it is answered", to("lazy").gets(answer{"lazy", "1"}))
 		eventually(t, soon, "the clusters", s.envoy.hasClusters("backend", "other", "lazy"))
 		s.quiet()
-		s.Mark("a request for a cluster that nobody knows")
+		s.Mark("a request for an unknown cluster")
 		began := time.Now()
 		if err := to("nobody").fails("503")(); err != nil {
 			t.Error("OND-2 an unknown cluster: ", err)

@@ -51,7 +51,7 @@ func TestRegisteredEndpoints(t *testing.T) {
 		changed(admin.PutEndpoint(t.Context(), "", "backend", "b", api.Endpoint{Address: "127.0.0.1", Port: s.b.port, TTL: "2s"}))
 		eventually(t, soon, "what has a lease serves", s.ingress.gets(answer{"b", "1"}))
 		eventually(t, soon, "the lease ends", s.envoy.hasEndpoints("backend", 0))
-		eventually(t, soon, "nobody serves", s.ingress.fails("503"))
+		eventually(t, soon, "no endpoint serves", s.ingress.fails("503"))
 		if _, err := admin.RemoveEndpoints(t.Context(), "", "backend", "", true); err != nil {
 			t.Fatal(err)
 		}

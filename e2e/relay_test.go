@@ -53,7 +53,7 @@ func TestRelay(t *testing.T) {
 			s.back(p)
 			s.quiet()
 			if v == delta {
-				exactly(t, 0, "response to who has all", s.Since(p).Responses())
+				exactly(t, 0, "response to a client with all resources", s.Since(p).Responses())
 			}
 			fresh := startEnvoy(t, "fresh", v, s.Addr().Port)
 			eventually(t, prompt, "a fresh Envoy is live", fresh.Live)

@@ -246,7 +246,7 @@ func TestREST(t *testing.T) {
 
 		p = s.now()
 		s.commit("side is deleted", func(w world) { w.drop(httpListener("side", 0, "")) })
-		eventually(t, soon, "nobody listens any more", refused(s.sidePort))
+		eventually(t, soon, "no listener on the side port", refused(s.sidePort))
 		eventually(t, soon, "the listener is gone", s.envoy.hasListeners("ingress"))
 		s.told(p, "listeners []")
 		p = s.now()

@@ -92,7 +92,7 @@ func TestRestartWithChangedCluster(t *testing.T) {
 // back waits until the client has repeated all its subscriptions.
 func (s *site) back(p tap.Point) {
 	s.t.Helper()
-	s.sees(p, 30*time.Second, "Envoy asks for all types again", func(rs tap.Records) bool {
+	s.sees(p, 30*time.Second, "Envoy subscribes to all types again", func(rs tap.Records) bool {
 		for _, typ := range []string{"CDS", "EDS", "LDS", "RDS"} {
 			if len(rs.Requests(typ)) == 0 {
 				return false

@@ -43,7 +43,7 @@ func TestStore(t *testing.T) {
 		s.back(p)
 		s.quiet()
 		if v == delta {
-			exactly(t, 0, "response to who has all", s.Since(p).Responses())
+			exactly(t, 0, "response to a client with all resources", s.Since(p).Responses())
 		}
 		if len(s.daemon.logged("serving the last good configuration, not the newest revision")) == 0 {
 			t.Error("it does not say that the etcd is away")

@@ -58,7 +58,7 @@ func TestTTL(t *testing.T) {
 		if err := s.daemon.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, soon, "the listener is told anew", brief.gets(answer{"b", "1"}))
+		eventually(t, soon, "the listener is sent again", brief.gets(answer{"b", "1"}))
 		p = s.commit("the TTL is taken away", func(w world) {
 			w.set(&discovery.Resource{Name: "brief", Resource: pack(httpListener("brief", port, "side"))})
 		})

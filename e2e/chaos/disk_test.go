@@ -97,7 +97,7 @@ func diskFull(r *rig) {
 	})
 	r.served()
 	r.untouched()
-	r.note("a change was told in %.1f s", took.Seconds())
+	r.note("the clients had a change in %.1f s", took.Seconds())
 	r.must(free())
 	r.commit()
 	kept := func() (time.Time, error) {
@@ -157,7 +157,7 @@ func permissionLost(r *rig) {
 	r.ignored(func() error { return os.Rename(next, file) })
 	r.had(had)
 	r.must(os.Chmod(file, 0o644))
-	r.note("readable again, it was told: %v", r.converges("when the file is readable again"))
+	r.note("readable again, converged: %v", r.converges("when the file is readable again"))
 	r.ignored(forbid(r.dir))
 	r.had(r.now)
 	r.must(os.Chmod(r.dir, 0o755))
@@ -171,7 +171,7 @@ func permissionLost(r *rig) {
 	if r.logged("serving the last good configuration, not the files") == 0 {
 		r.t.Error("the server does not say that it serves the last good configuration")
 	}
-	r.note("killed, and started on what it may not read: %v", r.converges("from the last good configuration"))
+	r.note("killed, and started on unreadable files: %v", r.converges("from the last good configuration"))
 	r.had(had)
 	r.next()
 	r.must(put(r.dir, "world.yaml", r.now.files["world.yaml"]))
@@ -226,7 +226,7 @@ func watchOverflow(r *rig) {
 	}
 	r.commit()
 	r.must(r.signal(syscall.SIGCONT))
-	took := harness.Eventually(r.t, 10*time.Second, "the fleet is told of what the system could not tell", r.fleet.told(r.now, nil))
+	took := harness.Eventually(r.t, 10*time.Second, "the fleet gets the change whose event was lost", r.fleet.told(r.now, nil))
 	r.note("%d events of which the system keeps %d: told within %.1f s", room+1000, room, took.Seconds())
 	for _, path := range noise {
 		r.must(os.Remove(path))

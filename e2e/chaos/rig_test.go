@@ -173,7 +173,7 @@ func (r *rig) converges(when string) (took delay) {
 			time.Sleep(20 * time.Millisecond) // between two looks
 		}
 	}()
-	took.told = harness.Eventually(r.t, patience, "the fleet is told the newest content "+when, r.fleet.told(r.now, nil))
+	took.told = harness.Eventually(r.t, patience, "the fleet gets the newest content "+when, r.fleet.told(r.now, nil))
 	took.fleet = took.told + harness.Eventually(r.t, patience, "the fleet has the newest content only "+when, r.fleet.have(r.now))
 	if err := <-slow; err != nil {
 		r.t.Fatalf("the Envoys have not the newest content %s: %v", when, err)
@@ -268,10 +268,10 @@ func (r *rig) plays(t *testing.T, fault func()) {
 		r.load.OK.Load()+r.load.Failed.Load(), r.load.Failed.Load(), r.before, after)
 }
 
-// rests waits until nothing is open that was not before, and returns what there is.
+// rests waits until the usage of the server is as before the fault, and returns it.
 func (r *rig) rests() (u harness.Usage) {
 	r.t.Helper()
-	harness.Eventually(r.t, patience, "the server takes what it took before", func() (err error) {
+	harness.Eventually(r.t, patience, "the usage of the server is as before", func() (err error) {
 		if u, err = r.Usage(); err != nil {
 			return err
 		}
@@ -293,7 +293,7 @@ func (r *rig) goesOn(d time.Duration) { time.Sleep(d) }
 func (r *rig) notices(within time.Duration, excused func(*client) bool) time.Duration {
 	r.t.Helper()
 	r.commit()
-	return harness.Eventually(r.t, within, "clients are told what changes during the fault", r.fleet.told(r.now, excused))
+	return harness.Eventually(r.t, within, "clients get the changes during the fault", r.fleet.told(r.now, excused))
 }
 
 // untouched checks that no stream of the fleet was lost since the row began.

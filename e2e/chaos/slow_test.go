@@ -169,13 +169,13 @@ func (r *rig) likeNew(all []*reader, fresh *reader) time.Duration {
 	fleet, err := newFleet(2, func(int) string { return r.addr })
 	r.must(err)
 	defer fleet.stop()
-	harness.Eventually(r.t, patience, "new clients are told everything", func() error {
+	harness.Eventually(r.t, patience, "new clients get everything", func() error {
 		if len(fresh.holds()) == 0 {
 			return errors.New("nothing of the large assignment")
 		}
 		return fleet.have(r.now)()
 	})
-	return harness.Eventually(r.t, patience, "all hold what new clients are told", func() error {
+	return harness.Eventually(r.t, patience, "all hold the resources of new clients", func() error {
 		for _, c := range all {
 			if !maps.Equal(c.holds(), fresh.holds()) {
 				return fmt.Errorf("%s holds something else", c.id)

@@ -369,7 +369,7 @@ func TestReplicas(t *testing.T) {
 			t.Error(v)
 		}
 	}
-	t.Logf("%d times a SotW client was told for a while what had been removed", counts[history.Lingers])
+	t.Logf("%d times a SotW client got a removed resource for a while", counts[history.Lingers])
 	if delete(counts, history.Lingers); len(counts) > 0 {
 		t.Error("in all:", counts)
 		if dir := os.Getenv("CHANCERY_TEST_KEEP"); dir != "" {

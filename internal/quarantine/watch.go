@@ -301,7 +301,7 @@ func (w *Watch) findOthers(view xds.View, h *held) {
 		return
 	}
 	for _, r := range w.before(h) {
-		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) && !(r.Type.Is(xds.Endpoint) && w.source.taken.has(view.Table(h.typ), r)) {
+		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) && (!r.Type.Is(xds.Endpoint) || !w.source.taken.has(view.Table(h.typ), r)) {
 			h.old, h.others = r, true
 			return
 		}

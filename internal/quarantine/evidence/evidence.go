@@ -29,6 +29,7 @@ const (
 	maxScopes   = 1000     // scopes of a book; the scope that was used least recently is dropped
 	maxVersions = 6        // replaced versions of a name
 	maxReplaced = 20_000   // replaced versions of a type in a scope
+	maxNames    = 2 << 20  // names in the current tables of a book
 	maxBytes    = 64 << 20 // bytes of the replaced versions of a book
 	maxNamed    = 100_000  // names of a type in a scope that clients accepted by name
 	maxAgents   = 16       // kinds of clients of a type in a scope; further kinds share the last
@@ -46,6 +47,7 @@ type Book struct {
 	foreign map[string][]*Scope // of other servers, by group
 	changes []chan struct{}     // see Changed
 	bytes   atomic.Int64        // of all replaced versions
+	names   atomic.Int64        // in all current tables
 	used    uint64              // counts calls of Scope
 }
 
@@ -57,8 +59,9 @@ type Scope struct {
 	key  scopeKey
 	used uint64 // guarded by Book.mu
 
-	mu    sync.Mutex // held for memory access only
-	types sync.Map   // from type URL to *evidence; values are added with mu held
+	mu      sync.Mutex // held for memory access only
+	evicted bool       // only the streams that use the scope know it
+	types   sync.Map   // from type URL to *evidence; values are added with mu held
 }
 
 // evidence is the evidence of a type in a scope. Scope.mu guards it, except for current.
@@ -120,7 +123,7 @@ func (b *Book) Scope(group, identity string) *Scope {
 		if b.scopes == nil {
 			b.scopes = map[scopeKey]*Scope{}
 		}
-		if len(b.scopes) >= maxScopes {
+		for len(b.scopes) >= maxScopes || len(b.scopes) > 0 && b.names.Load() > maxNames {
 			b.evict()
 		}
 		s = &Scope{book: b, key: k}
@@ -141,13 +144,15 @@ func (b *Book) evict() {
 	delete(b.scopes, oldest.key)
 	oldest.mu.Lock()
 	defer oldest.mu.Unlock()
+	oldest.evicted = true
 	for e := range oldest.all {
+		b.names.Add(-int64(e.size()))
 		for _, vs := range e.replaced {
 			for _, v := range vs {
 				b.bytes.Add(-int64(len(v.Body)))
 			}
 		}
-		e.replaced, e.count = nil, 0
+		e.replaced, e.count = map[string][]version{}, 0
 	}
 }
 
@@ -162,6 +167,14 @@ func (b *Book) others(s *Scope) (all []*Scope) {
 		}
 	}
 	return all
+}
+
+// size returns the number of names in the current table.
+func (e *evidence) size() int {
+	if t := e.current.Load(); t != nil {
+		return t.Len()
+	}
+	return 0
 }
 
 func (s *Scope) all(yield func(*evidence) bool) {
@@ -222,9 +235,14 @@ func (s *Scope) of(t *xds.Type) *evidence {
 	return e
 }
 
-// replace makes a table the current one. The scope is locked.
+// replace makes a table the current one. An evicted scope forgets the replaced versions. The scope is locked.
 func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
+	size := e.size()
 	was := e.current.Swap(table)
+	if s.evicted {
+		return
+	}
+	s.book.names.Add(int64(table.Len() - size))
 	if was == nil || was == table {
 		return
 	}

@@ -132,10 +132,14 @@ func TestEvidenceIsBounded(t *testing.T) {
 	if n != e.count || int64(bytes) != b.bytes.Load() || n > 1000*maxVersions || len(e.agents) > maxAgents {
 		t.Errorf("%d versions, %d counted, %d bytes, %d counted, %d agents", n, e.count, bytes, b.bytes.Load(), len(e.agents))
 	}
+	if b.names.Load() != int64(is.Len()) {
+		t.Errorf("%d names", b.names.Load())
+	}
 	for i := range 2 * maxScopes {
 		b.Scope("h", fmt.Sprint(i))
 	}
-	if len(b.scopes) != maxScopes || b.bytes.Load() != 0 {
+	s.Show(start, xds.Cluster, xds.NewTable(xds.Cluster), none) // a stream still uses it
+	if len(b.scopes) != maxScopes || b.bytes.Load() != 0 || b.names.Load() != 0 {
 		t.Errorf("%d scopes, %d bytes", len(b.scopes), b.bytes.Load())
 	}
 }

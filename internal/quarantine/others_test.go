@@ -203,6 +203,7 @@ func TestFleetLastGood(t *testing.T) {
 				r.guilty = []string{"b"}
 				c := r.join(dial, conn, "new", "envoy")
 				c.NACK(r.next(c), "b has the address of aa")
+				synctest.Wait()
 				r.guilty = nil
 				r.answer(c, "no", func(got *xdstest.Response) bool { return says(got, "aa", "bad") })
 				if held := c.Held(xds.Cluster); len(held) != 2 || held[0] != "a" || held[1] != "b" {
@@ -238,8 +239,8 @@ func TestFleetLastGood(t *testing.T) {
 					}
 					r.guilty = []string{"l"}
 					c.NACK(c.Next(xds.Listener), "unknown cluster")
+					synctest.Wait()
 					if early {
-						synctest.Wait()
 						c.ACK(cluster)
 						synctest.Wait()
 					}

@@ -65,7 +65,7 @@ func TestRefusedCluster(t *testing.T) {
 		s.quiet()
 		s.reverted(p, "CDS", nack)
 		eventually(t, soon, "the log says that Envoy accepts again", func() error {
-			if lines := s.daemon.logged("client accepted a type that it had refused"); len(lines) != 1 || lines[0]["node"] != "e2e" || lines[0]["type"] != "CDS" {
+			if lines := s.daemon.logged("client no longer refuses a type"); len(lines) != 1 || lines[0]["node"] != "e2e" || lines[0]["type"] != "CDS" {
 				return fmt.Errorf("OBS-3: %v", lines)
 			}
 			return nil

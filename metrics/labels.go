@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +46,13 @@ type groups struct {
 }
 
 func newGroups() *groups { return &groups{known: map[string]bool{}} }
+
+// all returns all labels.
+func (g *groups) all() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.known))
+}
 
 // label returns the label of a group. It does not keep the memory of name.
 func (g *groups) label(name string) string {

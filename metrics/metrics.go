@@ -29,11 +29,12 @@ type Options struct {
 
 	// Group returns the group of a node for the label. If a node sees several groups
 	// ([store.WithGroups]), use the first. Nil counts all nodes in the default group. The function
-	// is called when a client refuses a response.
+	// is called when a client refuses a response, and at each scrape for each client that refuses.
 	Group func(*xds.Node) string
 
 	// Snapshot returns the served resources, which are counted at each scrape: pass
-	// [store.Store.Snapshot]. Nil means that the resources are not counted.
+	// [store.Store.Snapshot]. The metrics of refusals have series for its groups from the start. Nil means
+	// that the resources are not counted.
 	Snapshot func() *store.Snapshot
 
 	// Newest returns the newest commit: pass [store.Store.Newest]. The metrics call Newest for each
@@ -57,11 +58,16 @@ func New(o Options) *Metrics {
 	if o.Registry == nil {
 		o.Registry = prometheus.DefaultRegisterer
 	}
-	if o.Group == nil {
+	known := func() []string { return nil } // groups whose series of refusals exist from the start
+	switch {
+	case o.Group == nil:
 		o.Group = func(*xds.Node) string { return store.DefaultGroup }
+		known = func() []string { return []string{store.DefaultGroup} }
+	case o.Snapshot != nil:
+		known = func() []string { return o.Snapshot().Groups() }
 	}
 	names := newGroups()
-	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, names, o.Group), names: names, newest: o.Newest}
+	m := &Metrics{registry: o.Registry, streams: newStreams(o.Registry, newRefusals(names, o.Group, known)), names: names, newest: o.Newest}
 	if o.Snapshot != nil {
 		register(m.registry, &content{snapshot: o.Snapshot, groups: names})
 	}

@@ -144,8 +144,8 @@ func TestReasons(t *testing.T) {
 func TestClientsNacked(t *testing.T) {
 	m := made(Options{Group: func(n *xds.Node) string { return n.Cluster }})
 	a1, a2, b := stream(1, xds.SotW, "a"), stream(2, xds.SotW, "a"), stream(3, xds.Delta, "b")
-	step := func(s *server.Stream, k protocol.EventKind, typ *xds.Type, settled bool) {
-		m.Event(s, protocol.Event{Kind: k, Type: typ, Settled: settled, Took: time.Second})
+	step := func(s *server.Stream, k protocol.EventKind, typ *xds.Type, refuses bool) {
+		m.Event(s, protocol.Event{Kind: k, Type: typ, Settled: true, Refuses: refuses, Took: time.Second})
 	}
 	gauge := func(typ string) string {
 		return scrape(t, m)[prefix+`clients_nacked{group="edge",type="`+typ+`"}`]
@@ -153,10 +153,12 @@ func TestClientsNacked(t *testing.T) {
 	check := func(when, typ, want string) {
 		t.Helper()
 		if got := gauge(typ); got != want {
-			t.Errorf("%s: %q clients refuse %s, want %s", when, got, typ, want)
+			t.Errorf("HEAL-5 %s: %q clients refuse %s, want %s", when, got, typ, want)
 		}
 	}
 
+	step(b, protocol.Nacked, xds.Secret, false)
+	check("a NACK after the ACK of a later response", "sds", "0")
 	expect(t, m, func() { step(a1, protocol.Nacked, xds.Route, true) },
 		`requests_total{kind="nack",type="rds",variant="sotw"} 1`,
 		`response_ack_seconds_count{type="rds"} 1`,
@@ -174,18 +176,18 @@ func TestClientsNacked(t *testing.T) {
 	check("another type", "lds", "1")
 
 	step(b, protocol.Acked, xds.Route, false)
-	check("an older response is accepted", "rds", "2")
-	step(b, protocol.Acked, xds.Cluster, true)
-	check("another type is accepted", "rds", "2")
-	step(b, protocol.Acked, xds.Route, true)
-	check("accepted", "rds", "1")
-	check("the other type is not", "lds", "1")
-	m.Event(b, protocol.Event{Kind: protocol.Subscribed, Type: xds.Listener, Count: 1})
-	check("still subscribed", "lds", "1")
-	m.Event(b, protocol.Event{Kind: protocol.Subscribed, Type: xds.Listener, Wildcard: true})
-	check("subscribed to all", "lds", "1")
-	m.Event(b, protocol.Event{Kind: protocol.Subscribed, Type: xds.Listener})
-	check("no longer subscribed", "lds", "0")
+	check("an ACK alone ends nothing", "rds", "2")
+	step(b, protocol.Recovered, xds.Cluster, false)
+	check("another type has recovered", "rds", "2")
+	step(b, protocol.Recovered, xds.Route, false)
+	check("recovered", "rds", "1")
+	check("the other type has not", "lds", "1")
+	b.Node.Cluster = "core"
+	check("the group of the node has changed", "lds", "0")
+	if got := scrape(t, m)[prefix+`clients_nacked{group="core",type="lds"}`]; got != "1" {
+		t.Errorf("HEAL-5 the new group of the node: %q", got)
+	}
+	step(b, protocol.Recovered, xds.Listener, false)
 
 	m.Opened(a1)
 	m.Closed(a1, nil)
@@ -203,9 +205,29 @@ func TestClientsNacked(t *testing.T) {
 	step(stream(4, xds.SotW, ""), protocol.Nacked, xds.Route, true)
 	step(stream(5, xds.SotW, ""), protocol.Nacked, xds.Route, true)
 	check("two without node", "rds", "2")
+}
 
-	if n := len(m.streams.refusals.clients); n != 2 {
-		t.Errorf("%d clients are remembered, want the 2 that refuse", n)
+// HEAL-5: the series of refusals exist before the first NACK, for each group that is served.
+func TestSeriesOfRefusalsExistFromTheStart(t *testing.T) {
+	st := store.New()
+	if _, err := st.Update(func(tx *store.Tx) error {
+		tx.Group("edge").Set(xds.NewResource(xds.Cluster, "a", []byte("a")))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for group, m := range map[string]*Metrics{
+		store.DefaultGroup: made(Options{Snapshot: st.Snapshot}),
+		"edge":             made(Options{Snapshot: st.Snapshot, Group: func(n *xds.Node) string { return n.Cluster }}),
+	} {
+		got := scrape(t, m)
+		for _, name := range []string{"clients_nacked", "nacks_total"} {
+			for _, typ := range labels {
+				if series := prefix + name + `{group="` + group + `",type="` + typ + `"}`; got[series] != "0" {
+					t.Errorf("HEAL-5 %s: %q", series, got[series])
+				}
+			}
+		}
 	}
 }
 
@@ -261,7 +283,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	for i := range MaxGroups * 3 {
 		s := stream(uint64(i), xds.SotW, fmt.Sprint(i))
 		s.Node.Cluster = fmt.Sprint("\xff", i)
-		m.Event(s, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Settled: true})
+		m.Event(s, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Settled: true, Refuses: true})
 	}
 	n := 0
 	for name := range scrape(t, m) {
@@ -269,8 +291,8 @@ func TestGroupsAreBounded(t *testing.T) {
 			n++
 		}
 	}
-	if n != MaxGroups+1 {
-		t.Errorf("%d series, want %d", n, MaxGroups+1)
+	if want := (MaxGroups + 1) * len(labels); n != want {
+		t.Errorf("%d series, want %d", n, want)
 	}
 	if got := scrape(t, m)[prefix+`clients_nacked{group="other",type="cds"}`]; got != "200" {
 		t.Errorf("other groups: %q, want 200", got)
@@ -408,9 +430,10 @@ func TestConcurrent(t *testing.T) {
 			for j := range 200 {
 				s := stream(uint64(i*1000+j), xds.SotW, fmt.Sprint(j%3))
 				m.Opened(s)
-				m.Event(s, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Settled: true})
+				m.Event(s, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Settled: true, Refuses: true})
 				if j%2 == 0 {
 					m.Event(s, protocol.Event{Kind: protocol.Acked, Type: xds.Cluster, Settled: true})
+					m.Event(s, protocol.Event{Kind: protocol.Recovered, Type: xds.Cluster})
 				}
 				m.Closed(s, nil)
 			}

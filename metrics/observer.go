@@ -62,18 +62,13 @@ func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 		}
 	case protocol.Nacked:
 		t.answered.Observe(e.Took.Seconds())
-		m.streams.refusals.refused(s, e.Type)
+		m.streams.refusals.nacked(s, e.Type, e.Refuses)
 	case protocol.Acked:
 		t.answered.Observe(e.Took.Seconds())
 		if took, ok := m.propagation(s, e); ok {
 			t.reached.Observe(took.Seconds())
 		}
-		if e.Settled && !e.Refuses {
-			m.streams.refusals.accepted(s, e.Type)
-		}
-	case protocol.Subscribed:
-		if e.Count == 0 && !e.Wildcard {
-			m.streams.refusals.accepted(s, e.Type) // the client no longer subscribes to the type
-		}
+	case protocol.Recovered:
+		m.streams.refusals.recovered(s, e.Type)
 	}
 }

@@ -11,104 +11,98 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// refusals counts the clients that keep an old version because they refused a new one. It needs no memory for
-// a stream without refusals.
+// refusals counts NACKs, and at each scrape the clients that refuse a type. The events of streams tell when a
+// refusal begins and ends (HEAL-5). A stream without refusals needs no memory. The series of a group exist from
+// the first scrape on, so that the first NACK is visible as a change from zero.
 type refusals struct {
-	group func(*xds.Node) string
-	names *groups
-	nacks *prometheus.CounterVec
-	gauge *prometheus.GaugeVec
+	group  func(*xds.Node) string
+	groups func() []string // groups whose series exist from the start
+	names  *groups
+	nacks  *prometheus.CounterVec
 
-	open sync.Map // *server.Stream → *refusal, for streams that refuse a type
-
-	mu      sync.Mutex
-	clients map[client]int // number of streams on which the client refuses the type
+	open sync.Map // *server.Stream → []*xds.Type: the refused types; only the goroutine of the stream writes its entry
 }
 
-// A refusal has the types that a stream refuses. Only the goroutine of the stream uses it.
-type refusal struct {
-	group string // the label
-	types []*xds.Type
+var clientsNacked = prometheus.NewDesc(promx.Prefix+"clients_nacked",
+	"Connected clients that refuse (NACK) a resource of a type and use an older one or none. All streams of a node are one client.", []string{"type", "group"}, nil)
+
+func newRefusals(names *groups, group func(*xds.Node) string, groups func() []string) *refusals {
+	return &refusals{group: group, groups: groups, names: names, nacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: promx.Prefix + "nacks_total", Help: "Responses that clients refused (NACK).",
+	}, []string{"type", "group"})}
 }
 
-// A client is a node with a type that it refuses. All streams of a node are one client. Each stream
-// without a node id is a separate client.
-type client struct {
-	group, node string
-	stream      uint64
-	url         string
-}
-
-func newRefusals(counter func(name, help string, labels ...string) *prometheus.CounterVec, r prometheus.Registerer,
-	names *groups, group func(*xds.Node) string,
-) *refusals {
-	nacks := counter("nacks_total", "Responses that clients refused (NACK).", "type", "group")
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: promx.Prefix + "clients_nacked", Help: "Connected clients that refused (NACK) a response of a type and have accepted none since.",
-	}, []string{"type", "group"})
-	register(r, gauge)
-	return &refusals{group: group, names: names, nacks: nacks, gauge: gauge, clients: map[client]int{}}
-}
-
-// refused records that the client of a stream refuses a type.
-func (r *refusals) refused(s *server.Stream, t *xds.Type) {
-	v, _ := r.open.Load(s)
-	f, _ := v.(*refusal)
-	if f == nil {
-		f = &refusal{group: r.names.label(r.group(s.Node))}
-		r.open.Store(s, f)
-	}
-	label := labels[index(t)]
-	r.nacks.WithLabelValues(label, f.group).Inc()
-	if !slices.ContainsFunc(f.types, t.Is) {
-		f.types = append(f.types, t)
-		r.count(s, f, t, 1)
+// nacked records a NACK. The argument refuses is true if the client now refuses the type.
+func (r *refusals) nacked(s *server.Stream, t *xds.Type, refuses bool) {
+	r.nacks.WithLabelValues(labels[index(t)], r.label(s)).Inc()
+	if refuses && !slices.ContainsFunc(r.of(s), t.Is) {
+		r.open.Store(s, append(slices.Clip(r.of(s)), t))
 	}
 }
 
-// accepted records that the client of a stream no longer refuses a type.
-func (r *refusals) accepted(s *server.Stream, t *xds.Type) {
-	v, ok := r.open.Load(s)
-	if !ok {
-		return
-	}
-	f := v.(*refusal)
-	i := slices.IndexFunc(f.types, t.Is)
-	if i < 0 {
-		return
-	}
-	f.types = slices.Delete(f.types, i, i+1)
-	r.count(s, f, t, -1)
-	if len(f.types) == 0 {
+// recovered records that the client of a stream no longer refuses a type.
+func (r *refusals) recovered(s *server.Stream, t *xds.Type) {
+	all := slices.DeleteFunc(slices.Clone(r.of(s)), t.Is)
+	if len(all) == 0 {
 		r.open.Delete(s)
+		return
 	}
+	r.open.Store(s, all)
 }
 
 // forget removes all refusals of a stream at its end.
-func (r *refusals) forget(s *server.Stream) {
-	if v, ok := r.open.LoadAndDelete(s); ok {
-		f := v.(*refusal)
-		for _, t := range f.types {
-			r.count(s, f, t, -1)
-		}
-	}
+func (r *refusals) forget(s *server.Stream) { r.open.Delete(s) }
+
+// of returns the types that the client of a stream refuses.
+func (r *refusals) of(s *server.Stream) []*xds.Type {
+	v, _ := r.open.Load(s)
+	all, _ := v.([]*xds.Type)
+	return all
 }
 
-// count adds a stream to a client or removes one. The gauge changes with the first and the last stream of a
-// client.
-func (r *refusals) count(s *server.Stream, f *refusal, t *xds.Type, by int) {
-	c := client{group: f.group, node: s.Node.ID, url: t.URL}
-	if c.node == "" {
-		c.stream = s.ID
+func (r *refusals) label(s *server.Stream) string { return r.names.label(r.group(s.Node)) }
+
+// Describe implements [prometheus.Collector].
+func (r *refusals) Describe(out chan<- *prometheus.Desc) { out <- clientsNacked; r.nacks.Describe(out) }
+
+// Collect implements [prometheus.Collector].
+func (r *refusals) Collect(out chan<- prometheus.Metric) {
+	type series struct{ typ, group string }
+	counts := map[series]int{}
+	add := func(group string) {
+		for _, typ := range labels {
+			counts[series{typ, group}] += 0
+		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.clients[c]
-	r.clients[c] += by
-	if r.clients[c] == 0 {
-		delete(r.clients, c)
+	for _, name := range r.groups() {
+		r.names.label(name)
 	}
-	if before == 0 || before+by == 0 {
-		r.gauge.WithLabelValues(labels[index(t)], f.group).Add(float64(by))
+	for _, label := range r.names.all() { // a series stays when the last refusal of its group has ended
+		add(label)
 	}
+	type client struct {
+		group, node, typ string
+		stream           uint64 // of a client without a node id: each stream is a client
+	}
+	seen := map[client]bool{}
+	for s, types := range r.open.Range {
+		st := s.(*server.Stream)
+		c := client{group: r.label(st), node: st.Node.ID}
+		if c.node == "" {
+			c.stream = st.ID
+		}
+		add(c.group)
+		for _, t := range types.([]*xds.Type) {
+			c.typ = labels[index(t)]
+			if !seen[c] {
+				seen[c] = true
+				counts[series{c.typ, c.group}]++
+			}
+		}
+	}
+	for s, n := range counts {
+		r.nacks.WithLabelValues(s.typ, s.group) // the series exists from now on
+		out <- prometheus.MustNewConstMetric(clientsNacked, prometheus.GaugeValue, float64(n), s.typ, s.group)
+	}
+	r.nacks.Collect(out)
 }

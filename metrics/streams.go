@@ -58,7 +58,7 @@ func reason(c codes.Code) string {
 	return other
 }
 
-func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) string) *streams {
+func newStreams(r prometheus.Registerer, refusals *refusals) *streams {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: promx.Prefix + name, Help: help}, labels)
 		register(r, c)
@@ -84,9 +84,9 @@ func newStreams(r prometheus.Registerer, names *groups, group func(*xds.Node) st
 		Name: promx.Prefix + "propagation_seconds", Help: "Time from a change of the configuration until a client that was there before has accepted it, in seconds.",
 		Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"type"})
-	register(r, open, answered, bytes, reached)
+	register(r, open, answered, bytes, reached, refusals)
 
-	s := &streams{refusals: newRefusals(counter, r, names, group)}
+	s := &streams{refusals: refusals}
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		s.open[v], s.opened[v] = open.WithLabelValues(v.String()), opened.WithLabelValues(v.String())
 	}

@@ -138,7 +138,7 @@
 //
 //	want, matching        what the client subscribes to    want.go match.go scope.go
 //	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
-//	                                                       refusal.go withheld.go
+//	                                                       refusal.go withheld.go refusing.go
 //	                                                       resume.go blamed.go
 //	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
 //	waiting                                                warm.go
@@ -154,6 +154,7 @@
 //
 //	which names a request means        replace, subscribe, unsubscribe (want.go); match (match.go)
 //	the effect of an answer            settle, accept, refuse
+//	when a refusal of a type ends      endRefusing (refusing.go)
 //	when nothing may be sent           blocked (say.go)
 //	the content to send                owed (diff.go) for a name, respond (say.go) for a type
 //	what counts as held                mayHold, keeps (told.go)

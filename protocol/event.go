@@ -37,9 +37,10 @@ const (
 	Stale                       // a request answered none of the responses in flight
 	Departed                    // the removal of a kept resource was sent to the client
 	Waived                      // a wait for a silent client has ended: a removal (Departed) or a response follows
+	Recovered                   // the client no longer refuses a resource of the type (HEAL-5): it accepted the resource, or the resource reverted or went
 )
 
-var kinds = [...]string{"opened", "subscribed", "sent", "acked", "nacked", "stale", "departed", "waived"}
+var kinds = [...]string{"opened", "subscribed", "sent", "acked", "nacked", "stale", "departed", "waived", "recovered"}
 
 func (k EventKind) String() string { return kinds[k] }
 
@@ -48,7 +49,7 @@ type Event struct {
 	Kind     EventKind
 	Type     *xds.Type
 	Nonce    string
-	Version  string        // version of the response; Opened: the version that the client states; Departed: version of the resource
+	Version  string        // version of the response; Opened: the version that the client states; Departed: version of the resource; Recovered: version of the view
 	Count    int           // Sent: resources; Subscribed: names; Opened: resources stated by the client (delta)
 	Removed  int           // Sent: names reported as missing or removed
 	Beats    int           // Sent: heartbeats
@@ -58,9 +59,10 @@ type Event struct {
 	Name     string        // Departed: the removed resource; Waived: the name that waited
 	By       *xds.Type     // Waived: the type for whose answers the name waited
 	World    *World        // Sent, SotW: what the client may hold once it accepts the response
-	Took     time.Duration // Acked, Nacked: time since the response was sent
-	Settled  bool          // Acked, Nacked: the response was the newest of its type
-	Refuses  bool          // Acked, Nacked, Subscribed: the client wants a resource that it has refused, and has not accepted a newer state of this resource
+	Took     time.Duration // Acked, Nacked: time since the response was sent; Recovered: time since the first NACK
+	Settled  bool          // Acked, Nacked: the response was the newest of its type; Recovered: the client has accepted such a response after its last NACK
+	Refuses  bool          // Acked, Nacked: the client wants a resource that it has refused, and has not accepted a newer state of this resource. A Nacked with Refuses begins a refusal; Recovered ends it
+	Withheld bool          // Acked: it refuses only resources that the view withholds ([Options.Withholds])
 	InUse    string        // Nacked: the version that the client states as still in use
 	Wildcard bool          // Subscribed
 	Accepted Acceptance    // Acked; valid until the next input

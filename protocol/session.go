@@ -29,6 +29,11 @@ type Options struct {
 	// accepted none since (SOTW-18). Nil: no such refusal.
 	Refused func(*xds.Type) bool
 
+	// Withholds reports whether the view withholds a resource of the type that the client has
+	// refused: the view has an older resource or none in its place. So the refusal continues when
+	// the client accepts such a view. Nil: the view withholds nothing.
+	Withholds func(*xds.Type) bool
+
 	// Told returns the resources that this client may hold of a type when it states a version
 	// (SotW). The version was sent on any stream: the result is the World of the Sent event with
 	// this version. If several responses had the version, the client may have accepted any of them,
@@ -92,7 +97,7 @@ type Session struct {
 //
 //   - want, matching: what the client subscribes to (want.go, match.go, scope.go)
 //   - record: what the client was told and answered (told.go, cargo.go, delivery.go, settle.go,
-//     refusal.go, resume.go)
+//     refusal.go, refusing.go, resume.go)
 //   - withdrawing, heed, waiting: removals and names that wait because of other types (withdraw.go,
 //     order.go, waiting.go, warm.go)
 //   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go, mute.go)
@@ -204,7 +209,7 @@ func (s *Session) Receive(req xds.Request) error {
 		u.unstall()
 	}
 	if u.moved {
-		s.event(Event{Kind: Subscribed, Type: u.typ, Count: int(u.named), Wildcard: u.wildcard, Refuses: len(u.refusals) > 0})
+		s.event(Event{Kind: Subscribed, Type: u.typ, Count: int(u.named), Wildcard: u.wildcard || u.scopes != nil})
 	}
 	return nil
 }
@@ -399,6 +404,9 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 				return
 			}
 		}
+	}
+	for _, u := range s.subs {
+		s.endRefusing(u)
 	}
 }
 

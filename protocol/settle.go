@@ -117,7 +117,8 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		s.accept(u, d, p)
 		e.Accepted = u.acceptedIn(d, p)
 	}
-	e.Refuses = len(u.refusals) > 0
+	e.Refuses, e.Withheld = s.refuses(u)
+	u.answerRefusing(&e, s.now)
 	s.event(e)
 	u.stirAll(d)
 	if !d.settled() {

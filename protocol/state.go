@@ -24,6 +24,7 @@ type TypeState struct {
 	Version    string         // version of the current view, as in a response
 	Unanswered []Message      // oldest first
 	Refused    []RefusedState // responses whose names the client has not accepted since, oldest first
+	Refusing   bool           // the client refuses a resource (HEAL-5); a retry or a successor may be in flight
 	Waiting    int            // number of names that wait for another type
 	Leaving    int            // number of names that are removed from the view and still kept
 	Due        bool           // something is to be sent now, or as soon as the client answers; waiting names do not count
@@ -127,7 +128,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 	t := s.table(u.typ)
 	is := TypeState{
 		Type: u.typ, Wildcard: u.wildcard || u.scopes != nil, Names: int(u.named), Version: s.version(u, t),
-		Waiting: u.waiting.len(), Due: !u.idle() && s.owes(u, t),
+		Refusing: u.refusing != nil, Waiting: u.waiting.len(), Due: !u.idle() && s.owes(u, t),
 	}
 	for n := range u.leaving {
 		if u.lingers(n) != nil {
@@ -144,13 +145,12 @@ func (s *Session) typeState(u *subscription) TypeState {
 	return is
 }
 
-// messages returns the messages that the client may still answer. In SotW a client answers in
-// order.
+// messages returns the messages that the client may still answer.
 func (s *Session) messages(u *subscription) (all []Message) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
 		for _, p := range d.parts {
-			if p.fate == unanswered && (s.variant == xds.Delta || p.nonce > u.heard) {
+			if s.mayAnswer(u, p) {
 				all = append(all, Message{Nonce: nonceOf(p.nonce), Version: d.version, Sent: d.sent, Beat: d.beats != nil})
 			}
 		}
@@ -446,8 +446,10 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 		return nil
 	case stands(was):
 		return was
+	case orphan == nil || u.hasRefused(name, orphan): // the client has accepted no version of a refused orphan
+		return nil
 	default:
-		return orphan // nil: none
+		return orphan
 	}
 }
 

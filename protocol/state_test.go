@@ -294,3 +294,20 @@ func TestStatesOfRefusedAndRemoved(t *testing.T) {
 		l.wantStates(xds.Endpoint, "a:absent b:synced")
 	})
 }
+
+// HEAL-5: a SotW client has accepted no version of a resource that it refused as new. SotW cannot remove the
+// resource, and still the refused version is not the accepted one.
+func TestRefusedNewResourceIsNotHeld(t *testing.T) {
+	l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a")})
+	l.ask(named(xds.SotW, xds.Endpoint, "a"))
+	l.drain()
+	l.ask(xds.Request{Type: xds.Endpoint, Nonce: l.last[xds.Endpoint.URL], Names: []string{"a"}, Error: &xds.Status{Message: "no"}})
+	l.commit(xds.Endpoint, nil, "a")
+	l.drain()
+	if n := l.NameState(xds.Endpoint, "a"); n.Held != nil {
+		t.Errorf("held %+v in state %s", n.Held, n.State)
+	}
+	if s := l.States()[0]; s.Refusing {
+		t.Errorf("%+v", s)
+	}
+}

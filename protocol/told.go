@@ -43,6 +43,7 @@ type record struct {
 	nonce      uint64     // nonce of the newest message; zero: no message was sent
 	heard      uint64     // the newest answered nonce
 	evicted    uint64     // the newest nonce of a message that is no longer listed and may be unanswered
+	refusing   *refusing  // nil: the client refuses nothing, or has refused nothing on this stream
 	silent     time.Time  // time of the last answer, or of the first response that needs an answer; only used while unacked
 
 	// SotW, types without full state: resources that the view has lost. The client holds them until

@@ -92,7 +92,11 @@ func (p *Poll) checkLastAnswer(req xds.Request, version string) {
 	acked := known && req.Error == nil && last.version == p.stated
 	if acked {
 		e.Kind, e.Version, e.Nonce, e.Settled = protocol.Acked, last.version, last.version, true
+		since, refused := p.server.refused.get(refusal{p.info.Node.ID, p.info.Type.URL})
 		p.server.event(&p.info, e)
+		if refused {
+			p.server.event(&p.info, protocol.Event{Kind: protocol.Recovered, Type: e.Type, Version: e.Version, Took: now.Sub(since)})
+		}
 		p.server.polls.answers.remove(p.poller)
 		known = false
 	}
@@ -173,7 +177,7 @@ func (p *Poll) fewNames() (names []string) {
 // recordRefusal records that an answer was not applied. The observer gets an event for each poll, because the events of the
 // last poll have ended. The log gets one line.
 func (p *Poll) recordRefusal(e protocol.Event, before bool) {
-	e.Kind, e.Nonce, e.Settled, e.Names = protocol.Nacked, e.Version, true, p.fewNames()
+	e.Kind, e.Nonce, e.Settled, e.Refuses, e.Names = protocol.Nacked, e.Version, true, true, p.fewNames()
 	if !before {
 		p.server.event(&p.info, e)
 		return

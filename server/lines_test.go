@@ -46,8 +46,8 @@ func TestAttributesOfLogLines(t *testing.T) {
 			`INFO "many clients connect at once: they get their first responses in turn" at_once=50 limit=first_answers`,
 			`DEBUG "many clients connect at once: they get their first responses in turn" at_once=50 limit=first_answers`,
 		}},
-		"recovered": {func(s *Server) { s.logRecovered(st, e, time.Now()) },
-			[]string{`INFO "client accepted a type that it had refused" node=n type=CDS version=v after=0s stream=5`}},
+		"recovered": {func(s *Server) { s.logRecovered(st, e) },
+			[]string{`INFO "client no longer refuses a type" node=n type=CDS version=v after=2ms stream=5`}},
 		"ACK": {func(s *Server) { s.logAck(st, e) }, []string{`DEBUG "client accepted a response" node=n type=CDS version=v took=2ms stream=5`}},
 		"connected and left": {func(s *Server) {
 			st.Since = time.Now()

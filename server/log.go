@@ -153,11 +153,11 @@ func (s *Server) logQueues() {
 	s.logSome(slog.LevelInfo, 1, line, line, []slog.Attr{slog.Int("at_once", s.bounds.FirstAnswers), limitAttr(limitNames[mustWait])})
 }
 
-// logRecovered logs that a client has accepted a type that it had refused.
-func (s *Server) logRecovered(st *Stream, e protocol.Event, since time.Time) {
-	s.logInfo("client accepted a type that it had refused",
+// logRecovered logs that a client no longer refuses a type (HEAL-5).
+func (s *Server) logRecovered(st *Stream, e protocol.Event) {
+	s.logInfo("client no longer refuses a type",
 		slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.String("version", e.Version),
-		slog.String("after", time.Since(since).Round(time.Millisecond).String()), slog.Uint64("stream", st.ID))
+		slog.String("after", e.Took.Round(time.Millisecond).String()), slog.Uint64("stream", st.ID))
 }
 
 func (s *Server) logAck(st *Stream, e protocol.Event) {

@@ -284,7 +284,7 @@ func nodeAt(ip, node string, since time.Time) *Stream {
 }
 
 func TestRecovered(t *testing.T) {
-	within(t, "OBS-3 accepting a refused type is logged", func(t *testing.T) {
+	within(t, "OBS-3 the end of a refusal is logged", func(t *testing.T) {
 		w := serve(t)
 		var book logbook
 		w.Server.log = slog.New(slog.NewTextHandler(&book, nil))
@@ -292,7 +292,7 @@ func TestRecovered(t *testing.T) {
 		c, r := w.ofNode(t, "n")
 		c.send(ack(r))
 		synctest.Wait()
-		if lines := book.lines("accepts"); lines != nil {
+		if lines := book.lines("client no longer refuses a type"); lines != nil {
 			t.Error("it refused nothing", lines)
 		}
 		for i := range 2 {
@@ -300,7 +300,7 @@ func TestRecovered(t *testing.T) {
 			c.send(nack(c.want(), "no"))
 			time.Sleep(3 * time.Second)
 		}
-		if lines := book.lines("accepts"); lines != nil {
+		if lines := book.lines("client no longer refuses a type"); lines != nil {
 			t.Error(lines)
 		}
 		w.set(xds.Cluster, res("a", "2"))
@@ -308,7 +308,7 @@ func TestRecovered(t *testing.T) {
 		c.send(ack(good))
 		c.send(ack(good))
 		synctest.Wait()
-		lines := book.lines("client accepted a type that it had refused")
+		lines := book.lines("client no longer refuses a type")
 		if len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || !strings.Contains(lines[0], "node=n type=CDS version="+good.VersionInfo+" after=6s") {
 			t.Error(lines)
 		}

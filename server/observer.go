@@ -100,14 +100,14 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 		s.logNack(st, e, why, shown)
 	case protocol.Acked:
 		if e.Settled && !e.Refuses {
-			if since, ok := s.refused.remove(refusal{st.Node.ID, e.Type.URL}); ok {
-				s.logRecovered(st, e, since)
-			}
-			if s.shared != nil {
-				s.shared.Accepted(st.Node.ID, e.Type.URL)
-			}
+			s.forgetRefusal(st.Node.ID, e.Type.URL)
 		}
 		s.logAck(st, e)
+	case protocol.Recovered:
+		if e.Settled {
+			s.forgetRefusal(st.Node.ID, e.Type.URL)
+		}
+		s.logRecovered(st, e)
 	case protocol.Waived:
 		s.logWaived(st, e)
 	}

@@ -39,6 +39,20 @@ func TestRefusalEndsWithACK(t *testing.T) {
 	}
 }
 
+// SOTW-18: the end of a refusal is an ACK only if the client has accepted a response after its last NACK. A client
+// that has unsubscribed has not.
+func TestEndOfRefusalIsNoACK(t *testing.T) {
+	for _, settled := range []bool{true, false} {
+		s := New(newSource(), new(logbook).at(0))
+		st := &Stream{Node: &xds.Node{ID: "n"}}
+		s.event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Endpoint, Nonce: "1", Error: &xds.Status{Message: "no"}})
+		s.event(st, protocol.Event{Kind: protocol.Recovered, Type: xds.Endpoint, Settled: settled})
+		if got := s.refused.has("n", xds.Endpoint.URL); got == settled {
+			t.Errorf("SOTW-18 accepted since: %v, it counts as refusing: %v", settled, got)
+		}
+	}
+}
+
 // A witness records the events of one stream.
 type witness struct {
 	opened, closed []*Stream

@@ -62,7 +62,7 @@ func WithIdentifier(f func() string) Option {
 // A NACK is one line of level WARN. NACKs with the same reason within the next 10 s are lines of level DEBUG, and one
 // line of level WARN counts them ("repeated"). For an address, at most 100 warnings are logged within 10 s, and
 // another 100 for its clients that are connected for more than a minute. A client that connects, leaves, or
-// accepts a type that it had refused is a line of level INFO. Of each kind, 20 lines are logged within 10 s,
+// no longer refuses a type is a line of level INFO. Of each kind, 20 lines are logged within 10 s,
 // and one line counts the others. An ACK is a line of level DEBUG.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = cmp.Or(l, o.log) } }
 

@@ -32,3 +32,11 @@ func (r refusals) has(node, url string) bool {
 func (s *Server) refusedBefore(node, url string) bool {
 	return s.refused.has(node, url) || s.shared != nil && s.shared.Has(node, url)
 }
+
+// forgetRefusal records that a node has accepted a type after its last NACK of the type (SOTW-18).
+func (s *Server) forgetRefusal(node, url string) {
+	s.refused.remove(refusal{node, url})
+	if s.shared != nil {
+		s.shared.Accepted(node, url)
+	}
+}

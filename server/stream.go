@@ -179,6 +179,9 @@ func (s *stream) begin() error {
 	if w, ok := s.watch.(HistoryWatch); ok {
 		limits.Recent = w.Recent
 	}
+	if w, ok := s.watch.(WithholdingWatch); ok {
+		limits.Withholds = w.Withholds
+	}
 	if s.info.Variant == xds.SotW {
 		s.history = &streamHistory{history: s.server.history, node: node.ID, owner: fair.Owner(s.info.Peer)}
 		limits.Told = s.recall

@@ -124,10 +124,6 @@ func (s *stream) handleEvents() {
 		if s.history != nil {
 			s.remember(e)
 		}
-		if e.Kind == protocol.Acked && !e.Refuses {
-			h, ok := s.watch.(WithholdingWatch)
-			e.Refuses = ok && h.Withholds(e.Type)
-		}
 		s.server.event(&s.info, e)
 	}
 }

@@ -28,7 +28,7 @@ func TestOperatorSeesClient(t *testing.T) {
 	}
 	write(t, d.dir, "b.yaml", cluster("c"))
 	s.gets("a", "c")
-	if line := d.logged("client accepted a type that it had refused"); line["node"] != "test" || line["type"] != "CDS" {
+	if line := d.logged("client no longer refuses a type"); line["node"] != "test" || line["type"] != "CDS" {
 		t.Errorf("OBS-3 %v", line)
 	}
 	if err := s.stream.CloseSend(); err != nil {

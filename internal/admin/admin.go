@@ -34,7 +34,6 @@ type Server struct {
 	Reload    Loads
 	Level     *slog.LevelVar // level of the log
 	Settles   Settles        // nil: the stream itself is asked
-	Holds     Holds          // nil: no resource is in quarantine
 	Dump      http.Handler   // serves /config_dump; nil: not served
 	GRPC      http.Handler   // serves gRPC requests at the same address; nil: none
 

@@ -93,7 +93,3 @@ type Loads func(ctx context.Context, approve bool) api.Reload
 // Settles returns the state of a stream for a type, relative to the configuration at the time of the
 // call. If t is nil, it covers all types of the stream.
 type Settles func(ctx context.Context, st *server.Stream, t *xds.Type) Stand
-
-// Holds reports whether a refused resource of a type is in quarantine for a stream. In this case the
-// server still updates the rest of the type.
-type Holds func(st *server.Stream, t *xds.Type) bool

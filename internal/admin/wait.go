@@ -272,11 +272,11 @@ func (s *Server) settles(ctx context.Context, st *server.Stream, t *xds.Type) St
 	if s.Settles != nil {
 		return s.Settles(ctx, st, t)
 	}
-	return settled(ctx, st, t, s.Holds)
+	return settled(ctx, st, t)
 }
 
 // settled inspects a stream and returns its state.
-func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) Stand {
+func settled(ctx context.Context, st *server.Stream, t *xds.Type) Stand {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
 	moves, waits, refuses := false, false, false
@@ -287,10 +287,7 @@ func settled(ctx context.Context, st *server.Stream, t *xds.Type, holds Holds) S
 			}
 			moves = moves || len(ts.Unanswered) > 0 || ts.Due
 			waits = waits || ts.Waiting > 0
-			refuses = refuses || holds != nil && holds(st, ts.Type)
-			for _, r := range ts.Refused {
-				refuses = refuses || r.Names > 0 && !r.Retold
-			}
+			refuses = refuses || ts.Refusing
 		}
 	})
 	switch {

@@ -105,7 +105,6 @@ var effects = map[string]string{
 	"server Server.runOther goroutine":     "ends a stream of another service against the will of its client; ends with the stream",
 
 	"server Server.event clock":         "since when a node refuses a type",
-	"server Server.logRecovered clock":  "the same",
 	"server Server.logLeft clock":       "how long a client was connected",
 	"server textBudget mutex":           "the time spent on the search for secrets in texts, for all streams; not held during I/O",
 	"server textBudget.look clock":      "the duration of a search",

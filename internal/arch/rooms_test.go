@@ -35,7 +35,7 @@ var rooms = map[string]string{
 
 	"want": "scope.go",
 
-	"record":   "delivery.go settle.go refusal.go resume.go",
+	"record":   "delivery.go settle.go refusal.go refusing.go resume.go",
 	"cargo":    "delivery.go refusal.go",
 	"item":     "delivery.go refusal.go",
 	"delivery": "settle.go",

@@ -38,7 +38,6 @@ func (d *daemon) adminServer() *admin.Server {
 		Config:  d.source.config,
 		Groups:  func() []api.Group { return d.view.groups(src()) },
 		Tracker: d.view.tracker,
-		Holds:   withholds(d.held),
 		Explainer: explainerAPI{explain.New(explain.Deps{
 			Tracker: d.view.tracker, Source: src(), Snapshot: d.store.Snapshot, Upstream: d.source.upstreamNote(), Store: storeForExplain(d.source), Frozen: frozenForExplain(d.source),
 			Allowed:    d.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),

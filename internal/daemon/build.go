@@ -125,7 +125,10 @@ func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request)
 	d.room = raiseFiles(log)
 	d.store = store.New(c.endpoints.store()...)
-	d.metrics = procmetrics.New(procmetrics.Options{Version: cli.Version(), Revision: cli.Revision(), Snapshot: d.store.Snapshot, Newest: d.store.Newest})
+	d.metrics = procmetrics.New(procmetrics.Options{
+		Version: cli.Version(), Revision: cli.Revision(), Snapshot: d.store.Snapshot, Newest: d.store.Newest,
+		Group: func(n *xds.Node) string { return firstGroup(d.source.files().Decide(n).Groups) }, // the source exists before the first client
+	})
 	d.changed = func() { d.traced.Committed(); notify(d.loads) }
 	return nil
 }

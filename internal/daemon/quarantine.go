@@ -46,7 +46,6 @@ func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir
 	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
 		Guilty: findRefused, Told: onHeld, Scope: scope, Log: sv.log,
-		Ended: func(st *server.Stream, t *xds.Type) { sv.view.tracker.ClearRefusal(st, t) }, // the tracker exists before the first client
 	})
 }
 
@@ -103,15 +102,6 @@ func earlierForStatus(q *quarantine.Source) func() []api.Earlier {
 		}
 		return all
 	}
-}
-
-// withholds returns a function that reports whether the quarantine withholds a resource of a type
-// from a stream. It returns nil without a quarantine.
-func withholds(q *quarantine.Source) func(*server.Stream, *xds.Type) bool {
-	if q == nil {
-		return nil
-	}
-	return func(st *server.Stream, t *xds.Type) bool { return len(q.Of(st, t)) > 0 }
 }
 
 // keptForStatus returns a function that lists, for status, what clients keep in place of the resources that

@@ -54,15 +54,19 @@ func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept fu
 func (v *view) standings() iter.Seq[metrics.Standing] {
 	return func(yield func(metrics.Standing) bool) {
 		for c := range v.tracker.States() {
-			s := metrics.Standing{State: strings.ToLower(string(c.State)), Stale: c.Stale}
-			if len(c.Groups) > 0 {
-				s.Group = c.Groups[0]
-			}
-			if !yield(s) {
+			if !yield(metrics.Standing{Group: firstGroup(c.Groups), State: strings.ToLower(string(c.State)), Stale: c.Stale}) {
 				return
 			}
 		}
 	}
+}
+
+// firstGroup returns the group of a node for a label of metrics: the first that the node gets.
+func firstGroup(all []string) string {
+	if len(all) == 0 {
+		return store.DefaultGroup
+	}
+	return all[0]
 }
 
 // loaded records the result of a load.

@@ -194,15 +194,15 @@ func TestUnusedTurnIsPassedOn(t *testing.T) {
 // earlier response. An ACK before the hint is applied does not prove it, either.
 func TestHintNeedsProof(t *testing.T) {
 	w := &Watch{holds: []held{{typ: xds.Cluster, name: "a", by: Found}}, pending: []order{{typ: xds.Cluster}}}
-	w.accepted(xds.Cluster)
+	w.accepted(xds.Cluster, false)
 	if !w.Withholds(xds.Cluster) || !w.unprovenIn(xds.Cluster) {
 		t.Error("proven before it is shown")
 	}
 	w.pending = nil
-	if w.accepted(xds.Cluster); !w.unprovenIn(xds.Cluster) {
-		t.Error("proven by any answer")
+	if w.accepted(xds.Cluster, true); !w.unprovenIn(xds.Cluster) {
+		t.Error("proven while a shown resource is refused")
 	}
-	if !w.Withholds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
+	if w.accepted(xds.Cluster, false); !w.Withholds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
 		t.Error("not proven")
 	}
 }

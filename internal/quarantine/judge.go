@@ -21,7 +21,6 @@ type answer struct {
 	text    string
 	refused bool // the answer is a NACK
 	unknown bool // an earlier examination has not found the faulty resource
-	ended   bool // no answer of the client: the last resource of the type has left quarantine
 }
 
 // shortText returns the part of the error text that is kept with a resource in quarantine.
@@ -45,14 +44,6 @@ func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 		if a.unknown { // the answer had a turn to search; if no search began, another stream gets the turn
 			s.reexamine(s.searches.turns())
 		}
-	case a.ended && s.opts.Ended != nil:
-		_ = s.inspect(ctx, a.st, func(session *protocol.Session) {
-			for _, t := range session.States() {
-				if t.Type.Is(a.typ) && len(t.Refused)+len(w.held(t.Type)) == 0 {
-					s.opts.Ended(a.st, t.Type)
-				}
-			}
-		})
 	}
 }
 

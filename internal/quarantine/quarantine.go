@@ -56,11 +56,6 @@ type Options struct {
 	// [Source.Run] calls Told for each resource that comes into quarantine.
 	Told func(Held, *server.Stream)
 
-	// Ended is called when a stream's client no longer refuses resources of a type, though it sent no
-	// ACK: the refused resource was removed, and the client had no other version of the resource. The
-	// stream's goroutine calls Ended.
-	Ended func(*server.Stream, *xds.Type)
-
 	// Moved is called when the result of [Source.Refused] may have changed. It must not block or call the
 	// source.
 	Moved func()
@@ -350,7 +345,7 @@ func (s *Source) Event(st *server.Stream, e protocol.Event) {
 	}
 	switch {
 	case w == nil: // the stream has ended or has no node
-	case e.Kind == protocol.Acked && !w.accepted(e.Type): // the usual case: an ACK without a running search
+	case e.Kind == protocol.Acked && !w.accepted(e.Type, e.Refuses && !e.Withheld): // the usual case: an ACK without a running search
 	case e.Kind == protocol.Nacked && e.Error == nil:
 	default:
 		a := answer{st: st, typ: e.Type, refused: e.Kind == protocol.Nacked}

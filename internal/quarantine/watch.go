@@ -174,7 +174,6 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 		return false
 	}
 	slices.SortFunc(holds, byName)
-	w.reportEnded(holds)
 	if len(w.exam.news) > 0 && w.exam.st != nil && w.exam.add(answer{st: w.exam.st, typ: w.exam.news[0].Type}) {
 		w.source.enqueue(w)
 	}
@@ -236,19 +235,6 @@ func (w *Watch) admit(c *change, h held) {
 		w.exam.news = append(w.exam.news, h.exported())
 	}
 	c.is[k] = h
-}
-
-// reportEnded adds an examination for each type whose last resource has left quarantine.
-func (w *Watch) reportEnded(holds []held) {
-	for i := range w.holds {
-		t := w.holds[i].typ
-		if w.exam.st == nil || slices.ContainsFunc(holds, func(h held) bool { return h.typ.Is(t) }) {
-			continue
-		}
-		if w.exam.add(answer{st: w.exam.st, typ: t, ended: true}) {
-			w.source.enqueue(w)
-		}
-	}
 }
 
 func byName(a, b held) int {
@@ -401,19 +387,11 @@ func (w *Watch) show(view xds.View, types ...*xds.Type) {
 	}
 }
 
-// Withholds implements [server.WithholdingWatch]. The server calls Withholds when the client has accepted
-// a response and refuses no shown resource. This proves a hint from another stream. It proves nothing
-// while an order is pending, because the ACK may be for an earlier view.
-func (w *Watch) Withholds(t *xds.Type) (is bool) {
+// Withholds implements [server.WithholdingWatch].
+func (w *Watch) Withholds(t *xds.Type) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.holds {
-		if h := &w.holds[i]; h.typ.Is(t) && h.by != Dependent {
-			is = true
-			h.proven = h.proven || h.by == Found && len(w.pending) == 0
-		}
-	}
-	return is
+	return slices.ContainsFunc(w.holds, func(h held) bool { return h.typ.Is(t) && h.by != Dependent })
 }
 
 func (w *Watch) held(t *xds.Type) (all []Held) {
@@ -558,13 +536,14 @@ func (w *Watch) moreAnswers() bool {
 }
 
 // accepted notes that the client accepted a response, and reports whether the ACK must be examined for a
-// search.
-func (w *Watch) accepted(t *xds.Type) bool {
+// search. The ACK proves a hint from another stream (Found) only if the client refuses no shown resource.
+// It proves nothing while an order is pending, because it may be for an earlier view.
+func (w *Watch) accepted(t *xds.Type, refusesShown bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending) == 0 {
 		for i := range w.holds {
-			if h := &w.holds[i]; h.typ.Is(t) && h.by != Found { // Withholds proves hints (Found)
+			if h := &w.holds[i]; h.typ.Is(t) && (h.by != Found || !refusesShown) {
 				h.proven = true
 			}
 		}

@@ -37,6 +37,10 @@ func (p *play) edit(l line) error {
 		}
 	case "remove":
 		remove = l.words[1:]
+	case "substitute":
+		p.older[t.URL] = true
+	case "unsubstitute":
+		delete(p.older, t.URL)
 	case "version":
 		p.supplied[t.URL] = strings.Join(l.words[1:], " ")
 	case "withhold", "unwithhold":

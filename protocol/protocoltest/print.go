@@ -179,9 +179,6 @@ func (p *play) event(s *stream, e protocol.Event) {
 		if e.Wildcard {
 			p.out.WriteString(" *")
 		}
-		if e.Refuses {
-			p.out.WriteString(" refuses")
-		}
 	case protocol.Opened:
 		version("v", e.Version)
 		fmt.Fprintf(&p.out, " %d", e.Count)

@@ -18,7 +18,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // Replay plays a transcript against sessions. It returns the transcript with the lines that the sessions
 // produced in place of the expected ones. An error means that the transcript itself is invalid.
 func Replay(script string, open Open, hints Hints) (transcript string, err error) {
-	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, supplied: map[string]string{}, touched: xds.Names{},
+	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, older: map[string]bool{}, supplied: map[string]string{}, touched: xds.Names{},
 		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
 	n := 0
 	defer func() {
@@ -68,6 +68,7 @@ type play struct {
 	unknown    xds.Names               // names that the view has not decided yet
 	withheld   xds.Names               // names that the view withholds
 	recent     map[string][]*xds.Table // by type URL, the newest first
+	older      map[string]bool         // types of which the view has an older version instead of a refused one, by type URL
 	supplied   map[string]string       // versions that the source supplies, by type URL
 	told       memory                  // what clients were sent, on all streams
 	touched    xds.Names               // since the last commit
@@ -101,14 +102,14 @@ type interest struct {
 
 func (p *play) step(l line) error {
 	switch l.verb {
-	case "set", "remove", "version", "undecided", "decided", "withhold", "unwithhold", "commit":
+	case "set", "remove", "version", "undecided", "decided", "withhold", "unwithhold", "substitute", "unsubstitute", "commit":
 	default:
 		if p.committing {
 			return errors.New("only changes and commit may follow begin")
 		}
 	}
 	switch l.verb {
-	case "set", "remove", "version", "undecided", "decided", "withhold", "unwithhold":
+	case "set", "remove", "version", "undecided", "decided", "withhold", "unwithhold", "substitute", "unsubstitute":
 		if err := p.edit(l); err != nil {
 			return err
 		}
@@ -177,7 +178,8 @@ func (p *play) begin(l line) error {
 	}
 	s := &stream{nonces: map[string]bool{}, opened: map[string]bool{}, interests: map[string]*interest{}}
 	opts := protocol.Options{MaxResponse: l.number("max"), MaxTypes: l.number("maxtypes"),
-		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables, Told: p.told.world}
+		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables, Told: p.told.world,
+		Withholds: func(t *xds.Type) bool { return p.older[t.URL] || len(p.withheld[t.URL]) > 0 }}
 	spelled := false
 	for i, w := range l.words {
 		switch {

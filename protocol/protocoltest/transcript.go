@@ -68,6 +68,8 @@ func (h Hints) String() string {
 //	decided CDS a                        … now it does; set also decides
 //	withhold CDS a b                     the view withholds these names from clients that refused them …
 //	unwithhold CDS a                     … and does so no longer
+//	substitute CDS                       the view has an older version of a refused resource of the type …
+//	unsubstitute CDS                     … and does so no longer
 //	version CDS r7                       the source supplies the version of the type; none: the hash again
 //	begin … commit                       all changes in between are one commit
 //	stream [A] sotw|delta [only=CDS] [agent=envoy] [features=a,b] [refused=CDS,LDS] [max=1]

@@ -433,7 +433,7 @@ type Link struct {
 type Event struct {
 	ID        uint64     `json:"id"`
 	At        time.Time  `json:"at"`
-	Kind      string     `json:"kind"` // "connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"
+	Kind      string     `json:"kind"` // "connect", "leave", "subscribe", "send", "ack", "nack", "recover", "wait", "deny", "commit", "reject", "quarantine", "store"
 	Node      string     `json:"node,omitempty"`
 	Peer      string     `json:"peer,omitempty"`
 	Stream    uint64     `json:"stream,omitempty"`

@@ -79,6 +79,9 @@ func TestAcceptanceOfClientsThatLeave(t *testing.T) {
 				e.Type, e.Nonce = typ, "1"
 				tr.Event(st, protocol.Event{Kind: protocol.Sent, Type: typ, Nonce: "1", Count: 1})
 				tr.Event(st, e)
+				if e.Kind == protocol.Acked && !e.Refuses {
+					tr.Event(st, protocol.Event{Kind: protocol.Recovered, Type: typ})
+				}
 			}, func() { tr.Closed(st, nil) }
 		}
 	}

@@ -127,6 +127,9 @@ func TestConcurrent(t *testing.T) {
 					f.Event(st, protocol.Event{Kind: protocol.Nacked, Type: u, Nonce: "1", Refuses: true, Names: []string{"a"}, Error: &xds.Status{Message: fmt.Sprint("a ", i%5)}})
 					f.Event(st, protocol.Event{Kind: protocol.Waived, Type: u, By: xds.Cluster, Name: "a"})
 					f.Event(st, protocol.Event{Kind: protocol.Acked, Type: u, Nonce: "1", Refuses: i%2 == 0})
+					if i%2 == 1 {
+						f.Event(st, protocol.Event{Kind: protocol.Recovered, Type: u})
+					}
 				}
 				f.Closed(st, nil)
 			}

@@ -47,15 +47,15 @@ func TestEvents(t *testing.T) {
 		}
 		want := []string{
 			"connect ADS sotw envoy 1.40.0 0", "subscribe CDS * 0", "send CDS 1 2", "nack CDS 1 1.5ms two is bad two@ 2",
-			"commit revision 2 0", "send CDS 2 2", "ack CDS 2 2", "leave Canceled: the client canceled its stream, or its connection ended 0",
+			"commit revision 2 0", "send CDS 2 2", "ack CDS 2 2", "recover CDS 0", "leave Canceled: the client canceled its stream, or its connection ended 0",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s\nnot %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if after := w.Events(7); len(after) != 1 || after[0].Kind != "leave" {
+		if after := w.Events(8); len(after) != 1 || after[0].Kind != "leave" {
 			t.Errorf("%+v", after)
 		}
-		if after := w.Events(1000); len(after) != 8 { // this ID is from another server
+		if after := w.Events(1000); len(after) != 9 { // this ID is from another server
 			t.Errorf("%+v", after)
 		}
 	})

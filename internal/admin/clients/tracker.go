@@ -330,6 +330,9 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 		var m pending
 		said.cause, m = t.nacked(r, st, &e, said.nonce, now)
 		said.kind, said.count, said.removed = "nack", m.count, m.removed
+	case protocol.Recovered:
+		t.recovered(r, e.Type, now)
+		said.kind, said.took = "recover", e.Took
 	case protocol.Waived:
 		said.kind, said.by, said.count, said.text = "wait", e.By, 1, clip(e.Name, maxName)
 	default:
@@ -346,12 +349,6 @@ func (t *Tracker) subscribed(r *row, e *protocol.Event) {
 	defer r.mu.Unlock()
 	u := r.add(e.Type)
 	u.names, u.wildcard = count(e.Count), e.Wildcard
-	if !e.Refuses {
-		if u.refusal != nil {
-			t.refusalEnded(r, u.typ, t.now())
-		}
-		t.clearRefusal(u)
-	}
 }
 
 func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pending {
@@ -361,9 +358,8 @@ func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pend
 	m := u.answer(r.variant(), nonce)
 	u.acked = message{at: now, nonce: nonce, version: e.Version, count: m.count, removed: m.removed}
 	u.accepted = cmp.Or(u.accepted, now)
-	if !e.Refuses {
+	if !e.Refuses && u.refusal == nil { // the node may have refused the type on an earlier stream
 		t.refusalEnded(r, u.typ, now)
-		t.clearRefusal(u)
 	}
 	return m
 }
@@ -390,21 +386,13 @@ func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uin
 	return c, m
 }
 
-// ClearRefusal notes that the client of a stream no longer refuses resources of a type, though it has
-// sent no ACK. The stream's goroutine calls ClearRefusal.
-func (t *Tracker) ClearRefusal(st *server.Stream, typ *xds.Type) {
-	v, ok := t.rows.Load(st)
-	if !ok {
-		return
-	}
-	r := v.(*row)
+// recovered notes that the client no longer refuses resources of a type (HEAL-5).
+func (t *Tracker) recovered(r *row, typ *xds.Type, now int64) {
 	r.mu.Lock()
-	if u := r.find(typ); u != nil {
-		t.refusalEnded(r, u.typ, t.now())
-		t.clearRefusal(u)
-	}
-	r.mu.Unlock()
-	t.bell.ring()
+	defer r.mu.Unlock()
+	u := r.add(typ)
+	t.refusalEnded(r, u.typ, now)
+	t.clearRefusal(u)
 }
 
 // clearRefusal removes the refusal of a type.

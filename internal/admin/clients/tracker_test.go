@@ -41,6 +41,8 @@ func TestEventsChangeClientState(t *testing.T) {
 		{"an earlier one is answered", xds.SotW, []step{{sent, "1", false}, {sent, "2", false}, {sent, "3", false}, {acked, "1", false}}, api.Sent},
 		{"it accepts one, and still refuses another", xds.Delta, []step{{sent, "1", false}, {sent, "2", false}, {nacked, "1", true}, {acked, "2", true}}, api.Nacked},
 		{"it refuses what it has taken since", xds.SotW, []step{{sent, "1", false}, {sent, "2", false}, {acked, "2", false}, {nacked, "1", false}}, api.Synced},
+		{"HEAL-5 an ACK alone ends no refusal", xds.Delta, []step{{sent, "1", false}, {sent, "2", false}, {nacked, "1", true}, {acked, "2", false}}, api.Nacked},
+		{"HEAL-5 the refusal ends", xds.Delta, []step{{sent, "1", false}, {sent, "2", false}, {nacked, "1", true}, {acked, "2", false}, {protocol.Recovered, "", false}}, api.Synced},
 		{"an answer to nothing", xds.Delta, []step{{sent, "1", false}, {acked, "9", false}}, api.Sent},
 	} {
 		f := &fleet{Tracker: New(Options{})}

@@ -30,7 +30,7 @@ type watchFlags struct {
 }
 
 // eventKinds are the kinds of events.
-var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "wait", "deny", "commit", "reject", "quarantine", "store"}
+var eventKinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "recover", "wait", "deny", "commit", "reject", "quarantine", "store"}
 
 // Watch returns the command watch.
 func Watch() *cobra.Command {
@@ -42,8 +42,8 @@ func Watch() *cobra.Command {
 subscribe, are sent responses, and accept or refuse them; a new configuration is loaded or
 rejected. "chancery get events" prints past events.
 
-Kinds of events: connect, leave, subscribe, send, ack, nack, wait, deny, commit,
-reject, quarantine, store.
+Kinds of events: connect, leave, subscribe, send, ack, nack, recover, wait, deny,
+commit, reject, quarantine, store.
 
 If watch reads events too slowly, some are left out; a line tells how many.
 

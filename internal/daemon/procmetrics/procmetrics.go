@@ -15,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/promx"
 	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // Options configure [New]. The zero value is ready to use.
@@ -24,6 +25,7 @@ type Options struct {
 
 	Snapshot func() *store.Snapshot      // see [metrics.Options]
 	Newest   func() (store.Commit, bool) // see [metrics.Options]
+	Group    func(*xds.Node) string      // see [metrics.Options]
 }
 
 // Metrics are the metrics of the process and of its server. They are safe for concurrent use; create them
@@ -42,7 +44,7 @@ func New(o Options) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(o.Version, o.Revision),
 	)
-	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot, Newest: o.Newest}), metrics.NewLoads(r), r}
+	return &Metrics{metrics.New(metrics.Options{Registry: r, Snapshot: o.Snapshot, Newest: o.Newest, Group: o.Group}), metrics.NewLoads(r), r}
 }
 
 // Registry returns the registry, so that others can register more metrics.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
@@ -189,7 +190,7 @@ func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error
 	return nil
 }
 
-// addRefusals merges the refusals of another server by type and error.
+// addRefusals merges the refusals of another server by type, error, and files of the resources.
 func addRefusals(all, more []api.Refusal) []api.Refusal {
 	for _, r := range few(more, maxTold) {
 		all = addRefusal(all, r)
@@ -199,7 +200,9 @@ func addRefusals(all, more []api.Refusal) []api.Refusal {
 
 func addRefusal(all []api.Refusal, r api.Refusal) []api.Refusal {
 	r.Error, r.Type, r.Clients = textutil.Head(r.Error, maxWords), textutil.Head(r.Type, maxWords), counted(r.Clients)
-	i := slices.IndexFunc(all, func(x api.Refusal) bool { return x.Type == r.Type && x.Error == r.Error })
+	i := slices.IndexFunc(all, func(x api.Refusal) bool {
+		return x.Type == r.Type && x.Error == r.Error && !otherFile(x.Resources, r.Resources)
+	})
 	if i < 0 {
 		if len(all) < 10*maxTold {
 			r.Nodes, r.Resources = cutAll(r.Nodes, named), cutResources(r.Resources)
@@ -215,6 +218,15 @@ func addRefusal(all []api.Refusal, r api.Refusal) []api.Refusal {
 		x.Since = r.Since
 	}
 	return all
+}
+
+// otherFile reports whether two lists have resources with one name from different files: those of two groups.
+// The line may differ, because a server may not have found the field.
+func otherFile(a, b []api.Resource) bool {
+	file := func(place string) string { return strings.TrimRight(place, ":0123456789") }
+	return slices.ContainsFunc(a, func(x api.Resource) bool {
+		return slices.ContainsFunc(b, func(y api.Resource) bool { return x.Name == y.Name && file(x.Place) != file(y.Place) })
+	})
 }
 
 func cutResources(all []api.Resource) []api.Resource {

@@ -132,7 +132,7 @@ func TestNodesOfARefusal(t *testing.T) {
 	g := &group{nodes: map[string]bool{}}
 	for i := range 1000 {
 		c := &client{clientID: clientID{node: fmt.Sprintf("%04d", 999-i)}}
-		if g.add(&snapshot{client: c}, &refusal{cause: &cause{}}); len(g.nodes) > 2*maxNodes {
+		if g.add(&snapshot{client: c}, &refusal{cause: &cause{}}, nil); len(g.nodes) > 2*maxNodes {
 			t.Fatalf("%d nodes", len(g.nodes))
 		}
 	}

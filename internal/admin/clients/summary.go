@@ -38,14 +38,13 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	return counts, t.refusals(all, f.Type), troubles[:min(len(troubles), maxShown)]
 }
 
-// A group has all refusals with one type and error text.
+// A group has all refusals with one type, error text, and places of the resources.
 type group struct {
 	api.Refusal
 	typ    *xds.Type
 	nodes  map[string]bool // at least the first maxNodes by name
 	causes []*cause
-	one    *snapshot // a client with this refusal
-	last   *client   // the client that was counted last
+	last   *client // the client that was counted last
 }
 
 const (
@@ -53,56 +52,55 @@ const (
 	maxResources = 10 // resources listed for a refusal
 )
 
-// refusals groups the refusals of clients by type and error text. If a type is given, the result has only
-// refusals of this type.
+// refusals groups the refusals of clients by type and error text. Refusals of resources with one name and
+// different places are in different groups, because two groups of nodes may each have such a resource. If a
+// type is given, the result has only refusals of this type.
 func (t *Tracker) refusals(all []snapshot, of *xds.Type) []api.Refusal {
 	type key struct{ url, text string }
-	groups := map[key]*group{}
+	groups, p := map[key][]*group{}, t.places()
+	var sorted []*group
 	for i := range all {
 		s := &all[i]
 		for _, f := range s.refusals {
 			if of != nil && !of.Is(f.typ) {
 				continue
 			}
-			k := key{f.typ.URL, f.text}
-			g := groups[k]
-			if g == nil {
-				g = &group{Refusal: api.Refusal{Type: f.typ.Short, Error: f.text}, typ: f.typ, nodes: map[string]bool{}, one: s}
-				groups[k] = g
+			k, resources := key{f.typ.URL, f.text}, p.resources(p.nodeOf(s), f.cause)
+			i := slices.IndexFunc(groups[k], func(g *group) bool { return !g.elsewhere(resources) })
+			if i < 0 && len(groups[k]) < maxShown {
+				g := &group{Refusal: api.Refusal{Type: f.typ.Short, Error: f.text, Resources: []api.Resource{}}, typ: f.typ, nodes: map[string]bool{}}
+				groups[k], sorted = append(groups[k], g), append(sorted, g)
 			}
-			g.add(s, &f)
+			if i < 0 {
+				i = len(groups[k]) - 1
+			}
+			groups[k][i].add(s, &f, resources)
 		}
-	}
-	sorted := make([]*group, 0, len(groups))
-	for _, g := range groups {
-		sorted = append(sorted, g)
 	}
 	slices.SortFunc(sorted, func(a, b *group) int {
 		return cmp.Or(b.Clients-a.Clients, a.Since.Compare(b.Since), a.typ.Rank()-b.typ.Rank(), strings.Compare(a.Error, b.Error))
 	})
-	refusals, p := []api.Refusal{}, t.places()
+	refusals := []api.Refusal{}
 	for _, g := range sorted[:min(len(sorted), maxShown)] {
 		for id := range g.nodes {
 			g.Nodes = append(g.Nodes, id)
 		}
 		slices.Sort(g.Nodes)
 		g.Nodes = g.Nodes[:min(len(g.Nodes), maxNodes)]
-		g.Resources = []api.Resource{}
-		for _, c := range g.causes {
-			for _, r := range p.resources(p.nodeOf(g.one), c) {
-				if !slices.Contains(g.Resources, r) {
-					g.Resources = append(g.Resources, r)
-				}
-			}
-		}
-		g.Resources = g.Resources[:min(len(g.Resources), maxResources)]
 		refusals = append(refusals, g.Refusal)
 	}
 	return refusals
 }
 
+// elsewhere reports whether the group has a resource with the name of one of these resources and another place.
+func (g *group) elsewhere(all []api.Resource) bool {
+	return slices.ContainsFunc(all, func(r api.Resource) bool {
+		return slices.ContainsFunc(g.Resources, func(o api.Resource) bool { return o.Name == r.Name && o.Place != r.Place })
+	})
+}
+
 // add counts the refusal of a client.
-func (g *group) add(s *snapshot, f *refusal) {
+func (g *group) add(s *snapshot, f *refusal, resources []api.Resource) {
 	if g.last != s.client {
 		g.last = s.client // a client may refuse the same response on several streams
 		g.Clients++
@@ -124,6 +122,11 @@ func (g *group) add(s *snapshot, f *refusal) {
 	}
 	if len(g.causes) < maxResources && !slices.Contains(g.causes, f.cause) {
 		g.causes = append(g.causes, f.cause)
+		for _, r := range resources {
+			if len(g.Resources) < maxResources && !slices.Contains(g.Resources, r) {
+				g.Resources = append(g.Resources, r)
+			}
+		}
 	}
 }
 

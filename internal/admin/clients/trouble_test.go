@@ -208,6 +208,29 @@ LDS cluster(s) b: bad 1 [other2] [{LDS x  } {LDS y  } {LDS z  }] true 0s
 	})
 }
 
+// Two groups may have a resource of one name: the refusals of each are separate, even with one error text.
+func TestRefusalsOfGroupsAreSeparate(t *testing.T) {
+	f := &fleet{Tracker: New(Options{
+		Groups: func(n *xds.Node) []string { return []string{n.Cluster} },
+		Place:  func(n *xds.Node, _ *xds.Type, name string) string { return n.Cluster + "/" + name + ".yaml:1:1" },
+	})}
+	for i, group := range []string{"edge", "core", "edge"} {
+		n := envoy(fmt.Sprint("n", i))
+		n.Cluster = group
+		st := f.open(n, fmt.Sprintf("10.0.0.%d:1", i+1), nil, xds.Cluster)
+		f.send(st, xds.Cluster)
+		f.Event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Cluster, Nonce: "1", Names: []string{"b"}, Error: &xds.Status{Message: "b is bad"}, Refuses: true})
+	}
+	got := ""
+	_, refusals, _ := f.Summary()
+	for _, r := range refusals {
+		got += fmt.Sprintln(r.Clients, r.Nodes, r.Resources[0].Place, len(r.Resources))
+	}
+	if want := "2 [n0 n2] edge/b.yaml:1:1 1\n1 [n1] core/b.yaml:1:1 1\n"; got != want {
+		t.Errorf("%s\nnot %s", got, want)
+	}
+}
+
 // A REST poll is not a client.
 func TestPollIsNotAClient(t *testing.T) {
 	within(t, "REST and Fetch", func(w *testServer) {

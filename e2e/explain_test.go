@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -167,7 +168,7 @@ func (f faulty) lines() (all []string) {
 // mistake and its line. Explain of another resource in the same response reports that line, too.
 func TestExplainRefusals(t *testing.T) {
 	t.Parallel()
-	each(t, "OBS-1 each refusal has the line that is at fault", func(t *testing.T, v variant) {
+	each(t, "OBS-1 HEAL-5 each refusal has the line that is at fault, in the log, too", func(t *testing.T, v variant) {
 		at := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
 		s := siteOf(t, func(w world) *rig {
 			return newRig(t, w, sourcedBy(v, renamed), "--admin-listen", at)
@@ -185,6 +186,19 @@ func TestExplainRefusals(t *testing.T) {
 			s.sees(p, soon, "a NACK: "+f.name, func(rs tap.Records) bool { return len(rs.NACKs(f.typ)) > 0 })
 			s.quiet()
 			eventually(t, soon, "the refusal is explained: "+f.name, func() error { return f.explained(admin) })
+			eventually(t, soon, "the log has the line: "+f.name, func() error {
+				lines := s.daemon.logged("client refused a response (NACK)")
+				if len(lines) == 0 {
+					return errors.New("no line")
+				}
+				line, want := lines[len(lines)-1], f.lines()
+				resources, places := fmt.Sprint(line["resources"]), fmt.Sprint(line["at"])
+				if line["type"] != f.typ || !strings.HasPrefix(resources, "["+f.resource) || !strings.Contains(places, want[0]) ||
+					len(strings.Fields(places)) != len(want) || line["one_of"] != nil {
+					return fmt.Errorf("not %s at %s: %v", f.resource, want, line)
+				}
+				return nil
+			})
 			s.Mark("reverted")
 			files.has("case.yaml", []byte("# nothing\n"))
 			s.nextChange()

@@ -47,6 +47,17 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 	return names
 }
 
+// upserts returns the number of resources in a message. In a full state, only changed resources count.
+func (d *delivery) upserts(p *part) int {
+	n := len(d.beats)
+	for name, it := range d.each {
+		if stands(it.is) && p.within(name, it.is) {
+			n++
+		}
+	}
+	return n
+}
+
 // words yields the possible names in a text: each part between spaces, first unchanged and then
 // without the punctuation around it.
 func words(text string) func(func(string) bool) {

@@ -107,3 +107,18 @@ func TestBlamed(t *testing.T) {
 		}
 	})
 }
+
+// HEAL-5: the event of a NACK has the number of resources in the response, also if it has more than the names.
+func TestNackedCountsResources(t *testing.T) {
+	both(t, func(t *testing.T, v xds.Variant) {
+		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, "a", "b", "c", "d", "e", "f")})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.drain()
+		l.ask(xds.Request{Type: xds.Cluster, Nonce: l.last[xds.Cluster.URL], Error: &xds.Status{Message: "no"}})
+		for e := range l.Events() {
+			if e.Kind == Nacked && (e.Count != 6 || len(e.Names) != maxBlamed) {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}

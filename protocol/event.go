@@ -50,7 +50,7 @@ type Event struct {
 	Type     *xds.Type
 	Nonce    string
 	Version  string        // version of the response; Opened: the version that the client states; Departed: version of the resource; Recovered: version of the view
-	Count    int           // Sent: resources; Subscribed: names; Opened: resources stated by the client (delta)
+	Count    int           // Sent: resources; Nacked: resources in the refused response; Subscribed: names; Opened: resources stated by the client (delta)
 	Removed  int           // Sent: names reported as missing or removed
 	Beats    int           // Sent: heartbeats
 	Bytes    int           // Sent: approximate size of the response

@@ -105,7 +105,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	// "NACK [...] is indicated by the presence of the error_detail field." (SOTW-4)
 	if req.Error != nil {
 		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
-		e.Names = u.blamed(d, p, req.Error.Message)
+		e.Names, e.Count = u.blamed(d, p, req.Error.Message), d.upserts(p)
 		p.fate = refused
 		u.toldAll(d)
 		u.refuse(s.variant, d, p)

@@ -31,24 +31,47 @@ const (
 
 // logNack logs a NACK. If the same reason was logged a moment ago, it counts the NACK and logs it at level DEBUG.
 func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() string) {
+	now := time.Now()
+	since, _ := s.refused.get(refusal{st.Node.ID, e.Type.URL})
 	s.warnOf(st, e.Type.URL+" "+normalized(why), "client refused a response (NACK)", func() []slog.Attr {
-		names, places := make([]string, len(e.Names)), []string{}
-		for i, name := range e.Names {
-			names[i] = clip(name)
-			if place := s.place(st.Node, e.Type, name); place != "" {
-				places = append(places, clip(place))
+		suspects, oneOf := s.suspectsOf(st.Node, e, why)
+		names, places := make([]string, len(suspects)), []string{}
+		for i, one := range suspects {
+			names[i] = clip(one.Name)
+			if one.Place != "" {
+				places = append(places, clip(one.Place))
 			}
 		}
 		var code int
 		if e.Error != nil {
 			code = int(e.Error.Code)
 		}
-		return []slog.Attr{
-			slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places),
-			slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
-			slog.Int("code", code), slog.String("error", textutil.Middle(shown(), maxReason)),
+		attrs := []slog.Attr{slog.String("node", clip(st.Node.ID)), slog.String("type", e.Type.Short), slog.Any("resources", names), slog.Any("at", places)}
+		if oneOf > 1 {
+			attrs = append(attrs, slog.Int("one_of", oneOf))
 		}
-	})
+		return append(attrs,
+			slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
+			slog.Int("code", code), slog.String("error", textutil.Middle(shown(), maxReason)))
+	}, slog.Time("since", since), slog.Time("last", now))
+}
+
+// suspectsOf returns the resources that are the reason of a NACK. If they are not known, it returns up to 5
+// resources of the refused response, and the number of its resources, of which one is the reason.
+func (s *Server) suspectsOf(node *xds.Node, e protocol.Event, text string) (all []Suspect, oneOf int) {
+	if s.suspects != nil {
+		all = s.suspects(node, e.Type, e.Names, text)
+	}
+	if all != nil {
+		return all, 0
+	}
+	for _, name := range e.Names {
+		all = append(all, Suspect{name, s.place(node, e.Type, name)})
+	}
+	if len(e.Names) > 0 && strings.Contains(text, e.Names[0]) { // the text has the name
+		return all, 0
+	}
+	return all, e.Count
 }
 
 // warn logs a warning. It counts warnings with the same reason that follow, and logs them at level DEBUG.
@@ -56,15 +79,16 @@ func (s *Server) warn(st *Stream, why, line string, attrs []slog.Attr) {
 	s.warnOf(st, why, line, func() []slog.Attr { return attrs })
 }
 
-// warnOf does the same as warn, but computes the attributes only when they are needed.
-func (s *Server) warnOf(st *Stream, why, line string, attrs func() []slog.Attr) {
+// warnOf does the same as warn, but computes the attributes only when they are needed. A line that counts
+// warnings also has the attributes of counting.
+func (s *Server) warnOf(st *Stream, why, line string, attrs func() []slog.Attr, counting ...slog.Attr) {
 	if s.addressLog.full(s, st) {
 		s.logLine(slog.LevelDebug, line, attrs)
 		return
 	}
 	counts := func(n int, by []string) {
 		if s.addressLog.allow(s, st) {
-			s.logLine(slog.LevelWarn, line, attrs, repeated(n, by)...)
+			s.logLine(slog.LevelWarn, line, attrs, append(repeated(n, by), counting...)...)
 		}
 	}
 	level := slog.LevelDebug

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -58,6 +59,57 @@ func TestNackLine(t *testing.T) {
 		lines := w.log.lines("client refused a response (NACK)")
 		if len(lines) != 1 || !strings.Contains(lines[0], `node=n type=CDS resources="[c `) || !strings.Contains(lines[0], `at="[n/CDS.yaml:c:1 n/CDS.yaml:b:1]"`) {
 			t.Error(lines)
+		}
+	})
+	within(t, "OBS-1 HEAL-5 a NACK line has the faulty resources alone, if they are known", func(t *testing.T) {
+		asked := ""
+		suspects := WithSuspects(func(n *xds.Node, typ *xds.Type, names []string, text string) []Suspect {
+			asked = fmt.Sprint(n.ID, " ", typ.Short, " ", slices.Sorted(slices.Values(names)), " ", text)
+			if text == "unknown" {
+				return nil
+			}
+			return []Suspect{{"b", "b.yaml:5:3"}}
+		})
+		w := serve(t, suspects)
+		w.set(xds.Cluster, res("a", "1"), res("b", "1"), res("c", "1"))
+		c, r := w.ofNode(t, "n")
+		c.send(nack(r, "no"))
+		synctest.Wait()
+		lines := w.log.lines("client refused a response (NACK)")
+		if len(lines) != 1 || !strings.Contains(lines[0], "type=CDS resources=[b] at=[b.yaml:5:3] version=") || asked != "n CDS [a b c] no" {
+			t.Error(asked, lines)
+		}
+		w.set(xds.Cluster, res("a", "2"))
+		c.send(nack(c.want(), "unknown"))
+		synctest.Wait()
+		lines = w.log.lines("client refused a response (NACK)")
+		if len(lines) != 2 || !strings.Contains(lines[1], `]" at=[] one_of=3 version=`) {
+			t.Error(lines)
+		}
+	})
+	within(t, "OBS-2 HEAL-5 a line that counts NACKs says since when", func(t *testing.T) {
+		w := serve(t)
+		began := time.Now()
+		w.set(xds.Cluster, res("a", "1"))
+		c, r := w.ofNode(t, "n")
+		c.send(nack(r, "a: no"))
+		time.Sleep(2 * time.Second)
+		w.set(xds.Cluster, res("a", "2"))
+		c.send(nack(c.want(), "a: no"))
+		last := time.Now()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		lines := w.log.lines("client refused a response (NACK)")
+		want := "repeated=1 since=" + began.Format(time.RFC3339) + "  last=" + last.Format(time.RFC3339)
+		want = strings.ReplaceAll(want, "  ", " ")
+		line := ""
+		for _, l := range lines {
+			if strings.Contains(l, "level=WARN") && strings.Contains(l, "repeated=1") {
+				line = regexp.MustCompile(`(:\d\d)\.\d+`).ReplaceAllString(l, "$1")
+			}
+		}
+		if !strings.Contains(line, want) || strings.Contains(line, "one_of") {
+			t.Errorf("%q, want %q", lines, want)
 		}
 	})
 	within(t, "OBS-1 SAFE-6 of a secret the line has name and place", func(t *testing.T) {

@@ -20,6 +20,7 @@ type options struct {
 	identifier   func() string
 	log          *slog.Logger
 	place        func(*xds.Node, *xds.Type, string) string
+	suspects     func(node *xds.Node, t *xds.Type, names []string, text string) []Suspect // may be nil
 	redactor     func(*xds.Node, *xds.Type, string) (string, bool)
 	observer     Observer
 	newest       func(ctx context.Context, known bool) error
@@ -76,6 +77,21 @@ func WithPlaces(f func(node *xds.Node, t *xds.Type, name string) string) Option 
 			o.place = f
 		}
 	}
+}
+
+// A Suspect is a resource that is the reason of a NACK.
+type Suspect struct {
+	Name  string
+	Place string // the origin of the faulty field or of the resource, such as "clusters.yaml:12:3"; "": unknown
+}
+
+// WithSuspects sets a function that finds the faulty resources of a NACK, for the log. The function gets the
+// node, the type, at most 5 names of the refused response, and the client's error text, which may have
+// secrets. Names in the text come first. The function returns nil if it does not know the faulty resources:
+// then the log has all these names, with their places ([WithPlaces]). Many goroutines call the function, for
+// each NACK that is logged. By default the log has all names.
+func WithSuspects(f func(node *xds.Node, t *xds.Type, names []string, text string) []Suspect) Option {
+	return func(o *options) { o.suspects = f }
 }
 
 // WithRedactor sets a function that removes secrets from the text of a NACK, before the log and the

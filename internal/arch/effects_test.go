@@ -105,6 +105,7 @@ var effects = map[string]string{
 	"server Server.runOther goroutine":     "ends a stream of another service against the will of its client; ends with the stream",
 
 	"server Server.event clock":         "since when a node refuses a type",
+	"server Server.logNack clock":       "time of the NACK, for a line that counts NACKs",
 	"server Server.logLeft clock":       "how long a client was connected",
 	"server textBudget mutex":           "the time spent on the search for secrets in texts, for all streams; not held during I/O",
 	"server textBudget.look clock":      "the duration of a search",

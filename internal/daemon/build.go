@@ -193,6 +193,7 @@ func (d *daemon) buildServer() {
 		server.WithAge(c.listening.age),
 		server.WithIdentifier(func() string { return d.id }),
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
+		server.WithSuspects(newSuspects(&d.services, func() *dir.Source { return d.source.files() })),
 		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
 	d.clients, d.probes = connectionLimits(d.log, c.limits.connections, d.room, d.metrics)
 	if c.shed.wanted && d.replicas.all != nil {

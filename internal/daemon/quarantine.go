@@ -20,9 +20,7 @@ import (
 // newQuarantine returns a source that withholds from each client the resources that this client
 // refuses. It calls moved when the refusals have changed; moved may be nil.
 func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
-	explainer := sync.OnceValue(func() *explain.Explainer { // made at the first use: the source does not exist yet
-		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
-	})
+	explainer := newExplainer(sv, src)
 	findRefused := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
 		return explainer().Guilty(ctx, stream, t, text)
 	}
@@ -46,6 +44,30 @@ func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir
 	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
 		Guilty: findRefused, Told: onHeld, Scope: scope, Log: sv.log,
+	})
+}
+
+// suspectTimeout limits the search for the faulty resources of a NACK, which delays its stream.
+const suspectTimeout = 100 * time.Millisecond
+
+// newSuspects returns a function that finds the faulty resources of a NACK for the log, as status shows them.
+func newSuspects(sv *services, src func() *dir.Source) func(*xds.Node, *xds.Type, []string, string) []server.Suspect {
+	explainer := newExplainer(sv, src)
+	return func(node *xds.Node, t *xds.Type, names []string, text string) (all []server.Suspect) {
+		ctx, cancel := context.WithTimeout(context.Background(), suspectTimeout)
+		defer cancel()
+		for _, r := range explainer().Faulty(ctx, src().Decide(node).Groups, t, text, names) {
+			all = append(all, server.Suspect{Name: r.Name, Place: r.Place})
+		}
+		return all
+	}
+}
+
+// newExplainer returns a function that returns one explainer. It is made late: the source exists before the
+// first client.
+func newExplainer(sv *services, src func() *dir.Source) func() *explain.Explainer {
+	return sync.OnceValue(func() *explain.Explainer {
+		return explain.New(explain.Deps{Tracker: sv.view.tracker, Source: src(), Snapshot: sv.store.Snapshot})
 	})
 }
 

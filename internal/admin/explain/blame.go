@@ -212,6 +212,9 @@ func (x *trial) duplicates() (all []api.Resource) {
 	by := map[string][]dir.Occurrence{} // by the name in the message's name field
 	for _, group := range x.groups {
 		for r := range x.e.d.Snapshot().View(group).Table(x.t).All() {
+			if x.ctx.Err() != nil {
+				return nil
+			}
 			m := x.e.message(r)
 			s, ok := x.lookup(r.Name)
 			if m == nil || !ok || s.Resource != r { // an earlier group has a resource with this name
@@ -328,6 +331,32 @@ func (e *Explainer) blame(ctx context.Context, node string, t *xds.Type, text st
 		return e.try(ctx, st, e.d.Source.Decide(st.Node).Groups, t, text, refused).guilty()
 	}
 	return nil
+}
+
+// Suspects returns the faulty resources of type t that a node refused with an error text, each with its
+// place. If none is known, and the text has none of the names, it returns all names. The names are those of
+// the refused response; the groups are those of the node. Suspects also works for a node that has
+// disconnected.
+func (e *Explainer) Suspects(ctx context.Context, node string, groups []string, t *xds.Type, text string, names []string) []api.Resource {
+	if all := e.blame(ctx, node, t, text); all != nil {
+		return all
+	}
+	if all := e.Faulty(ctx, groups, t, text, names); all != nil {
+		return all
+	}
+	all := make([]api.Resource, len(names))
+	for i, name := range names {
+		all[i] = api.Resource{Type: t.String(), Name: name}
+	}
+	return all
+}
+
+// Faulty returns the faulty resources among the names of a refused response, each with the place of the
+// faulty field. Without a known fault, and without a name in the error text, the result is nil. The groups are
+// those of the node.
+func (e *Explainer) Faulty(ctx context.Context, groups []string, t *xds.Type, text string, names []string) []api.Resource {
+	x := &trial{e: e, ctx: ctx, groups: groups, t: t, text: text, refused: names}
+	return x.guilty()
 }
 
 // blamed returns a text with the names of faulty resources.

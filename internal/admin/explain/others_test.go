@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
@@ -412,4 +414,29 @@ func cpuTime(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// The faulty resources of a refusal whose client names none, or has left: first those with a known fault, with
+// the place of the field; else all resources of the response.
+func TestSuspects(t *testing.T) {
+	within(t, "HEAL-5 a text that names nothing", func(t *testing.T) {
+		r := start(t, "c.yaml", resources(cluster("a"), strings.ReplaceAll(cluster("bad"), "1s", "-1s"), cluster("c")))
+		names := []string{"a", "bad", "c"}
+		for text, want := range map[string]string{
+			"Invalid duration: Expected positive duration: seconds: -1": "bad c.yaml:7:20",
+			`cluster "bad" is wrong`:                                    "bad c.yaml:7:20",
+		} {
+			if got := r.Suspects(t.Context(), "gone", []string{store.DefaultGroup}, xds.Cluster, text, names); len(got) != 1 || got[0].Name+" "+filepath.Base(got[0].Place) != want {
+				t.Errorf("%s: %+v, want %s", text, got, want)
+			}
+		}
+		r.write("c.yaml", resources(cluster("a"), cluster("bad"), cluster("c")))
+		r.load("")
+		if got := r.Suspects(t.Context(), "gone", []string{store.DefaultGroup}, xds.Cluster, "no", names); len(got) != 3 || got[1].Name != "bad" || got[1].Place != "" {
+			t.Errorf("%+v", got)
+		}
+		if got := r.Faulty(t.Context(), []string{store.DefaultGroup}, xds.Cluster, "no", names); got != nil {
+			t.Errorf("%+v", got)
+		}
+	})
 }

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/admin/explain"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
@@ -14,8 +16,9 @@ import (
 
 // openRollouts connects the runner of rollouts to the served revisions and to the answers of clients.
 func (d *storeSource) openRollouts(e revisions.Engine) {
+	explainer := newExplainer(&d.services, d.files)
 	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look {
-		return rolloutAnswers(d.view.tracker, lanes, since)
+		return rolloutAnswers(d.view.tracker, explainer(), lanes, since)
 	})
 }
 
@@ -39,15 +42,32 @@ func (d *storeSource) rolledBack() (all []api.RolledBack) {
 }
 
 // rolloutAnswers counts how the clients of some groups have answered since a time.
-func rolloutAnswers(t *clients.Tracker, groups []string, since time.Time) rollout.Look {
+func rolloutAnswers(t *clients.Tracker, e *explain.Explainer, groups []string, since time.Time) rollout.Look {
 	k := t.Acceptance(groups, since)
 	l := rollout.Look{Picked: k.Clients, Acked: k.Acked, Refused: k.Refused, Waiting: k.Waiting}
-	for _, f := range k.Regressions {
+	for i, f := range k.Regressions {
 		r := rollout.Refusal{Node: f.Node, Type: f.Type.Short, Cause: f.Text}
-		if len(f.Names) > 0 {
-			r.Name = f.Names[0]
+		if i == 0 { // the others do not count
+			r.Name, r.Place, r.Among = blamed(e, groups, f)
 		}
 		l.Refusals = append(l.Refusals, r)
 	}
 	return l
+}
+
+// blameTimeout limits the search for the faulty resource of a refusal.
+const blameTimeout = 2 * time.Second
+
+// blamed returns the faulty resource of a refusal with its place, or the resources of which one is faulty.
+func blamed(e *explain.Explainer, groups []string, f clients.Regression) (name, place string, among []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), blameTimeout)
+	defer cancel()
+	all := e.Suspects(ctx, f.Node, groups, f.Type, f.Text, f.Names)
+	if len(all) == 1 || len(all) > 1 && all[0].Reason != "" {
+		return all[0].Name, all[0].Place, nil
+	}
+	for _, r := range all {
+		among = append(among, r.Name)
+	}
+	return "", "", among
 }

@@ -68,8 +68,11 @@ type RolloutStep struct {
 type RolloutRefusal struct {
 	Node  string `json:"node"`
 	Type  string `json:"type"`           // short name of the type
-	Name  string `json:"name,omitempty"` // name of the resource, if the client reports it
+	Name  string `json:"name,omitempty"` // name of the resource, if it is known
 	Cause string `json:"cause"`          // secrets are removed
+
+	Place string   `json:"place,omitempty"` // place of the resource, such as "clusters.yaml:12:3"
+	Among []string `json:"among,omitempty"` // resources of the refused response, if the client names none and none has a known fault; at most 5
 }
 
 // A RolloutRequest is the body of POST /api/v1/rollouts.

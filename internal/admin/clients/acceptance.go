@@ -19,7 +19,7 @@ type Acceptance struct {
 type Regression struct {
 	Node  string
 	Type  *xds.Type
-	Names []string // the refused resources that the client names
+	Names []string // refused resources: those in the error text, else all of the response if it had at most 5
 	Text  string   // error text, secrets removed
 }
 

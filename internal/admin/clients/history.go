@@ -20,7 +20,7 @@ const (
 // the node at its start. The period continues when the client disconnects, because a client that
 // reconnects has the same resources.
 type refusalPeriod struct {
-	*cause   // nil: the client had accepted nothing; the cause has at most one name
+	*cause   // nil: the client had accepted nothing; the cause has at most 5 names
 	groups   []string
 	from, to int64 // to is 0 while the period is open
 	had      bool  // the client had resources of the type: accepted on its stream, or stated in its first request
@@ -86,7 +86,7 @@ func (t *Tracker) refusalBegan(r *row, st *server.Stream, c *cause, had bool, no
 		if p.node == "" {
 			p.node = clip(r.client.node, maxName)
 		}
-		s.cause = d.causes.intern(newCause(c.typ, text.Head(c.text, maxName), c.names[:min(len(c.names), 1)]))
+		s.cause = d.causes.intern(newCause(c.typ, text.Head(c.text, maxName), c.names))
 	}
 	p.periods = append(of, s)
 	d.open.Add(1)

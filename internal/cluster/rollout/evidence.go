@@ -14,6 +14,7 @@ const (
 	evidencePrefix = "evidence/"
 	maxServers     = 1000
 	maxCause       = 500 // bytes
+	maxAmong       = 5   // names
 )
 
 // Evidence is the report of a server about its connected clients in a rollout. The report exists as

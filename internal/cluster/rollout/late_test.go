@@ -349,3 +349,19 @@ func TestCorruptRecord(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// HEAL-5: the reason of a rollback names the refused resource with its place, or the resources of which one is
+// refused.
+func TestRefusalText(t *testing.T) {
+	for want, r := range map[string]Refusal{
+		"node n refuses CDS: no":                      {},
+		"node n refuses CDS bad: no":                  {Name: "bad"},
+		"node n refuses CDS bad at c.yaml:5:3: no":    {Name: "bad", Place: "c.yaml:5:3"},
+		"node n refuses one of 3 CDS (a, bad, c): no": {Among: []string{"a", "bad", "c"}},
+	} {
+		r.Node, r.Type, r.Cause = "n", "CDS", "no"
+		if got := r.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

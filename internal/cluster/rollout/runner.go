@@ -242,6 +242,11 @@ func (r *Runner) evidence(id string) Evidence {
 	if l.first == nil && len(look.Refusals) > 0 {
 		first := look.Refusals[0]
 		first.Node, first.Name, first.Cause = textutil.Head(first.Node, maxCause), textutil.Head(first.Name, maxCause), textutil.Head(first.Cause, maxCause)
+		first.Place = textutil.Head(first.Place, maxCause)
+		first.Among = slices.Clone(first.Among[:min(len(first.Among), maxAmong)])
+		for i := range first.Among {
+			first.Among[i] = textutil.Head(first.Among[i], maxCause/maxAmong)
+		}
 		l.first = &first
 	}
 	e.Refusal = l.first

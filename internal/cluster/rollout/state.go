@@ -80,14 +80,23 @@ type State struct {
 type Refusal struct {
 	Node  string `json:"node"`
 	Type  string `json:"type"`           // short name of the type
-	Name  string `json:"name,omitempty"` // name of the resource, if the client names it
+	Name  string `json:"name,omitempty"` // name of the resource, if it is known
 	Cause string `json:"cause"`          // reason of the client, without secrets
+
+	Place string   `json:"place,omitempty"` // place of the resource, if it is known
+	Among []string `json:"among,omitempty"` // some resources of the refused response, if the faulty one is not known
 }
 
 func (r *Refusal) String() string {
 	what := r.Type
-	if r.Name != "" {
+	switch {
+	case r.Name != "":
 		what += " " + r.Name
+		if r.Place != "" {
+			what += " at " + r.Place
+		}
+	case len(r.Among) > 0:
+		what = fmt.Sprintf("one of %d %s (%s)", len(r.Among), what, strings.Join(r.Among, ", "))
 	}
 	return fmt.Sprintf("node %s refuses %s: %s", r.Node, what, r.Cause)
 }

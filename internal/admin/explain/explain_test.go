@@ -339,6 +339,20 @@ var failures = []struct {
 		says: []string{"sent: ok: version v2 was sent, and is now withheld", "accepted: BROKEN: ", " until the resource changes, and gets all other resources (quarantine: named)"},
 	},
 	{
+		name: "HEAL-3 runs on a version that other clients accepted", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act: func(r *fixture) {
+			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {
+				if !t.Is(xds.Cluster) {
+					return nil
+				}
+				return []quarantine.Held{{Name: "a", Refused: "v2", Instead: "v1", Others: true}}
+			}
+			r.Explainer = New(r.deps)
+			takes(xdstest.Delta(r, r.conn, r.node("edge-1")), xds.Cluster)
+		},
+		says: []string{"accepted: BROKEN: ", "; it had none, and gets version v1, which other clients accepted, until the resource changes (quarantine: named)"},
+	},
+	{
 		name: "in quarantine with others", what: "CDS b", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"), cluster("c"))},
 		act: func(r *fixture) {
 			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {

@@ -364,7 +364,7 @@ func (s *Scope) forget(e *evidence, v version) {
 	s.book.bytes.Add(-int64(len(v.Body)))
 }
 
-// trim drops the older half of the replaced versions, and those that are too old.
+// trim drops about the older half of the replaced versions, and those that are too old.
 func (s *Scope) trim(e *evidence, now time.Time) {
 	times := make([]time.Time, 0, e.count)
 	for _, vs := range e.replaced {
@@ -380,13 +380,22 @@ func (s *Scope) trim(e *evidence, now time.Time) {
 	for name, vs := range e.replaced {
 		var left []version
 		for _, v := range vs {
-			if v.until.After(from) {
-				left = append(left, v)
-			} else {
+			if v.until.Before(from) {
 				s.forget(e, v)
+			} else {
+				left = append(left, v)
 			}
 		}
 		e.keep(name, left)
+	}
+	for name, vs := range e.replaced { // one commit replaced too many
+		if e.count <= maxReplaced && s.book.bytes.Load() <= maxBytes {
+			return
+		}
+		for _, v := range vs {
+			s.forget(e, v)
+		}
+		delete(e.replaced, name)
 	}
 }
 

@@ -23,7 +23,8 @@ prints the text on this page.
 
 - A server does not load files with an error. It loads files with warnings. ` + "`--strict`" + ` makes check fail because of
   warnings.
-- XDS03 and XDS04 are mistakes that Envoy would refuse. A server looks for them only with ` + "`serve --validate`" + `.
+- XDS03 and XDS04 are mistakes that Envoy would refuse. A server loads such files and logs ` + "`refusal expected`" + `.
+  With ` + "`serve --validate`" + ` it does not load them.
 - Only ` + "`check --envoy`" + ` reports XDS09.
 - ` + "`--ignore CODE`" + ` leaves a finding out. This does not work for XDS01, XDS0601 and errors of XDS07, with which no
   server loads the files.

@@ -135,6 +135,15 @@ func TestAssignments(t *testing.T) {
 			t.Error(line["problem"])
 		}
 	})
+	t.Run("SAFE-3 the server serves what Envoy refuses, and warns of it", func(t *testing.T) {
+		t.Parallel()
+		d := serve(t, nil, "a.yaml", cluster("a")+"connect_timeout: 0s\n")
+		line := d.logged("refusal expected: clients of Envoy will refuse a served resource")
+		if at := fmt.Sprint(line["problem"]); line["code"] != "XDS0301" || !strings.Contains(at, "a.yaml:") || !strings.Contains(at, ": connect_timeout: ") {
+			t.Error(line)
+		}
+		d.subscribe(xds.Cluster).gets("a")
+	})
 	t.Run("or is empty", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--empty-assignments"}, "a.yaml", cluster("a")+edsOf)

@@ -36,7 +36,7 @@ type Loaded struct {
 
 	certificates []envoysecrets.Certificate
 	v2           []envoysecrets.V2
-	sockets      []socket // of a listener, if Options.Validate is set
+	sockets      []socket // of a listener; nil after a restore
 	refused      bool     // Envoy would refuse it; only checked if Options.Validate is set
 
 	version string      // version_info of the response that contains it
@@ -398,6 +398,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapperFiel
 		d.ReportAt(at, cmp.Or(p.Code, findings.Unusable), whole, "", p.Message)
 		return
 	}
+	d.sockets(&l, n, path, m)
 	d.refused(&l, n, path, m)
 	d.loaded = append(d.loaded, l)
 }

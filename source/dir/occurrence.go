@@ -202,7 +202,7 @@ func (s *Source) Examine(l Loaded) (found []findings.Problem) {
 	if p := rd.inspect(&Loaded{Resource: l.Resource}, m); p.Message != "" {
 		add(p.Code, p.Path, p.Hint, p.Message)
 	}
-	if template := l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate); !l.Type.V2 && !template {
+	if mayViolate(l) {
 		for _, v := range s.examineValidator.Validate(m) {
 			add(v.Code, v.Path, v.Hint, v.Message)
 		}

@@ -53,7 +53,8 @@ type Options struct {
 	// resource is unused if a bootstrap refers to it. Validate treats the secrets of a bootstrap as
 	// known.
 	Bootstraps []proto.Message
-	// Validate reports resources that Envoy would refuse, as mistakes.
+	// Validate reports resources that Envoy would refuse, as mistakes. If false, [Source.Run] logs some
+	// of them after a load.
 	Validate bool
 	// MaxProblems is how many mistakes, and how many warnings, a load reports; it counts the rest. 100
 	// if zero, all if negative.

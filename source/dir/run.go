@@ -3,6 +3,7 @@ package dir
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk/watch"
@@ -14,8 +15,16 @@ func (s *Source) Run(ctx context.Context) {
 	w := watch.NewWatcher(s.opts.Log, s.opts.Poll)
 	defer w.Close()
 	pace := watch.Pace{Quiet: 100 * time.Millisecond, Most: 2 * time.Second, Poll: s.opts.Poll}
+	refusable := newRefusableLog(s)
+	var running sync.WaitGroup
+	defer running.Wait()
+	if !s.opts.Validate { // otherwise a load refuses the findings
+		running.Go(func() { refusable.run(ctx) })
+	}
 	for o, ok := (order{}), true; ok; { // the first round loads what changed since Load, and begins to watch
-		o, ok = watch.Wait(ctx, pace, w.Bell(), s.force, s.reload(o, w))
+		next := s.reload(o, w)
+		refusable.offer()
+		o, ok = watch.Wait(ctx, pace, w.Bell(), s.force, next)
 	}
 }
 

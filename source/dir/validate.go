@@ -18,24 +18,26 @@ import (
 
 // refused reports the reasons for which Envoy would refuse a resource, if Options.Validate is set.
 func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message) {
-	if d.validator == nil || l.Type.V2 {
+	if d.validator == nil || !mayViolate(*l) {
 		return
-	}
-	if l.Type.Is(xds.Listener) {
-		l.sockets = socketsOf(m.ProtoReflect())
-		for i, s := range l.sockets {
-			at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), s.at.Path)
-			l.sockets[i].at = Pos{l.File, at.Node.Line, at.Node.Column, whole}
-		}
-	}
-	if l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate) {
-		return // gRPC servers do not need all fields that Envoy's API requires
 	}
 	before := d.Errors()
 	defer func() { l.refused = d.Errors() > before }()
 	for _, v := range d.validator.Validate(m) {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), v.Path)
 		d.ReportAt(at, v.Code, whole, v.Hint, v.Message)
+	}
+}
+
+// sockets records the sockets of a listener with their places.
+func (d *decoder) sockets(l *Loaded, n *yaml.Node, path string, m proto.Message) {
+	if l.Type.V2 || !l.Type.Is(xds.Listener) {
+		return
+	}
+	l.sockets = socketsOf(m.ProtoReflect())
+	for i, s := range l.sockets {
+		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), s.at.Path)
+		l.sockets[i].at = Pos{l.File, at.Node.Line, at.Node.Column, whole}
 	}
 }
 

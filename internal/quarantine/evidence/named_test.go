@@ -252,3 +252,103 @@ func TestEvidenceKeepsTheNewest(t *testing.T) {
 		}
 	})
 }
+
+func TestKindsOfClients(t *testing.T) {
+	v1 := table(t, xds.NewTable(xds.Cluster), "a", "1", "b", "1")
+	v2 := table(t, v1, "a", "2")
+	v3 := table(t, v2, "a", "3")
+	t.Run("HEAL-3 kinds keep their versions when another server takes over", func(t *testing.T) {
+		var b, other Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "y", "1", all(v1))
+		data, err := b.Save(start, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.Learn([][]byte{data})
+		o := other.Scope("g", "")
+		o.Show(start, xds.Cluster, v1, none)
+		o.Show(start, xds.Cluster, v2, none)
+		o.Accept(xds.Cluster, "z", "2", all(v2)) // the other server does not know this
+		o.Show(start, xds.Cluster, v3, none)
+		if y, z := bodies(o.Before(start, xds.Cluster, "a", "y")), bodies(o.Before(start, xds.Cluster, "a", "z")); y != "1 2 " || z != "2 1 " {
+			t.Errorf("%q, %q", y, z)
+		}
+		o = other.Scope("g", "another table")
+		o.Show(start, xds.Cluster, v2, none)
+		o.Show(start, xds.Cluster, v3, none)
+		if by := o.find(xds.Cluster).replaced["a"][0].by; by != 0 {
+			t.Errorf("the ACK of another table counts: %b", by)
+		}
+	})
+	t.Run("HEAL-3 more kinds than the limit share the last", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		for i := range 2 * maxAgents {
+			s.Accept(xds.Cluster, fmt.Sprint(i), "1", all(v1))
+		}
+		s.Show(start, xds.Cluster, v2, none)
+		e := s.find(xds.Cluster)
+		if by := e.replaced["a"][0].by; len(e.agents) != maxAgents || by != 1<<maxAgents-1 {
+			t.Errorf("%d kinds, %b", len(e.agents), by)
+		}
+	})
+	t.Run("HEAL-3 of a secret only the direct predecessor", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		for i, text := range []string{"1", "2", "3"} {
+			is, err := xds.NewTable(xds.Secret).With([]*xds.Resource{xds.NewResource(xds.Secret, "a", []byte(text))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Show(start, xds.Secret, is, none)
+			if got := bodies(s.Before(start, xds.Secret, "a", "x")); got != []string{"", "1 ", ""}[i] {
+				t.Errorf("%d: %q", i, got)
+			}
+			if i == 0 {
+				s.Accept(xds.Secret, "x", "1", all(is))
+			}
+		}
+	})
+	t.Run("HEAL-3 a late ACK counts for each kind once", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		if s.Accept(xds.Cluster, "early", "1", all(v1)); s.Removed(start, xds.Cluster, "a") != nil || len(s.Before(start, xds.Cluster, "a", "early")) != 0 {
+			t.Error("there is no version yet")
+		}
+		for _, v := range []*xds.Table{v1, v2, v3} {
+			s.Show(start, xds.Cluster, v, none)
+		}
+		for i, v := range []*xds.Table{v1, v2, v3, table(t, v3, "b", "0"), v1} {
+			s.Accept(xds.Cluster, "x", fmt.Sprint(i), all(v))
+		}
+		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "2 1 " {
+			t.Errorf("%q", got)
+		}
+		e := s.find(xds.Cluster)
+		if n := len(e.worlds[e.agent("x")]); n > maxWorlds {
+			t.Errorf("%d tables", n)
+		}
+	})
+	t.Run("HEAL-3 saved versions are sorted by their age, and bounded", func(t *testing.T) {
+		var versions []string
+		for i := range 2 * maxVersions {
+			versions = append(versions, fmt.Sprintf(`{"name":"a","body":"eHh4","refs":[],"until":"2030-01-01T00:00:%02dZ","by":1}`, i))
+		}
+		text := `{"format":1,"scopes":[{"group":"g","types":[{"type":"` + xds.Cluster.URL + `","agents":["x"],"replaced":[` + strings.Join(versions, ",") + `]}]}]}`
+		var b Book
+		if err := b.Restore([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		vs := b.Scope("g", "").find(xds.Cluster).replaced["a"]
+		if len(vs) != maxVersions || !vs[0].until.After(vs[1].until) || b.bytes.Load() != int64(3*maxVersions) {
+			t.Errorf("%d versions, %d bytes", len(vs), b.bytes.Load())
+		}
+		if b.Restore([]byte(`{"format":2}`)) == nil || b.Restore([]byte(`{`)) == nil {
+			t.Error("an unknown format is read")
+		}
+	})
+}

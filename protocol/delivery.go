@@ -75,6 +75,7 @@ type delivery struct {
 	joined uint64 // newest nonce of the older delivery that was joined to this one; zero: none
 	own    cargo  // the cargo of this delivery before an older one was joined to it; without items
 
+	retry  bool // the response has refused content again (HEAL-2)
 	untold bool // the response does not report removals (SotW, types without full state)
 
 	// The client has accepted this delivery or a later one. So nothing waits for this one, and the

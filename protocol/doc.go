@@ -139,7 +139,7 @@
 //	want, matching        what the client subscribes to    want.go match.go scope.go
 //	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
 //	                                                       refusal.go withheld.go refusing.go
-//	                                                       resume.go blamed.go
+//	                                                       retry.go resume.go blamed.go
 //	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
 //	waiting                                                warm.go
 //	saying                what to send next                diff.go say.go tell.go response.go

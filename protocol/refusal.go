@@ -1,9 +1,12 @@
 package protocol
 
 import (
+	"hash/fnv"
+	"io"
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -27,8 +30,13 @@ const maxRefusals = 16
 type refusal struct {
 	cargo
 	part
-	retold bool
-	left   int // number of members
+	retold    bool
+	left      int       // number of members
+	tries     int       // number of earlier refusals of the same content
+	text      uint64    // hash of the error text
+	permanent bool      // the reason cannot pass by itself
+	refusedAt time.Time // time of the NACK
+	retryAt   time.Time // time of the next retry; zero: none
 	// Members that are held back alone, although the other members are sent again (HEAL-1).
 	apart  map[string]bool
 	lapsed []string // members that no subscription matches any more, and that the client may still hold
@@ -110,6 +118,10 @@ func merge(a, b refusal) refusal {
 		items = append(items, it)
 	}
 	r := list(items, b.nonce, a.retold && b.retold)
+	r.keepTries(&b)
+	if !a.retryAt.IsZero() && (b.retryAt.IsZero() || a.retryAt.Before(b.retryAt)) {
+		r.retryAt = a.retryAt
+	}
 	for _, it := range items {
 		if b.apart[it.name] || a.apart[it.name] && !b.has(it.name) {
 			r.setApart(it.name)
@@ -137,8 +149,10 @@ func (r *refusal) neverWas(name string) bool {
 	return it != nil && it.is != nil && it.tellsNothing()
 }
 
-// refuse records that the client has refused message p of delivery d.
-func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
+// refuse records that the client has refused message p of delivery d. It reports whether the client has
+// refused the same content with the same text before.
+func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (repeated bool) {
+	v := s.variant
 	r := refusal{cargo: d.cargo, part: *p}
 	r.items = slices.Clone(d.items)     // the delivery may lose items later
 	if v == xds.Delta && d.joined > 0 { // in SotW an answer is also for all earlier messages
@@ -155,9 +169,22 @@ func (u *subscription) refuse(v xds.Variant, d *delivery, p *part) {
 		r = list(items, p.nonce, false)
 	}
 	if v == xds.SotW && u.typ.FullState && d.superseded {
-		return // the client has accepted a later full state
+		return false // the client has accepted a later full state
+	}
+	if s.retries() {
+		r.text, r.permanent = hashOf(text), cannotPass(text)
+		repeated = u.countTries(&r)
+		s.schedule(&r)
 	}
 	u.remember(v, r)
+	return repeated
+}
+
+// hashOf returns a hash of an error text.
+func hashOf(text string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, text)
+	return h.Sum64()
 }
 
 // remember adds a refusal to the list, in the order of nonces. The rest of the function needs the
@@ -185,6 +212,9 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
 			r.take(name, true)
 		}
+	}
+	if r.tries > 0 {
+		u.absorb(at)
 	}
 	u.dropEmpty()
 	if len(u.refusals) > maxRefusals {

@@ -25,7 +25,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	if !world {
 		parts = parts[0].Split(s.opts.MaxResponse)
 	}
-	f := delivery{cargo: cargo{from: from, to: to, whole: whole, items: items}, version: version, sent: s.now, untold: s.forsakes(u)}
+	f := delivery{cargo: cargo{from: from, to: to, whole: whole, items: items}, version: version, sent: s.now, retry: u.takeRetry(), untold: s.forsakes(u)}
 	if stuck {
 		f.expectNone(s.nonces + uint64(len(parts)))
 	}

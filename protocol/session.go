@@ -54,6 +54,11 @@ type Options struct {
 	// yet may refer to anything for this time. 5 s if zero, none if negative.
 	Grace time.Duration
 
+	// Retry reports whether the server permits that refused content of a type is sent again now, in a
+	// response of about this size (HEAL-2). If not, the session asks again later. Nil: refused content is
+	// not sent again until it changes.
+	Retry func(t *xds.Type, bytes int) bool
+
 	// ForceTTL sends TTLs also to delta clients that do not announce support for them (TTL-6).
 	ForceTTL bool
 
@@ -338,6 +343,7 @@ func (s *Session) Deadline() (next time.Time) {
 		u.withdrawBy(at)
 		at(u.mutedBy())
 		at(u.beatBy())
+		u.retryBy(at)
 	}
 	return next
 }
@@ -381,6 +387,7 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs { // first for all types: below, a type also looks at what the client holds of other types
 		s.recallLately(u)
 		s.withhold(u)
+		s.retry(u)
 		s.markAll(u)
 		s.outlived(u)
 		if len(u.leaving) > 0 {

@@ -41,7 +41,7 @@ var rooms = map[string]string{
 	"delivery": "settle.go",
 	"part":     "settle.go refusal.go",
 	"World":    "resume.go",
-	"refusal":  "withheld.go",
+	"refusal":  "withheld.go retry.go",
 
 	"subscription.waiting": "waiting.go",
 

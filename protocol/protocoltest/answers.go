@@ -158,7 +158,7 @@ func (a *account) doubtMerged(f *flight) {
 // recordRefusal records the names of one response, which the client has refused together.
 func (l *ledger) recordRefusal(a *account, f *flight) {
 	late := f != a.newest
-	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found}
+	g := &group{was: map[string]*xds.Resource{}, rest: map[string]bool{}, moved: f.moved, found: f.found, at: l.now}
 	refuse := func(n string, k fact) {
 		g.was[n] = k.res
 		// If the client refused a removal, it holds the resource, even if no name matches it now.

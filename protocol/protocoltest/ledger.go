@@ -203,6 +203,7 @@ type group struct {
 	found map[string]bool          // removed names that matched other resources
 	rest  map[string]bool          // names not sent since
 	moved bool                     // may be sent again
+	at    time.Time                // time of the NACK
 	apart bool                     // a withheld name, which is held back alone
 
 	warmed int // the batch in which a part of the group was sent again with its cluster
@@ -360,7 +361,7 @@ func (l *ledger) withhold(a *account) {
 		}
 		for n, r := range g.was {
 			if g.rest[n] && r != nil && l.withholds(a, n) {
-				a.groups = append(a.groups, &group{was: map[string]*xds.Resource{n: r}, rest: map[string]bool{n: true}, apart: true})
+				a.groups = append(a.groups, &group{was: map[string]*xds.Resource{n: r}, rest: map[string]bool{n: true}, at: g.at, apart: true})
 				delete(g.was, n)
 				delete(g.rest, n)
 				g.moved = true

@@ -190,6 +190,8 @@ func (p *play) begin(l line) error {
 			}
 		case w == "versions":
 			s.versions = true
+		case w == "retry":
+			opts.Retry = func(*xds.Type, int) bool { return true }
 		case w == "forcettl":
 			opts.ForceTTL = true
 		case w == "bodyless":

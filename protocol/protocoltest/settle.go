@@ -21,7 +21,7 @@ func (w *world) settle() {
 	}
 	limit := w.settles()
 	until := w.now.Add(limit)
-	for range 200 {
+	for range 200 * int(limit/time.Minute) {
 		w.quiet()
 		w.checkWarming()
 		next := time.Time{}
@@ -49,6 +49,9 @@ func (w *world) settle() {
 // clusters, assignments, endpoints.
 func (w *world) settles() time.Duration {
 	limit := time.Minute
+	if w.terms.Retry != nil {
+		limit = 15 * time.Minute
+	}
 	for _, n := range w.lanes {
 		if n.forever {
 			limit = max(limit, silentAfter*time.Duration(1+len(n.ledger.accounts)))
@@ -104,6 +107,9 @@ func (w *world) rest() {
 		if err := n.ledger.settled(!n.forever, idles); err != nil {
 			n.fail(err)
 		}
+		if n.terms.Retry != nil && !n.forever {
+			n.healed()
+		}
 		if !n.forever { // the client did not refuse what it never answered
 			n.converged()
 			if err := n.atRest(); err != nil {
@@ -112,6 +118,19 @@ func (w *world) rest() {
 		}
 		if err := n.client.idle(n.ledger); !n.forever && err != nil {
 			n.fail(err)
+		}
+	}
+}
+
+// healed checks that all refused resources were sent again, now that the client accepts everything (HEAL-2).
+// No SotW response removes a resource of a type without full state.
+func (n *lane) healed() {
+	for url, names := range n.ledger.heldBackNames() {
+		a := n.ledger.account(xds.TypeOf(url))
+		for _, name := range names {
+			if n.cfg.Variant == xds.Delta || a.world || n.ledger.shown(a, name) != nil {
+				n.fail(fmt.Errorf("HEAL-2: the client now accepts everything, but %s %s was not sent again", a.typ, name))
+			}
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (h Hints) String() string {
 //	version CDS r7                       the source supplies the version of the type; none: the hash again
 //	begin … commit                       all changes in between are one commit
 //	stream [A] sotw|delta [only=CDS] [agent=envoy] [features=a,b] [refused=CDS,LDS] [max=1]
-//	           [maxtypes= maxnames= maxnamelen=] [grace=5s] [spread=7] [versions] [forcettl] [bodyless] [errors]
+//	           [maxtypes= maxnames= maxnamelen=] [grace=5s] [spread=7] [versions] [retry] [forcettl] [bodyless] [errors]
 //	                                     opens a stream with these options; it replaces the stream with the same
 //	                                     label (A). It may look up all earlier tables of the view.
 //	                                     "versions" also prints the version of delta responses

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -290,12 +291,26 @@ func (l *ledger) mayResend(a *account, n string) bool {
 	if a.maySend[n] && l.accepts(may) || owed || l.warm[[2]string{a.typ.URL, n}] || l.mayHaveExpired(a, n) && l.accepts(lapsed) {
 		return true
 	}
-	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || g.warmed == l.batch || l.resentWithCluster(a, g)) })
+	return slices.ContainsFunc(a.groups, func(g *group) bool {
+		return g.rest[n] && (g.moved || l.mayRetry(g) || g.warmed == l.batch || l.resentWithCluster(a, g))
+	})
 }
 
 // resent reports whether a refused name may be sent again.
 func (l *ledger) resent(a *account, n string) bool {
-	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && g.moved })
+	return slices.ContainsFunc(a.groups, func(g *group) bool { return g.rest[n] && (g.moved || l.mayRetry(g)) })
+}
+
+// mayRetry reports whether refused content may be sent again although it has not changed (HEAL-2): 5 s after the
+// refusal, or a second after it if the client may have accepted a resource to which the content refers.
+func (l *ledger) mayRetry(g *group) bool {
+	after := 5 * time.Second
+	for _, r := range g.was {
+		if r != nil && len(r.Refs) > 0 {
+			after = time.Second
+		}
+	}
+	return l.opts.Retry != nil && l.now.Sub(g.at) >= after
 }
 
 // resentWithCluster reports whether a part of a refused response is sent again with its cluster. Then the whole response

@@ -65,6 +65,9 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	w.content = newContent(w.plan, whole, rich, named, flips(cfg, who, whole))
 	w.content.faults = newDice(cfg.Seed, 5)
 	w.terms = terms(w.plan, whole)
+	if cfg.Choices == nil && newDice(cfg.Seed, 6).IntN(4) == 0 {
+		w.terms.Retry = func(*xds.Type, int) bool { return true }
+	}
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	w.prompt = who != "wild" && w.plan.IntN(2) == 0
 	clients := 1

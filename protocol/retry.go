@@ -1,0 +1,208 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file sends refused content again (HEAL-2). The reason of a refusal may pass by itself: a port
+// becomes free, a file appears, a cluster is accepted. The document says that the server "should not"
+// send the content again, not that it must not. Terms: see doc.go.
+
+const (
+	firstRetry = 5 * time.Second // doubled with each refusal of the same content
+	lastRetry  = 5 * time.Minute
+	minRetry   = time.Second // between a refusal and the next retry of its content
+
+	// maxHastened is the largest refusal that the ACK of a referenced resource retries at once. The search
+	// for references costs the size of the refusal.
+	maxHastened = 1000
+)
+
+// permanent are parts of error texts of Envoy and gRPC whose reason cannot pass while the content is
+// unchanged. Such content is only tried at the slowest step.
+var permanent = []string{
+	"Proto constraint validation failed",
+	"has unknown fields",
+	"Unable to parse JSON as proto",
+	"Didn't find a registered",
+	"no registered implementation",
+	"regex",
+	"INVALID_ARGUMENT",
+	"unsupported",
+}
+
+// cannotPass reports whether the reason in an error text cannot pass by itself.
+func cannotPass(text string) bool {
+	text = text[:min(len(text), maxBlameText)]
+	return slices.ContainsFunc(permanent, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// retries reports whether the session sends refused content again.
+func (s *Session) retries() bool { return s.opts.Retry != nil }
+
+// schedule sets the time of the next retry of a refusal. The delay doubles with each refusal of the same
+// content, and is up to a fifth longer, so that the retries of many streams spread.
+func (s *Session) schedule(r *refusal) {
+	delay := lastRetry
+	if step := min(r.tries, 6); !r.permanent && firstRetry<<step < lastRetry {
+		delay = firstRetry << step
+	}
+	spread := (s.opts.Spread ^ r.nonce*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40
+	r.refusedAt, r.retryAt = s.now, s.now.Add(delay+delay/5*time.Duration(spread%1024)/1024)
+}
+
+// countTries counts the earlier refusals of the content of r. It reports whether the client has refused
+// the same content with the same text before.
+func (u *subscription) countTries(r *refusal) (repeated bool) {
+	for i := range u.refusals {
+		if o := &u.refusals[i]; o.nonce > 0 && o.shares(r) {
+			r.tries = max(r.tries, o.tries+1)
+			repeated = repeated || o.text == r.text
+		}
+	}
+	return repeated
+}
+
+// shares reports whether another refusal has a member in the same state.
+func (r *refusal) shares(o *refusal) bool {
+	for name, it := range r.members {
+		if stands(it.is) && o.has(name) && same(it.is, o.carries(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// absorb merges older refusals into the refusal at index at, if it has all of their members in the same
+// state. So a client that refuses the same content for ever costs one refusal.
+func (u *subscription) absorb(at int) {
+	for i := 0; i < at; {
+		a, b := &u.refusals[i], &u.refusals[at]
+		if a.includedIn(b) {
+			m := merge(*a, *b)
+			m.keepTries(b)
+			u.refusals[at] = m
+			u.refusals = slices.Delete(u.refusals, i, i+1)
+			at--
+			continue
+		}
+		i++
+	}
+}
+
+// includedIn reports whether another refusal has all members in the same state.
+func (r *refusal) includedIn(o *refusal) bool {
+	if r.left > o.left {
+		return false
+	}
+	for name, it := range r.members {
+		if !o.has(name) || !same(it.is, o.carries(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// keepTries copies the schedule of another refusal.
+func (r *refusal) keepTries(o *refusal) {
+	r.tries, r.text, r.permanent, r.refusedAt, r.retryAt = o.tries, o.text, o.permanent, o.refusedAt, o.retryAt
+}
+
+// retry marks the names that a refusal holds back to be sent again, if the time has come and the server
+// permits it. The answer decides about the next retry.
+func (s *Session) retry(u *subscription) {
+	if !s.retries() || u.idle() {
+		return
+	}
+	for i := range u.refusals {
+		r := &u.refusals[i]
+		if r.retryAt.IsZero() || s.now.Before(r.retryAt) {
+			continue
+		}
+		if !r.holdsBack() {
+			r.retryAt = time.Time{}
+			continue
+		}
+		if !s.opts.Retry(u.typ, s.bytes(u, r)) {
+			r.retryAt = s.now.Add(minRetry + minRetry*time.Duration(s.opts.Spread%1024)/1024)
+			continue
+		}
+		r.retryAt = time.Time{}
+		u.retryNames(s, r)
+	}
+}
+
+// retryNames marks the names that a refusal holds back to be sent again.
+func (u *subscription) retryNames(s *Session, r *refusal) {
+	world := s.tellsWorld(u)
+	apart := r.apart
+	r.apart = nil
+	u.retell(r, func(name string, _ item) bool {
+		return (len(apart) == 0 || apart[name]) && (!world || !u.toldGone(name))
+	})
+	r.apart = apart
+	u.owe(u.due || world)
+	u.retryNow()
+}
+
+// holdsBack reports whether the refusal holds any name back.
+func (r *refusal) holdsBack() bool { return !r.retold || len(r.apart) > 0 }
+
+// bytes returns the approximate size of the refused resources.
+func (s *Session) bytes(u *subscription, r *refusal) (n int) {
+	t := s.table(u.typ)
+	for name := range r.members {
+		if is := t.Lookup(name); is != nil {
+			n += len(is.Body)
+		}
+	}
+	return n
+}
+
+// hasten retries refused resources that refer to a resource of which the client has just accepted another
+// version. A retry follows a refusal by at least minRetry.
+func (s *Session) hasten(first *subscription, d *delivery, p *part) {
+	if !s.retries() {
+		return
+	}
+	for _, u := range s.subs {
+		for i := range u.refusals {
+			r := &u.refusals[i]
+			if r.retryAt.IsZero() || r.left > maxHastened || !r.waitsFor(first.typ, d, p) {
+				continue
+			}
+			if at := r.refusedAt.Add(minRetry); at.Before(r.retryAt) {
+				r.retryAt = at
+			}
+		}
+	}
+}
+
+// waitsFor reports whether a refused resource refers to a resource of a message in a new version.
+func (r *refusal) waitsFor(t *xds.Type, d *delivery, p *part) bool {
+	for _, it := range r.members {
+		if !stands(it.is) {
+			continue
+		}
+		for _, ref := range it.is.Refs {
+			if !ref.Type.Is(t) {
+				continue
+			}
+			if is := d.carries(ref.Name); stands(is) && p.within(ref.Name, is) && !same(d.before(ref.Name), is) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// retryBy yields the times of the next retries.
+func (u *subscription) retryBy(yield func(time.Time)) {
+	for i := range u.refusals {
+		yield(u.refusals[i].retryAt)
+	}
+}

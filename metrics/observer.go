@@ -52,6 +52,12 @@ func (m *Metrics) Event(s *server.Stream, e protocol.Event) {
 	if int(e.Kind) < len(kinds) && kinds[e.Kind] != "" {
 		t.requests[s.Variant][e.Kind].Inc()
 	}
+	switch {
+	case e.Retry && e.Kind == protocol.Acked:
+		t.retries[1].Inc()
+	case e.Retry && e.Kind == protocol.Nacked:
+		t.retries[0].Inc()
+	}
 	switch e.Kind {
 	case protocol.Sent:
 		t.responses[s.Variant].Inc()

@@ -25,6 +25,7 @@ type typeMetrics struct {
 	responses [2]prometheus.Counter
 	sent      prometheus.Counter
 	removed   prometheus.Counter
+	retries   [2]prometheus.Counter // refused content that was sent again: refused once more, accepted
 	answered  prometheus.Observer
 	bytes     prometheus.Observer
 	reached   prometheus.Observer
@@ -71,6 +72,7 @@ func newStreams(r prometheus.Registerer, refusals *refusals) *streams {
 	responses := counter("responses_total", "Responses sent.", "type", "variant")
 	sent := counter("resources_sent_total", "Resources in responses sent.", "type")
 	removed := counter("resources_removed_total", "Names in responses sent that say that a resource was removed or does not exist.", "type")
+	retries := counter("refused_retries_total", "Responses with content that the client had refused before, by its answer.", "type", "result")
 	answered := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: promx.Prefix + "response_ack_seconds", Help: "Time from sending a response until the client accepts (ACK) or refuses (NACK) it, in seconds.",
 		// Envoy answers for clusters when they are warm, which may take 15 s.
@@ -97,6 +99,7 @@ func newStreams(r prometheus.Registerer, refusals *refusals) *streams {
 		t := typeMetrics{
 			sent: sent.WithLabelValues(label), removed: removed.WithLabelValues(label), answered: answered.WithLabelValues(label),
 			bytes: bytes.WithLabelValues(label), reached: reached.WithLabelValues(label),
+			retries: [2]prometheus.Counter{retries.WithLabelValues(label, "refused"), retries.WithLabelValues(label, "accepted")},
 		}
 		for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 			t.responses[v] = responses.WithLabelValues(label, v.String())

@@ -63,7 +63,7 @@ type Event struct {
 	Settled  bool          // Acked, Nacked: the response was the newest of its type; Recovered: the client has accepted such a response after its last NACK
 	Refuses  bool          // Acked, Nacked: the client wants a resource that it has refused, and has not accepted a newer state of this resource. A Nacked with Refuses begins a refusal; Recovered ends it
 	Withheld bool          // Acked: it refuses only resources that the view withholds ([Options.Withholds])
-	Retry    bool          // Acked, Nacked: the response had content that the client had refused before
+	Retry    bool          // Sent, Acked, Nacked: the response had content that the client had refused before
 	Repeated bool          // Nacked: the client has refused the same content with the same text before
 	InUse    string        // Nacked: the version that the client states as still in use
 	Wildcard bool          // Subscribed

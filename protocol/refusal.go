@@ -36,6 +36,7 @@ type refusal struct {
 	text      uint64    // hash of the error text
 	permanent bool      // the reason cannot pass by itself
 	refusedAt time.Time // time of the NACK
+	retried   bool      // the content is sent again, and the client has not answered yet
 	retryAt   time.Time // time of the next retry; zero: none
 	// Members that are held back alone, although the other members are sent again (HEAL-1).
 	apart  map[string]bool
@@ -251,6 +252,23 @@ func (u *subscription) joinRefusals() {
 	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // the merged refusal does not keep the states between the two
 	r.left = len(r.items)
 	u.dropEmpty()
+}
+
+// absorb merges older refusals into the refusal at index at, if it has all of their members in the same
+// state. So a client that refuses the same content for ever costs one refusal.
+func (u *subscription) absorb(at int) {
+	for i := 0; i < at; {
+		a, b := &u.refusals[i], &u.refusals[at]
+		if a.includedIn(b) {
+			m := merge(*a, *b)
+			m.keepTries(b)
+			u.refusals[at] = m
+			u.refusals = slices.Delete(u.refusals, i, i+1)
+			at--
+			continue
+		}
+		i++
+	}
 }
 
 // hoard returns the number of names that are remembered only because of the client's behaviour.

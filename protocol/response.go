@@ -73,7 +73,7 @@ func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *
 	s.nonces++
 	d.addPart(partOf(s.nonces, c, s.tellsWorld(u)))
 	r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
-	s.event(Event{Kind: Sent, Type: u.typ, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), Bytes: c.Bytes(), World: world})
+	s.event(Event{Kind: Sent, Type: u.typ, Retry: d.retry, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), Bytes: c.Bytes(), World: world})
 	return r
 }
 

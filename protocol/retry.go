@@ -77,23 +77,6 @@ func (r *refusal) shares(o *refusal) bool {
 	return false
 }
 
-// absorb merges older refusals into the refusal at index at, if it has all of their members in the same
-// state. So a client that refuses the same content for ever costs one refusal.
-func (u *subscription) absorb(at int) {
-	for i := 0; i < at; {
-		a, b := &u.refusals[i], &u.refusals[at]
-		if a.includedIn(b) {
-			m := merge(*a, *b)
-			m.keepTries(b)
-			u.refusals[at] = m
-			u.refusals = slices.Delete(u.refusals, i, i+1)
-			at--
-			continue
-		}
-		i++
-	}
-}
-
 // includedIn reports whether another refusal has all members in the same state.
 func (r *refusal) includedIn(o *refusal) bool {
 	if r.left > o.left {
@@ -144,7 +127,7 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 	u.retell(r, func(name string, _ item) bool {
 		return (len(apart) == 0 || apart[name]) && (!world || !u.toldGone(name))
 	})
-	r.apart = apart
+	r.apart, r.retried = apart, true
 	u.owe(u.due || world)
 	u.retryNow()
 }

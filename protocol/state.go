@@ -42,7 +42,7 @@ type Message struct {
 type RefusedState struct {
 	Nonce  string // empty: the response was on an earlier stream
 	Names  int    // names that the client has not accepted since
-	Retold bool   // all of these names were sent again, or will be
+	Retold bool   // all of these names were sent again, or will be, because one of them has changed
 }
 
 // A Reason is the kind of subscription by which a client wants a name.
@@ -140,7 +140,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
-		is.Refused = append(is.Refused, RefusedState{Nonce: nonceOf(r.nonce), Names: r.left, Retold: r.retold && len(r.apart) == 0})
+		is.Refused = append(is.Refused, RefusedState{Nonce: nonceOf(r.nonce), Names: r.left, Retold: r.retold && !r.retried && len(r.apart) == 0})
 	}
 	return is
 }

@@ -30,10 +30,12 @@ const (
 )
 
 // logNack logs a NACK. If the same reason was logged a moment ago, it counts the NACK and logs it at level DEBUG.
+// A refusal of the same content as before, with the same text, is a line of level DEBUG.
 func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() string) {
+	const line = "client refused a response (NACK)"
 	now := time.Now()
 	since, _ := s.refused.get(refusal{st.Node.ID, e.Type.URL})
-	s.warnOf(st, e.Type.URL+" "+normalized(why), "client refused a response (NACK)", func() []slog.Attr {
+	attrs := func() []slog.Attr {
 		suspects, oneOf := s.suspectsOf(st.Node, e, why)
 		names, places := make([]string, len(suspects)), []string{}
 		for i, one := range suspects {
@@ -53,7 +55,12 @@ func (s *Server) logNack(st *Stream, e protocol.Event, why string, shown func() 
 		return append(attrs,
 			slog.String("version", e.Version), slog.String("in_use", clip(e.InUse)), slog.String("nonce", e.Nonce), slog.Uint64("stream", st.ID),
 			slog.Int("code", code), slog.String("error", textutil.Middle(shown(), maxReason)))
-	}, slog.Time("since", since), slog.Time("last", now))
+	}
+	if e.Repeated { // HEAL-2: logged at the first refusal
+		s.logLine(slog.LevelDebug, line, attrs)
+		return
+	}
+	s.warnOf(st, e.Type.URL+" "+normalized(why), line, attrs, slog.Time("since", since), slog.Time("last", now))
 }
 
 // suspectsOf returns the resources that are the reason of a NACK. If they are not known, it returns up to 5

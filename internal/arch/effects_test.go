@@ -72,6 +72,8 @@ var effects = map[string]string{
 	"lazy Source.process clock":    "the names that are due",
 	"lazy Source.retryLater clock": "the time of the next try",
 
+	"server retryBudget mutex":             "the retries of all streams; not held during I/O",
+	"server retryBudget.take clock":        "the rate of retries",
 	"server Server mutex":                  "the warnings given so far; not on a hot path",
 	"server drain mutex":                   "counts open streams and polls",
 	"server seats mutex":                   "the owners of streams; not held during I/O",

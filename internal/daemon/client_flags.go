@@ -14,10 +14,12 @@ type clientFlags struct {
 	forceTTL       bool
 	resourceErrors bool
 	v2             bool
+	retryRefused   bool
 }
 
 func (m *clientFlags) flags(f *pflag.FlagSet) {
 	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that no resource still refers to a removed one; 0: none")
+	f.BoolVar(&m.retryRefused, "retry-refused", true, "send content that a client refused again, with growing delays, because the reason may pass by itself; =false: not until the content changes")
 	f.BoolVar(&m.forceTTL, "force-ttl", false, "send TTLs to delta clients even if they do not announce support for them")
 	f.BoolVar(&m.resourceErrors, "resource-errors", false, "also report missing resources, in resource_errors")
 	f.BoolVar(&m.v2, "legacy-v2", false, "also serve the v2 API, with v2 resources unchanged from the files; without this flag a v2 resource is an error")
@@ -31,6 +33,9 @@ func (m *clientFlags) check() error {
 // options returns the options of the xDS server that these flags set.
 func (m *clientFlags) options() []server.Option {
 	o := []server.Option{server.WithRemovalGrace(m.grace)}
+	if m.retryRefused {
+		o = append(o, server.WithRetryRefused())
+	}
 	if m.forceTTL {
 		o = append(o, server.WithForcedTTL())
 	}

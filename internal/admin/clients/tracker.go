@@ -338,7 +338,9 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	default:
 		return
 	}
-	t.ring.add(&said)
+	if !e.Repeated && (e.Kind != protocol.Sent || !e.Retry) { // HEAL-2: retries do not displace other events
+		t.ring.add(&said)
+	}
 	if e.Kind != protocol.Sent {
 		t.bell.ring()
 	}

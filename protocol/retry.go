@@ -106,7 +106,7 @@ func (s *Session) retry(u *subscription) {
 		if r.retryAt.IsZero() || s.now.Before(r.retryAt) {
 			continue
 		}
-		if !r.holdsBack() {
+		if r.retold && (len(r.apart) == 0 || s.tellsWorld(u)) { // nothing is held back, or the table lacks it
 			r.retryAt = time.Time{}
 			continue
 		}
@@ -131,9 +131,6 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 	u.owe(u.due || world)
 	u.retryNow()
 }
-
-// holdsBack reports whether the refusal holds any name back.
-func (r *refusal) holdsBack() bool { return !r.retold || len(r.apart) > 0 }
 
 // bytes returns the approximate size of the refused resources.
 func (s *Session) bytes(u *subscription, r *refusal) (n int) {

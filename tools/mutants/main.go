@@ -75,7 +75,7 @@ func main() {
 	flag.Uint64Var(&s.seed, "seed", 1, "`seed` of the sample")
 	flag.IntVar(&s.parallel, "p", runtime.NumCPU(), "`number` of processes that run tests")
 	flag.DurationVar(&s.slow, "slow", time.Minute, "leave out tests that take longer than this `duration` alone")
-	flag.StringVar(&s.only, "only", "", "take only mutants whose key contains this `text`: package, function, kind, code")
+	flag.StringVar(&s.only, "only", "", "take only mutants whose file or key contains this `text`; the key is package, function, kind, code")
 	flag.BoolVar(&s.verbose, "v", false, "print each mutant and the test that catches it")
 	diff := flag.String("diff", "", "take only mutants of lines that changed since this `revision`; without packages, of all")
 	list := flag.Bool("list", false, "list the mutants and run no test")
@@ -121,7 +121,7 @@ func run(s settings, diff, report string, list bool, floor float64, dirs []strin
 		}
 		known.warnStale(p.dir, all)
 		sample := slices.DeleteFunc(all, func(m *mutant) bool {
-			return diff != "" && !contains(changed[m.file], m.at.Line) || !strings.Contains(m.key(), s.only)
+			return diff != "" && !contains(changed[m.file], m.at.Line) || !strings.Contains(m.file+" "+m.key(), s.only)
 		})
 		if list {
 			for _, m := range sample {

@@ -148,11 +148,10 @@ func BenchmarkAccount(b *testing.B) {
 			for i := range n {
 				set = append(set, res(fmt.Sprintf("service-%06d", i), "0"))
 			}
-			now := time.Now()
 			a := &streamHistory{history: newSentHistory(1000), node: "n"}
 			world := &protocol.World{}
 			a.subscribed(protocol.Event{Kind: protocol.Subscribed, Type: xds.Endpoint, Count: n})
-			a.sent(now, protocol.Event{Kind: protocol.Sent, Type: xds.Endpoint, World: world}, &xds.Changes{Upserts: set})
+			a.sent(protocol.Event{Kind: protocol.Sent, Type: xds.Endpoint, World: world}, &xds.Changes{Upserts: set})
 			var sent []protocol.Event
 			var changes []*xds.Changes
 			for i := range 2 {
@@ -163,7 +162,7 @@ func BenchmarkAccount(b *testing.B) {
 			i := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				a.sent(now, sent[i&1], changes[i&1])
+				a.sent(sent[i&1], changes[i&1])
 				a.acked(sent[i&1])
 				i++
 			}

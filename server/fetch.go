@@ -24,7 +24,6 @@ func (s *Server) fetch(ctx context.Context, m *message, t, also *xds.Type) (out 
 }
 
 func (s *Server) answer(ctx context.Context, m *message, t, also *xds.Type) (out *message, err error) {
-	plain(ctx)
 	from := Caller{Addr: peerOf(ctx)}
 	if err := s.wait(ctx, m, from.Addr); err != nil {
 		m.data.Free()

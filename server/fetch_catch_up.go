@@ -44,7 +44,5 @@ func (p *Poll) catchUp(ctx context.Context, hold time.Duration) error {
 		}
 		return errBehind
 	}
-	err := p.check()
-	p.logRejection(err)
-	return err
+	return p.check()
 }

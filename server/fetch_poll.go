@@ -287,10 +287,12 @@ func (p *Poll) Wait(ctx context.Context, hold time.Duration) (*xds.Response, err
 	if p.answer != nil {
 		return p.answer, nil
 	}
-	if err := p.server.guarded(&p.info, func() error { return p.wait(ctx, hold) }); err != nil {
-		return nil, err
-	}
-	return p.answer, nil
+	err := p.server.guarded(&p.info, func() error {
+		err := p.wait(ctx, hold)
+		p.logRejection(err)
+		return err
+	})
+	return p.answer, err
 }
 
 // wait returns when the poll has an answer, or when it will not get one.
@@ -307,7 +309,6 @@ func (p *Poll) wait(ctx context.Context, hold time.Duration) error {
 		select {
 		case <-p.watch.C():
 			if err := p.check(); err != nil || p.answer != nil {
-				p.logRejection(err)
 				return err
 			}
 		case <-over.C:

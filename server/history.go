@@ -107,6 +107,16 @@ func (h *statedContent) equal(o *statedContent) bool {
 	return h == o
 }
 
+// Estimates of memory: of a content, a stamp in a list, and a name.
+const (
+	contentBytes = 320
+	stampBytes   = 8
+	nameBytes    = 16
+)
+
+// bytes estimates the memory of a content that has ended.
+func (c content) bytes() int { return contentBytes + stampBytes*c.each.len() + nameBytes*len(c.lacks) }
+
 // An endedContent is the statedContent of an ended stream.
 type endedContent struct {
 	*statedContent
@@ -119,10 +129,9 @@ type endedContent struct {
 
 // hold remembers the content h that the client of an open stream has after its next response. The
 // argument after is the content after the previous response, or nil.
-func (t *sentHistory) hold(now time.Time, h, after *statedContent) {
+func (t *sentHistory) hold(h, after *statedContent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.expire(now)
 	t.link(h)
 	if after != nil {
 		after.later = h
@@ -172,7 +181,7 @@ func (t *sentHistory) release(hs []*statedContent, before *statedContent) {
 	defer t.mu.Unlock()
 	for _, h := range hs {
 		t.unlink(h)
-		if before != nil && before.later == h {
+		if before != nil {
 			before.later = h.later
 		}
 	}
@@ -203,7 +212,7 @@ func (t *sentHistory) end(now time.Time, owner string, hs []*statedContent) {
 			t.left.renew(o.ended.Value.(*endedContent))
 			continue
 		}
-		e := &endedContent{statedContent: h, until: now.Add(historyTime), bytes: 320 + 8*h.each.len() + 16*len(h.lacks)}
+		e := &endedContent{statedContent: h, until: now.Add(historyTime), bytes: h.bytes()}
 		h.ended, t.bytes = t.ended.PushFront(e), t.bytes+e.bytes
 		t.left.add(owner, e)
 		h.next = t.index[h.of]
@@ -236,10 +245,7 @@ func (t *sentHistory) expire(now time.Time) {
 // streams of its node with this version.
 func (t *sentHistory) recall(now time.Time, of stateKey) (c content, ok bool) {
 	some := t.find(now, of)
-	if len(some) == 0 {
-		return c, false
-	}
-	return union(some), true
+	return union(some), len(some) > 0
 }
 
 // maxRecalled limits the work of a recall: each response counts one, and each name that it adds counts one. So the cost of a
@@ -259,7 +265,8 @@ func (t *sentHistory) find(now time.Time, of stateKey) (some []content) {
 	defer t.mu.Unlock()
 	t.expire(now)
 	var last content
-	seen, cost := map[**xds.Stamp]bool{}, 0
+	var cost int
+	seen := map[**xds.Stamp]bool{}
 	for h := t.index[of]; h != nil; h = h.next {
 		for c := range h.all {
 			c.since = c.since || !c.equal(h.content)
@@ -291,13 +298,13 @@ func (t *sentHistory) find(now time.Time, of stateKey) (some []content) {
 // supplies versions, or if one of them includes resources with a delayed removal.
 const maxMerged = 4096
 
-func union(some []content) content {
-	c := some[0]
+func union(some []content) (c content) {
 	if len(some) == 1 {
-		return c
+		return some[0]
 	}
-	each, n := slices.Collect(c.each.all), 0
-	for _, o := range some[1:] {
+	var each []*xds.Stamp
+	var merged int
+	for _, o := range some {
 		c.since = c.since || o.since
 		each = slices.AppendSeq(each, o.each.all)
 		switch {
@@ -313,8 +320,8 @@ func union(some []content) content {
 				if was == nil || o.has(was.Name) == nil {
 					continue
 				}
-				n++
-				if n > maxMerged {
+				merged++
+				if merged > maxMerged {
 					return anyContent
 				}
 				each = append(each, was)

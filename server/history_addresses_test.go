@@ -15,7 +15,7 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			sts = piecesOf(append(sts.flat(), res(fmt.Sprint(i), "1").Stamp))
 		}
 		h := &statedContent{of: stateKeyOf("n", "t", what), content: content{each: sts}}
-		m.hold(now, h, nil)
+		m.hold(h, nil)
 		m.end(now, owner, []*statedContent{h})
 		now = now.Add(time.Second)
 	}
@@ -83,21 +83,23 @@ func TestHistoryForgetsLargestAddress(t *testing.T) {
 			t.Error("the address with less content is still the largest")
 		}
 	})
-	t.Run("SAFE-9 equal content counts once", func(t *testing.T) {
-		m := newSentHistory(100)
-		var states [50]content
-		for i := range states {
-			states[i].each = stampList{{res(fmt.Sprint(i), "1").Stamp}}
-		}
-		for range 2 {
-			for _, c := range states {
-				h := &statedContent{of: stateKeyOf("n", "t", "v"), content: c}
-				m.hold(now, h, nil)
-				m.end(now, "x", []*statedContent{h})
+	t.Run("SAFE-9 equal content counts once, and few contents are compared", func(t *testing.T) {
+		for different, want := range map[int]int{maxCompared: maxCompared, maxCompared + 1: 2 * (maxCompared + 1)} {
+			m := newSentHistory(1000)
+			contents := make([]content, different)
+			for i := range contents {
+				contents[i].each = stampList{{{Name: fmt.Sprint(i)}}}
 			}
-		}
-		if n := m.ended.Len(); n != len(states) {
-			t.Errorf("%d are remembered, want %d", n, len(states))
+			for range 2 {
+				for _, c := range contents {
+					h := &statedContent{of: stateKeyOf("n", "t", "v"), content: c}
+					m.hold(h, nil)
+					m.end(now, "x", []*statedContent{h})
+				}
+			}
+			if n := m.ended.Len(); n != want {
+				t.Errorf("of %d different contents %d are remembered, want %d", different, n, want)
+			}
 		}
 	})
 	t.Run("an address without content is forgotten", func(t *testing.T) {

@@ -60,7 +60,7 @@ func (r *remembered) note(now time.Time, sent map[string]*xds.Changes) {
 		case protocol.Subscribed:
 			r.subscribed(e)
 		case protocol.Sent:
-			r.sent(now, e, sent[e.Nonce])
+			r.sent(e, sent[e.Nonce])
 		case protocol.Acked:
 			r.acked(e)
 		}

@@ -85,7 +85,7 @@ func (a *streamHistory) interested(i protocol.Interest) {
 }
 
 // sent records the content of the client after it accepts a response.
-func (a *streamHistory) sent(now time.Time, e protocol.Event, c *xds.Changes) {
+func (a *streamHistory) sent(e protocol.Event, c *xds.Changes) {
 	p, h := a.of(e.Type), &statedContent{of: stateKeyOf(a.node, e.Type.URL, e.Version), nonce: e.Nonce}
 	if a.node != "" {
 		h.content = p.content(e.World, c)
@@ -94,7 +94,7 @@ func (a *streamHistory) sent(now time.Time, e protocol.Event, c *xds.Changes) {
 	} else {
 		return
 	}
-	a.may(now, p, h)
+	a.may(p, h)
 }
 
 // content returns the part of a world that the client has after a response.
@@ -127,7 +127,7 @@ func (p *typeHistory) content(w *protocol.World, c *xds.Changes) content {
 	return out
 }
 
-func (a *streamHistory) may(now time.Time, p *typeHistory, h *statedContent) {
+func (a *streamHistory) may(p *typeHistory, h *statedContent) {
 	if len(p.may) == maxStatements {
 		a.history.release(p.may[1:2], p.may[0])
 		p.may = slices.Delete(p.may, 1, 2)
@@ -137,7 +137,7 @@ func (a *streamHistory) may(now time.Time, p *typeHistory, h *statedContent) {
 		after = p.may[len(p.may)-1]
 	}
 	p.may = append(p.may, h)
-	a.history.hold(now, h, after)
+	a.history.hold(h, after)
 }
 
 // acked forgets the versions before an acknowledged response.
@@ -167,7 +167,7 @@ func (a *streamHistory) recall(now time.Time, typ *xds.Type, version string, tab
 		mine := slices.Collect(c.each.all)
 		p.mine, p.came = piecesOf(slices.CompactFunc(mine, func(a, b *xds.Stamp) bool { return a.Name == b.Name })), h
 	}
-	a.may(now, p, h)
+	a.may(p, h)
 	return c.world()
 }
 

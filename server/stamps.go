@@ -82,9 +82,6 @@ func (l stampList) with(newer []*xds.Stamp) stampList {
 	if len(l) == 0 {
 		return piecesOf(newer)
 	}
-	if len(newer) == 0 {
-		return l
-	}
 	out := make(stampList, 0, len(l)+1)
 	for i, p := range l {
 		n := len(newer)

@@ -99,3 +99,44 @@ func TestLikeCostsTheDifference(t *testing.T) {
 		t.Error("like fails for an empty list")
 	}
 }
+
+// SAFE-1: a list is cut only above twice the size of a piece. A list of one piece is not copied, and equal pieces are
+// shared.
+func TestPiecesAreShared(t *testing.T) {
+	var sts []*xds.Stamp
+	for i := range 2*piece + 1 {
+		sts = append(sts, &xds.Stamp{Name: fmt.Sprintf("%05d", i)})
+	}
+	if l := piecesOf(sts); len(l) != 3 || len(l[2]) != 1 {
+		t.Errorf("%d pieces of %d stamps", len(l), len(sts))
+	}
+	one := piecesOf(sts[1:])
+	if len(one) != 1 || &one.flat()[0] != &sts[1] {
+		t.Errorf("%d pieces of %d stamps, or a copy", len(one), 2*piece)
+	}
+	if like := one.like(sts[1:]); len(like) != 1 || &like[0][0] != &one[0][0] {
+		t.Error("an equal list of one piece is not shared")
+	}
+	two := stampList{sts[:3], sts[3:5]}
+	if !slices.Equal(two.flat(), sts[:5]) {
+		t.Errorf("%d stamps of two pieces", len(two.flat()))
+	}
+	if same := two.with(nil); !same.equal(two) || &same[0][0] != &sts[0] || &same[1][0] != &sts[3] {
+		t.Error("a list without newer stamps has changed")
+	}
+}
+
+// ADS-9: of stamps with one name, those with different content stay. A dropped stamp is not kept in memory.
+func TestDistinctStamps(t *testing.T) {
+	a1, a2, b := res("a", "1").Stamp, res("a", "2").Stamp, res("b", "1").Stamp
+	in := []*xds.Stamp{b, a1, a2, res("a", "1").Stamp, a2, b}
+	out := distinct(in)
+	if !slices.Equal(out, []*xds.Stamp{a1, a2, b}) {
+		t.Errorf("%v", out)
+	}
+	for _, st := range in[len(out):] {
+		if st != nil {
+			t.Errorf("%s is kept", st.Name)
+		}
+	}
+}

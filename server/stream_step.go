@@ -87,14 +87,11 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	s.session.Release()
 	if s.sent == nil && len(s.queue) > 0 {
 		next = s.queue[0]
-		s.queue = s.queue[1:]
-		if len(s.queue) == 0 {
-			s.queue = nil
-		}
+		s.queue = slices.Delete(s.queue, 0, 1) // frees the response after its write
 		s.sent, s.writeBy = make(chan error, 1), time.Now().Add(s.server.writeTimeout)
 		s.left = s.progress.left.Load()
 	}
-	if c := s.claim; c != nil && s.sent == nil && !c.waits() && s.answered(c.since) {
+	if c := s.claim; c != nil && !c.waits() && s.answered(c.since) {
 		s.leave()
 	}
 	return next, nil
@@ -135,7 +132,7 @@ func (s *stream) remember(e protocol.Event) {
 		s.history.subscribed(e)
 	case protocol.Sent:
 		i := slices.IndexFunc(s.queue, func(r *xds.Response) bool { return r.Nonce == e.Nonce })
-		s.history.sent(time.Now(), e, s.queue[i].Changes)
+		s.history.sent(e, s.queue[i].Changes)
 	case protocol.Acked:
 		s.history.acked(e)
 	}

@@ -142,7 +142,7 @@
 //	                                                       retry.go resume.go blamed.go
 //	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
 //	waiting                                                warm.go
-//	saying                what to send next                diff.go say.go tell.go response.go
+//	saying                what to send next                diff.go say.go resend.go tell.go response.go
 //	                                                       beat.go mute.go
 //
 // The rooms share the entries, one row for each name (names.go). state.go reads all rooms to

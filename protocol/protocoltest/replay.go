@@ -151,6 +151,10 @@ func (p *play) step(l line) error {
 			return errors.New("no such stream")
 		}
 		p.streams = slices.Delete(p.streams, i, i+1)
+	case "resend":
+		if err := p.resend(l); err != nil {
+			return err
+		}
 	case ">":
 		if err := p.request(l, ""); err != nil {
 			return err
@@ -235,6 +239,25 @@ func (p *play) begin(l line) error {
 		p.streams[i] = s
 	} else {
 		p.streams = append(p.streams, s)
+	}
+	return nil
+}
+
+// resend makes all sessions send resources again.
+func (p *play) resend(l line) error {
+	if len(l.words) == 0 || len(l.words) > 2 {
+		return errors.New("resend needs a type, and optionally a name")
+	}
+	t, err := typeOf(l.words[0])
+	if err != nil {
+		return err
+	}
+	for _, s := range p.streams {
+		if r, ok := s.Session.(resender); ok {
+			p.wake(s)
+			r.Resend(t, strings.Join(l.words[1:], ""))
+			p.note(s)
+		}
 	}
 	return nil
 }

@@ -35,6 +35,11 @@ type idler interface {
 	Release()
 }
 
+// A resender is a session that sends resources again on demand.
+type resender interface {
+	Resend(t *xds.Type, name string) int
+}
+
 // An Open creates the session of a new stream. Its parameters are those of [protocol.NewSession].
 type Open func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session
 
@@ -85,6 +90,7 @@ func (h Hints) String() string {
 //	expect-error [A]> …                  a request that must end the stream as malformed
 //	expect-limit [A]> …                  a request that must end the stream because of a limit
 //	hold … release                       the stream is busy: no response is sent in between
+//	resend CDS [a]                       all sessions send the resources of the type, or the one resource, again
 //	wait 5s                              time passes; sessions are advanced at their deadlines
 //	events nacked stale …                print events of these kinds from here on
 //	[A]< CDS nonce=1 v=v1 a@1/30s(n,m) b@2 -gone

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // Errors of [Stream.Inspect].
@@ -37,13 +38,24 @@ func (s *Stream) Inspect(ctx context.Context, f func(*protocol.Session)) error {
 	return s.inspections.add(ctx, f)
 }
 
+// Resend makes the stream send resources again, changed or not, on behalf of an operator: see
+// [protocol.Session.Resend]. It returns their number, and does not wait for the responses. The errors are
+// those of [Stream.Inspect].
+func (s *Stream) Resend(ctx context.Context, t *xds.Type, name string) (count int, err error) {
+	err = s.Inspect(ctx, func(session *protocol.Session) { count = session.Resend(t, name) })
+	if err == nil {
+		err = s.Inspect(ctx, func(*protocol.Session) {}) // a step sends before it inspects, so this needs another step
+	}
+	return count, err
+}
+
 // inspections are the pending calls of Inspect for a stream. Any goroutine may add a call, and the
 // stream's goroutine takes all pending calls at each step. The field wake must be set before use.
 type inspections struct {
 	wake   notices                    // of the stream
 	newest atomic.Pointer[inspection] // a list, newest first; &streamEnded after the end of the stream
 	waking atomic.Bool                // wake already has a notice: one notice is enough
-	left   atomic.Bool                // Leave was called
+	left   atomic.Bool                // Leave or Disconnect was called
 }
 
 // An inspection is one call of Inspect. It waits until the stream takes it, or the context of its caller is done.

@@ -14,16 +14,25 @@ var errOld = status.Error(codes.Unavailable, "the stream has reached its maximum
 // errSurplus ends a stream after [Stream.Leave].
 var errSurplus = status.Error(codes.Unavailable, "other servers have fewer streams: reconnect")
 
+// errDisconnected ends a stream after [Stream.Disconnect].
+var errDisconnected = status.Error(codes.Unavailable, "an operator has ended the stream: reconnect")
+
 // Leave asks the stream to end with UNAVAILABLE, so that its client connects to another server. The
 // stream ends in an orderly way, like a stream that has reached its age ([WithAge]). Leave reports
 // whether the stream is still open. A second call does nothing. The client may open another stream
 // on the same connection, so close the connection afterwards. Any goroutine may call Leave.
-func (s *Stream) Leave() bool {
+func (s *Stream) Leave() bool { return s.leave(errSurplus) }
+
+// Disconnect asks the stream to end with UNAVAILABLE on behalf of an operator. It is like [Stream.Leave],
+// except for the text of the status.
+func (s *Stream) Disconnect() bool { return s.leave(errDisconnected) }
+
+func (s *Stream) leave(why error) bool {
 	if s == nil || s.inspections == nil || s.inspections.newest.Load() == &streamEnded {
 		return false
 	}
 	if s.inspections.left.CompareAndSwap(false, true) {
-		s.inspections.wake.notify(notice{what: noticeLeave})
+		s.inspections.wake.notify(notice{why, noticeLeave})
 	}
 	return true
 }

@@ -54,7 +54,7 @@ const (
 	noticeLost     = iota // the stream lost its seat or memory, and must end
 	noticeStepDone        // the step of the stream is done; a non-nil error ends the stream
 	noticeDrain           // the server is drained: end in an orderly way
-	noticeLeave           // Leave was called: end like an old stream
+	noticeLeave           // Leave or Disconnect was called: end like an old stream
 	noticeInspect         // Inspect was called
 )
 

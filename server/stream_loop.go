@@ -40,23 +40,25 @@ func (s *stream) loop() error {
 // meanwhile.
 func (s *stream) awaitStep() error {
 	var lost error
-	leaves, shed := false, false // applied later, because step may read leaving
+	// Applied later, because step may read leaving.
+	drains := false
+	var leave error
 	for n := range s.notices {
 		switch n.what {
 		case noticeLost:
 			lost = n.why
 		case noticeDrain:
-			leaves = true
+			drains = true
 		case noticeLeave:
-			shed = true
+			leave = n.why
 		case noticeInspect:
 			s.inspections.noticed()
 		case noticeStepDone:
-			if leaves {
+			if drains {
 				s.startDrain()
 			}
-			if shed {
-				s.startLeaving()
+			if leave != nil {
+				s.startLeaving(leave)
 			}
 			return cmp.Or(n.why, lost)
 		}
@@ -70,7 +72,7 @@ func (s *stream) startDrain() {
 }
 
 // startLeaving makes the stream leave now.
-func (s *stream) startLeaving() { s.leaving.plan(time.Now(), errSurplus, s.server.age.Grace) }
+func (s *stream) startLeaving(why error) { s.leaving.plan(time.Now(), why, s.server.age.Grace) }
 
 // await waits for the next event. It returns the request if the event is a request. The result
 // nothing is true if the event needs no step. An error ends the stream.
@@ -109,7 +111,7 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 		case noticeDrain:
 			s.startDrain()
 		case noticeLeave:
-			s.startLeaving()
+			s.startLeaving(n.why)
 		case noticeInspect:
 			s.inspections.noticed()
 		}

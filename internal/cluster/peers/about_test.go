@@ -43,7 +43,7 @@ func TestToken(t *testing.T) {
 			if want != "" && !named {
 				want = "not asked"
 			}
-			if _, err := c.get(t.Context(), "a", admin, "/x", nil, 10); err == nil || got != want {
+			if _, err := c.send(t.Context(), "a", admin, request{http.MethodGet, "/x", nil, nil}, 10); err == nil || got != want {
 				t.Errorf("%s, %t: %q, want %q; %v", admin, named, got, want, err)
 			}
 		}

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -66,16 +67,26 @@ func newClient(a Asking) client {
 
 func (c client) close() { c.http.CloseIdleConnections() }
 
-// get returns the answer of the server with an ID, which has at most `most` bytes. The answer to 404
+// A request is a question to a server (GET), or an order (POST).
+type request struct {
+	method, path string
+	query        url.Values
+	in           []byte // the body, in JSON
+}
+
+// send returns the answer of the server with an ID, which has at most `most` bytes. The answer to 404
 // Not Found is nil.
-func (c client) get(ctx context.Context, id, admin, path string, query url.Values, most int64) ([]byte, error) {
-	to := admin + path
-	if len(query) > 0 {
-		to += "?" + query.Encode()
+func (c client) send(ctx context.Context, id, admin string, q request, most int64) ([]byte, error) {
+	to := admin + q.path
+	if len(q.query) > 0 {
+		to += "?" + q.query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+	req, err := http.NewRequestWithContext(ctx, q.method, to, bytes.NewReader(q.in))
 	if err != nil {
 		return nil, err
+	}
+	if q.method != http.MethodGet {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.token != nil && strings.HasPrefix(admin, "https:") {
 		if !c.named {
@@ -100,6 +111,9 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 			}
 			return nil, errors.New("it rejects the token of this server")
 		case http.StatusForbidden:
+			if q.method != http.MethodGet {
+				return nil, errors.New("it takes commands only from authenticated callers: give the servers --admin-token-file or --admin-client-ca")
+			}
 			return nil, errors.New("it answers Forbidden")
 		}
 		if resp.Header.Get(api.ReplicaHeader) != id {
@@ -135,6 +149,15 @@ func (c client) get(ctx context.Context, id, admin, path string, query url.Value
 // one answer at a time, of at most size bytes; the body is nil for 404 Not Found. The error unsure is
 // the reason why there may be other servers.
 func (r *Replicas) Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error) {
+	return r.sendAll(ctx, request{http.MethodGet, path, query, nil}, size, read)
+}
+
+// Order is like [Replicas.Ask] with a POST request, whose body is JSON.
+func (r *Replicas) Order(ctx context.Context, path string, in []byte, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error) {
+	return r.sendAll(ctx, request{http.MethodPost, path, nil, in}, size, read)
+}
+
+func (r *Replicas) sendAll(ctx context.Context, q request, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error) {
 	r.look(ctx)
 	members, unsure := r.others()
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
@@ -148,7 +171,7 @@ func (r *Replicas) Ask(ctx context.Context, path string, query url.Values, size 
 			room <- struct{}{}
 			defer func() { <-room }()
 			all[i] = m.replica()
-			body, err := m.ask(ctx, r.client, path, query, size)
+			body, err := m.send(ctx, r.client, q, size)
 			if err != nil {
 				all[i].Error = text.Head(err.Error(), maxText)
 			} else {
@@ -163,11 +186,11 @@ func (r *Replicas) Ask(ctx context.Context, path string, query url.Values, size 
 	return all, unsure
 }
 
-func (m member) ask(ctx context.Context, c client, path string, query url.Values, size int64) ([]byte, error) {
+func (m member) send(ctx context.Context, c client, q request, size int64) ([]byte, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	return c.get(ctx, m.ID, m.Admin, path, query, size)
+	return c.send(ctx, m.ID, m.Admin, q, size)
 }
 
 // note records that a server has answered. If it has not, note sets the time of its last answer.

@@ -327,17 +327,54 @@ func TestAsk(t *testing.T) {
 	})
 }
 
+// An order is a POST request with a JSON body. A server that does not know the caller refuses it.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got string
+		p := &pipes{all: map[string]func(net.Conn){
+			"127.0.0.1:1": func(c net.Conn) {
+				b := make([]byte, 4096)
+				n, _ := c.Read(b)
+				got = string(b[:n])
+				_, _ = io.WriteString(c, ok("good", "done"))
+			},
+			"127.0.0.1:2": says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+		}}
+		b := newBoard()
+		r := server(b, "me", io.Discard, func() int { return 0 })
+		r.client.http.Transport.(*http.Transport).DialContext = p.dial
+		b.put(prefix+"good", []byte(must(json.Marshal(About{Format: format, ID: "good", Admin: "http://127.0.0.1:1", Host: "here"}))))
+		b.put(prefix+"open", []byte(must(json.Marshal(About{Format: format, ID: "open", Admin: "http://127.0.0.1:2", Host: "here"}))))
+		heard := ""
+		all, unsure := r.Order(t.Context(), "/x", []byte(`{"a":1}`), 1000, func(of *api.Replica, body []byte) { heard += of.ID + " " + string(body) })
+		if unsure != nil || len(all) != 2 || heard != "good done" || !strings.Contains(all[1].Error, "it takes commands only from authenticated callers") {
+			t.Error(all, unsure, heard)
+		}
+		if !strings.HasPrefix(got, "POST /x HTTP/1.1") || !strings.Contains(got, "Content-Type: application/json") || !strings.HasSuffix(got, `{"a":1}`) {
+			t.Errorf("sent %q", got)
+		}
+		r.client.close()
+	})
+}
+
+func must(b []byte, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
 // A server that rejects the token gives no other information: the rejection is its error.
 func TestRejectedToken(t *testing.T) {
 	p := &pipes{all: map[string]func(net.Conn){"10.0.0.1:1": says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")}}
 	tr := &http.Transport{DialTLSContext: p.dial}
 	defer tr.CloseIdleConnections()
 	c := client{&http.Client{Transport: tr}, func() (string, error) { return "another", nil }, true}
-	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it rejects the token of this server" {
+	if _, err := c.send(t.Context(), "x", "https://10.0.0.1:1", request{http.MethodGet, "/x", nil, nil}, 9); err == nil || err.Error() != "it rejects the token of this server" {
 		t.Error(err)
 	}
 	c.token = nil
-	if _, err := c.get(t.Context(), "x", "https://10.0.0.1:1", "/x", nil, 9); err == nil || err.Error() != "it requires a token, and this server has none" {
+	if _, err := c.send(t.Context(), "x", "https://10.0.0.1:1", request{http.MethodGet, "/x", nil, nil}, 9); err == nil || err.Error() != "it requires a token, and this server has none" {
 		t.Error(err)
 	}
 }

@@ -49,6 +49,7 @@ both are given, the flag is used.`,
 		{"inspect", "Inspect servers and clients", []*cobra.Command{
 			inspect.Status(), inspect.Get(), inspect.Explain(), inspect.Wait(), inspect.Watch(), inspect.Graph(), inspect.Diff(), inspect.Fetch(), inspect.Bugreport(),
 		}},
+		{"clients", "Command connected clients", []*cobra.Command{inspect.Resync(), inspect.Disconnect()}},
 		{"files", "Check and convert files", []*cobra.Command{files.Check(), files.Preview(), files.Import(), files.Export(), files.Bootstrap()}},
 		{"store", "Change a store of revisions", []*cobra.Command{
 			store.Apply(), store.History(), store.Blame(), store.Rollback(), store.Freeze(), store.Unfreeze(), store.Rollout(), store.Sweep(),

@@ -18,6 +18,8 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A Server serves the admin API. A field is required unless its comment gives the meaning of nil. The
@@ -47,10 +49,16 @@ type Server struct {
 	Endpoints *endpoints.Registry // nil: endpoints cannot be registered
 	Revisions *Revisions          // nil: no revision store
 
+	// Release takes resources of a type out of quarantine for a stream; "" means all names. It returns their
+	// number. Nil: there is no quarantine.
+	Release   func(st *server.Stream, t *xds.Type, name string) int
+	GroupTime time.Duration // time over which a command for a group spreads its streams
+
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
 	readers, waiters, syncing, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
 	unpacking                                                                              door
+	groupJobs                                                                              chan groupJob // without a slot: RunGroupCommands takes one job at a time
 	once                                                                                   sync.Once
 
 	mu   sync.Mutex     // never held during I/O

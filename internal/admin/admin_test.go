@@ -85,6 +85,13 @@ func (f *fleet) Nodes(prefix string, most int) (found []string) {
 	return found
 }
 
+func (f *fleet) Streams(node string) []*server.Stream {
+	if len(f.Client(node)) == 0 {
+		return nil
+	}
+	return []*server.Stream{{}} // it has ended
+}
+
 func (f *fleet) Selected(clients.Filter) []*server.Stream {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,6 +19,7 @@ type Tracker interface {
 	Client(node string) []api.Client
 	Nodes(prefix string, most int) []string
 	Selected(clients.Filter) []*server.Stream
+	Streams(node string) []*server.Stream
 	Events(after uint64) []api.Event
 	Await(ctx context.Context, after uint64) ([]api.Event, error)
 	Changed() <-chan struct{}
@@ -31,6 +32,10 @@ type Replicas interface {
 	// one answer at a time, of at most size bytes; body is nil for 404. The error unsure is the
 	// reason why the list of servers may be incomplete.
 	Ask(ctx context.Context, path string, query url.Values, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error)
+
+	// Order is like Ask with a POST request and its JSON body. A server accepts it only from an
+	// authenticated caller.
+	Order(ctx context.Context, path string, in []byte, size int64, read func(of *api.Replica, body []byte)) (all []api.Replica, unsure error)
 }
 
 // A Stand is the state of a stream relative to the served configuration.

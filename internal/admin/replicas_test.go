@@ -42,6 +42,12 @@ func (o *others) Ask(_ context.Context, path string, query url.Values, size int6
 	return all, nil
 }
 
+func (o *others) Order(ctx context.Context, path string, in []byte, size int64, read func(*api.Replica, []byte)) (all []api.Replica, unsure error) {
+	all, unsure = o.Ask(ctx, path, nil, size, read)
+	o.path = path + " " + string(in)
+	return all, unsure
+}
+
 // asks sends a request to a server whose store has other servers.
 func asks[T any](t *testing.T, o *others, path string) (answer T, code int) {
 	t.Helper()

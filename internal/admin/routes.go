@@ -29,6 +29,8 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same for one type", api.ClientResources{}, nil, s.big(s.clientResources)},
 		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same for one resource", api.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
 		{"GET", "/api/v1/clients/{node}/explain", "why a client has or lacks a resource: ?type=&name=", api.Explanation{}, nil, s.spread(s.brief(&s.asking, s.explain), s.explainOfAll)},
+		{"POST", "/api/v1/clients/{node}/resync", "sends a client its resources again, also refused ones: all, of a type, or one", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("resync"))},
+		{"POST", "/api/v1/clients/{node}/disconnect", "ends the streams of a client, which reconnects", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("disconnect"))},
 		{"GET", "/api/v1/resources", "the resources that are served", api.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}", "the same for one type", api.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}/{name...}", "the same for one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
@@ -57,6 +59,8 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/blame/{type}/{name...}", "which revision set a resource", api.Blame{}, nil, s.brief(&s.asking, s.blame)},
 		{"POST", "/api/v1/groups/{group}/freeze", "freezes a group of the store at a revision", api.Freeze{}, api.FreezeRequest{}, s.brief(&s.writing, s.freeze)},
 		{"POST", "/api/v1/groups/{group}/unfreeze", "serves the newest revision of a group again", api.Freeze{}, api.NoteRequest{}, s.brief(&s.writing, s.unfreeze)},
+		{"POST", "/api/v1/groups/{group}/resync", "sends all clients of a group their resources again, spread over time", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("resync"))},
+		{"POST", "/api/v1/groups/{group}/disconnect", "ends the streams of all clients of a group, spread over time", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("disconnect"))},
 		{"GET", "/api/v1/rollouts", "rollouts, newest first, and their progress", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
 		{"POST", "/api/v1/rollouts", "starts a rollout to a revision", api.RolloutList{}, api.RolloutRequest{}, s.brief(&s.writing, s.startRollout)},
 		{"GET", "/api/v1/rollouts/{id}", "one rollout", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
@@ -75,12 +79,7 @@ func (s *Server) routes() []route {
 
 // Handler returns the handler for a listener with the address at.
 func (s *Server) Handler(at net.Addr) http.Handler {
-	s.once.Do(func() {
-		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
-		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
-		s.writing, s.streams, s.syncing = newDoors(maxWriters), newDoors(maxReaders), newDoors(maxReaders)
-		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
-	})
+	s.prepare()
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // allowed methods by path
 	all := s.routes()
@@ -111,6 +110,17 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		w.Header().Set(api.ReplicaHeader, s.About.ID)
 		s.either(mux).ServeHTTP(w, r)
 	}))
+}
+
+// prepare creates the doors.
+func (s *Server) prepare() {
+	s.once.Do(func() {
+		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
+		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
+		s.writing, s.streams, s.syncing = newDoors(maxWriters), newDoors(maxReaders), newDoors(maxReaders)
+		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
+		s.groupJobs = make(chan groupJob)
+	})
 }
 
 // guarded returns the handler of a route. A panic ends only the request in which it happens.

@@ -334,6 +334,11 @@ type changingOthers struct {
 	ask    func(rounds int, path, query string) map[string]string
 }
 
+// Order implements Replicas.
+func (o *changingOthers) Order(context.Context, string, []byte, int64, func(*api.Replica, []byte)) ([]api.Replica, error) {
+	return nil, nil
+}
+
 // Ask implements Replicas.
 func (o *changingOthers) Ask(ctx context.Context, path string, query url.Values, size int64, read func(*api.Replica, []byte)) ([]api.Replica, error) {
 	o.rounds++

@@ -106,6 +106,24 @@ func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context
 	return AskOver(cmd, d, question)
 }
 
+// AskAuthenticated is Ask for a command that a server takes only from an authenticated caller. If the flags
+// have no credentials, and the server runs on this machine, it uses the control socket of the server.
+func AskAuthenticated[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
+	t := a.Target
+	if !strings.HasPrefix(t.URL, "unix:") && t.TokenFile == "" && t.Cert == "" {
+		about, err := Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.VersionInfo, error) { return d.About(ctx) })
+		if err != nil {
+			var none T
+			return none, err
+		}
+		if host, _ := os.Hostname(); about.Server.Control != "" && about.Server.Host == host {
+			socket := AdminFlags{Target: adminclient.Target{URL: "unix://" + about.Server.Control}, name: a.name}
+			return Ask(cmd, &socket, question)
+		}
+	}
+	return Ask(cmd, a, question)
+}
+
 // GetStatus requests the status of a server, for Ask.
 func GetStatus(ctx context.Context, d *adminclient.Client) (*api.Status, error) {
 	return d.Status(ctx, "")

@@ -52,7 +52,11 @@ func (d *daemon) adminServer() *admin.Server {
 		Dump:      clients.ConfigDump(),
 		GRPC:      clients.GRPC(),
 		Level:     &d.cfg.logging.Now,
+		GroupTime: d.cfg.drain,
 		Log:       d.log,
+	}
+	if d.held != nil {
+		answers.Release = d.held.Release
 	}
 	if d.replicas.all != nil {
 		answers.Replicas = d.replicas.all
@@ -63,7 +67,7 @@ func (d *daemon) adminServer() *admin.Server {
 // about returns the description of this process.
 func (d *daemon) about() api.Server {
 	c := d.cfg
-	a := api.Server{Version: cli.Version(), Replica: d.id, Since: time.Now(), XDS: d.xds.at(), Dir: c.dir, PID: os.Getpid(), ID: d.replicas.id}
+	a := api.Server{Version: cli.Version(), Replica: d.id, Since: time.Now(), XDS: d.xds.at(), Dir: c.dir, PID: os.Getpid(), ID: d.replicas.id, Control: d.admin.control.path()}
 	if c.root != "" {
 		a.Path, _ = filepath.Abs(c.root)
 	}

@@ -44,6 +44,7 @@ type adminListeners struct {
 	adminFlags
 
 	listeners []net.Listener
+	control   controlSocket
 	limit     *listen.Limit
 	certs     *authcerts.Source // nil: no TLS
 }
@@ -102,6 +103,7 @@ func (a *adminListeners) open(log *slog.Logger, most int) error {
 			return cli.Fail(err, "")
 		}
 	}
+	a.control.open(log)
 	a.limit = listen.NewLimit(max(16, min(maxAdminConnections, most)))
 	for _, at := range a.parsed {
 		l, err := at.Open(context.Background())
@@ -129,6 +131,15 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	if a.certs != nil {
 		s.TLS = webTLS(a.certs.Config())
 	}
+	running.Go(func() { s.RunGroupCommands(ctx) })
+	if l := a.control.listener; l != nil {
+		running.Go(func() {
+			defer a.control.close()
+			if err := s.Serve(ctx, a.limit.On(l)); err != nil {
+				s.Log.Error("the listener of the admin API failed", "error", err)
+			}
+		})
+	}
 	for i, l := range a.listeners {
 		running.Go(func() {
 			if err := s.Serve(ctx, l); err != nil {
@@ -150,6 +161,7 @@ func (a *adminListeners) at(i int) string {
 
 // close closes the listeners before they serve.
 func (a *adminListeners) close() {
+	a.control.close()
 	for _, l := range a.listeners {
 		_ = l.Close()
 	}

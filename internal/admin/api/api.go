@@ -82,7 +82,8 @@ type Server struct {
 	Path    string    `json:"path,omitempty"` // absolute path of the directory that is served or written to the store; "": unknown
 	Host    string    `json:"host,omitempty"` // name of the machine
 	PID     int       `json:"pid,omitempty"`
-	ID      string    `json:"id,omitempty"` // ID of this process among the servers of its store
+	ID      string    `json:"id,omitempty"`      // ID of this process among the servers of its store
+	Control string    `json:"control,omitempty"` // path of the socket for the user of the server, which serves this API, too; "": none
 }
 
 // A Config describes the served configuration, and the result of the last load.

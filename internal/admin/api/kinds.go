@@ -21,6 +21,7 @@ const (
 	KindFreeze          = "Freeze"
 	KindRolloutList     = "RolloutList"
 	KindLogLevel        = "LogLevel"
+	KindClientCommand   = "ClientCommand"
 	KindVersion         = "Version"
 	KindError           = "Error"
 )

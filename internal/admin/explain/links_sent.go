@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -201,6 +202,12 @@ func (c *chain) holds() string {
 	return "; it has version " + c.is.Held.Version + " for certain"
 }
 
+// orResync returns the end of an advice about a refusal: the command for a cause outside of the files, such
+// as a port in use.
+func (c *chain) orResync() string {
+	return fmt.Sprintf("; if the cause was outside of the files, and is gone: chancery resync %s %s/%s", textutil.Head(c.id, maxText), c.t, textutil.Head(c.name, maxText))
+}
+
 // refusal adds the link "accepted" for a resource whose last response the client refused.
 func (c *chain) refusal() {
 	nack := c.nack()
@@ -216,7 +223,7 @@ func (c *chain) refusal() {
 	guilty := c.guilty
 	for _, g := range guilty {
 		if g.Name == c.name && len(guilty) == 1 {
-			c.breaks(accepted, g.Place, "correct "+orElse(g.Place, "it"), "the client refused it%s: %s%s", when, text, c.kept())
+			c.breaks(accepted, g.Place, "correct "+orElse(g.Place, "it")+c.orResync(), "the client refused it%s: %s%s", when, text, c.kept())
 			return
 		}
 	}
@@ -225,6 +232,6 @@ func (c *chain) refusal() {
 			"the client refused the response with this resource%s, because of %s; whether it applied this resource is unknown; its error: %s", when, blamed(guilty), text)
 		return
 	}
-	c.breaks(accepted, "", "look at the client's log; chancery check --envoy finds what only Envoy knows",
+	c.breaks(accepted, "", "look at the client's log; chancery check --envoy finds what only Envoy knows"+c.orResync(),
 		"the client refused the response with this resource%s; which resource is faulty is unknown; its error: %s", when, text)
 }

@@ -174,6 +174,35 @@ func Server(t testing.TB, documented bool) string {
 		}
 		respond(w, http.StatusOK, res)
 	})
+	mux.HandleFunc("POST /api/v1/clients/{node}/{command}", func(w http.ResponseWriter, r *http.Request) {
+		var in api.ClientRequest
+		switch {
+		case json.NewDecoder(r.Body).Decode(&in) != nil || r.URL.RawQuery != "replicas=1" && r.URL.RawQuery != "":
+			respondError(w, http.StatusBadRequest, "not a request", "")
+			return
+		case r.PathValue("node") == "denied":
+			respondError(w, http.StatusForbidden, r.PathValue("command")+" needs a unix socket, a token or a client certificate", "")
+			return
+		case in.Name == "none":
+			respondError(w, http.StatusNotFound, "nothing to send", "chancery explain NODE TYPE/NAME shows why")
+			return
+		}
+		done := api.ClientCommand{APIVersion: "v1", Kind: "ClientCommand", Command: r.PathValue("command"), Node: r.PathValue("node"), Streams: 1}
+		if done.Command == "resync" {
+			done.Types = []api.SentType{{Type: "CDS", Resources: 31}, {Type: "LDS", Resources: 1, Released: 1}}
+		}
+		if in.Type != "" {
+			done.Types = []api.SentType{{Type: in.Type + "\x1b[2J", Resources: 1}}
+		}
+		respond(w, http.StatusOK, done)
+	})
+	mux.HandleFunc("POST /api/v1/groups/{group}/{command}", func(w http.ResponseWriter, r *http.Request) {
+		done := api.ClientCommand{APIVersion: "v1", Kind: "ClientCommand", Command: r.PathValue("command"), Group: r.PathValue("group"), Streams: 173, Over: "30s"}
+		if r.URL.RawQuery != "" {
+			done.Replicas = []api.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
+		}
+		respond(w, http.StatusOK, done)
+	})
 	answer("GET /api/v1/refusals", func() any {
 		return api.RefusalList{APIVersion: "v1", Kind: "RefusalList", Items: Status().Refusals}
 	})

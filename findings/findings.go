@@ -37,7 +37,7 @@ const (
 	NegativeDuration Code = "XDS0303" // a negative duration
 
 	DuplicateDomain Code = "XDS0401" // a domain twice in one route configuration
-	EDS             Code = "XDS0402" // an EDS cluster without a source of its endpoints, or a source without EDS
+	EDS             Code = "XDS0402" // a cluster of type EDS without eds_config, or eds_cluster_config in another type
 	DuplicateSocket Code = "XDS0403" // two listeners on one socket
 	InvalidRegex    Code = "XDS0404" // a regular expression that RE2 does not accept
 	TerminalFilter  Code = "XDS0405" // a chain of filters does not end with its terminal filter
@@ -78,8 +78,8 @@ const (
 // IsEnvoyRule reports whether a server can serve the resource, but Envoy would refuse it.
 func (c Code) IsEnvoyRule() bool { return c >= InvalidValue && c <= Weights }
 
-// IsAlwaysChecked reports whether the finding prevents serving the files, whatever the flags of the
-// server are. A check cannot ignore such findings, because its result would be wrong.
+// IsAlwaysChecked reports whether the finding is about whether the files can be loaded at all. A check
+// cannot ignore such findings, because its result would be wrong.
 func (c Code) IsAlwaysChecked() bool {
 	return c < Dangling || c == KeyPair || c >= UnknownKey && c < UnusedGroup
 }

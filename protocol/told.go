@@ -8,14 +8,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// States of a name, as told to a client, without a resource of that name.
+// The two told states in which a name has no resource of its own.
 var (
 	absent = &xds.Stamp{}          // the name does not exist, or nothing was sent for it yet
 	others = &xds.Stamp{Name: "@"} // the name matches other resources, which are sent under their own names
 )
 
 // stands reports whether a stamp is a resource that the client may hold: not nil, absent or others.
-// A stamp without a sum is a resource with unknown content, which the client stated from an earlier
+// A stamp without a sum is a resource with unknown content: the client holds it from an earlier
 // stream.
 func stands(s *xds.Stamp) bool { return s != nil && s != absent && s != others }
 
@@ -33,8 +33,8 @@ func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum
 // hold the states before those. Terms: see doc.go.
 //
 // Invariant: each listed delivery has an unanswered message, with two exceptions. In SotW, the
-// client may have accepted a later delivery. In delta, the delivery may include an older one
-// without an answer. heard and evicted are at most nonce.
+// ACK of a later delivery may have answered all its messages. In delta, all its messages may be
+// answered, but an older delivery that was joined to it is not. heard and evicted are at most nonce.
 type record struct {
 	base *xds.Versions // the table that the wildcard subscription was told; nil without a wildcard
 
@@ -43,7 +43,7 @@ type record struct {
 	nonce      uint64     // nonce of the newest message; zero: no message was sent
 	heard      uint64     // the newest answered nonce
 	evicted    uint64     // the newest nonce of a message that is no longer listed and may be unanswered
-	refusing   *refusing  // nil: the client refuses nothing, or has refused nothing on this stream
+	refusing   *refusing  // nil: the client has sent no NACK on this stream, or its refusal has ended
 	silent     time.Time  // time of the last answer, or of the first response that needs an answer; only used while unacked
 
 	// SotW, types without full state: resources that the view has lost. The client holds them until
@@ -59,8 +59,8 @@ type record struct {
 
 	// The client holds resources from an earlier stream with unknown content. Their names are in
 	// brought; with vagueAll set, it may hold any name. A name leaves brought when the client
-	// accepts it or unsubscribes from it. At the time vague, the session forgets the names for
-	// which it has nothing to send.
+	// accepts it or unsubscribes from it. The field vague is a time: from then on, the names for which the
+	// session has nothing to send no longer count.
 	vagueAll bool
 	vague    time.Time
 	brought  []*xds.Stamp // sorted by name, each name once, as in World.Others; Worlds share this slice, so it is replaced and never changed
@@ -91,19 +91,19 @@ func (s *Session) vague(u *subscription) bool {
 	case early:
 		return true
 	}
-	for n := range u.listed { // without hints, names that do not differ may be listed, too
+	for n := range u.listed { // a listed name may be equal to the view, so lists checks each
 		if e := u.entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
 	}
-	for d := range u.underWay() { // no SotW response reports a lost name
+	for d := range u.underWay() { // only resources count: SotW may not report removals
 		for name, it := range d.each {
 			if u.hadBefore(name) && stands(it.is) {
 				return true
 			}
 		}
 	}
-	return false // keeps yields the refused names of brought
+	return false // refused names of brought do not count here: keeps yields them
 }
 
 // vagueAfter reports whether vague will still be true after the client accepts one part of delivery
@@ -132,7 +132,7 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 	}
 	var taken []string
 	for name, it := range d.each {
-		if stands(it.is) && p.within(name, it.is) { // no SotW response reports a lost name
+		if stands(it.is) && p.within(name, it.is) { // only resources count: SotW may not report removals
 			taken = append(taken, name)
 		}
 	}
@@ -184,8 +184,8 @@ func (u *subscription) bringNamed() {
 }
 
 // bringLess ends vagueAll after the client has dropped the wildcard: now the client can hold only
-// subscribed names from an earlier stream. For a full-state type, the answer to the next response
-// ends vagueAll.
+// subscribed names from an earlier stream. For a full-state type with subscribed names, the answer
+// to the next response ends vagueAll.
 func (u *subscription) bringLess() {
 	if !u.vagueAll || u.wildcard || u.typ.FullState && !u.idle() {
 		return
@@ -301,12 +301,13 @@ func (u *subscription) refuses(name string) bool {
 // states that have changed or vanished in the view, the states before an unaccepted delivery, and
 // the refused states.
 //
-// A refused state is firm until it is sent again: however long the client is silent, the state
+// A state refused on this stream is firm until it is sent again: however long the client is silent, the state
 // counts as held. A client does not hold names from which it has unsubscribed. Names in flight are
 // the exception, since the client may subscribe again before they arrive.
 //
-// The cost is the number of names that changed, are in flight or were refused. So an entry that
-// differs from the view must be dirty, resting or leaving.
+// The cost is the number of names that changed, are in flight or were refused: mayHold looks at an
+// entry only if it is dirty, resting or leaving. So each entry that differs from the view must be one
+// of these.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 	if s.vague(u) {
 		yield(&xds.Stamp{}, false)
@@ -359,7 +360,7 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 		r := &u.refusals[i]
 		later := u.laterThan(s.variant, r.nonce)
 		for name, it := range r.members {
-			firm := r.nonce > 0 && (!r.retold || !later(name)) // the client may not have refused a state that it brings from an earlier stream
+			firm := r.nonce > 0 && (!r.retold || !later(name)) // nonce 0: a state from an earlier stream, which the client perhaps never refused
 			if u.hadBefore(name) && firm {
 				yield(&xds.Stamp{}, true)
 			}

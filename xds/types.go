@@ -38,9 +38,9 @@ type Type struct {
 	// not get all.
 	Implicit bool
 
-	// After is a type that the client must acknowledge first: while a response of that type is in
-	// flight, resources of this type that refer to it wait. Nil if resources of this type do not
-	// wait. ADS only.
+	// After is a type that the client must answer first: a resource of this type waits until the client
+	// has answered for the resources of type After that it refers to. Nil if resources of this type do
+	// not wait. ADS only.
 	After *Type
 
 	// Warms is the type that a client needs before it uses resources of this type. Each time a
@@ -156,8 +156,8 @@ func init() {
 	// A filter in an extension config refers to clusters and secrets like a filter in a listener.
 	//
 	// Invariant: no type refers to itself, directly or through other types. Otherwise two types would
-	// wait for each other. So two kinds of references are left out: clusters of an aggregate cluster, and
-	// extension configs of clusters, routes and other extension configs.
+	// wait for each other. So two kinds of references are left out: from an aggregate cluster to its
+	// clusters, and from clusters, routes and extension configs to extension configs.
 	Cluster.referredBy = []*Type{ExtensionConfig, Listener, ScopedRoute, Route, VirtualHost}
 	Endpoint.referredBy = []*Type{Cluster}
 	LbEndpoint.referredBy = []*Type{Endpoint}

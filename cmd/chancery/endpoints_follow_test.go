@@ -38,7 +38,8 @@ func (d *runningServer) endpointsOf(cluster string) *eds {
 }
 
 // gets receives changes until the endpoints are as wanted: addresses, with priority and weight if set. A
-// change may come in up to three responses, since lines of the stream are applied as they arrive.
+// change may come in up to three responses, since the command sends a change as
+// several lines, and the server applies each line as it arrives.
 func (e *eds) gets(want string) {
 	e.Helper()
 	for range 3 {
@@ -133,7 +134,7 @@ func TestFollowDNS(t *testing.T) {
 	s.SetAnswer(host, a, dnstest.Answer{Long: true, Records: dnstest.Addresses("10.0.0.2", "10.0.0.3")}) // whole over TCP only
 	e.gets("10.0.0.2:80 10.0.0.3:80 10.9.9.9:1")
 	for _, heard := range e.heard {
-		if !strings.Contains(heard, "10.0.0.2:80") { // the client got none of the earlier answers
+		if !strings.Contains(heard, "10.0.0.2:80") { // the failed look-up removed nothing: each response has 10.0.0.2
 			t.Errorf("the client got %q", heard)
 		}
 	}
@@ -163,7 +164,7 @@ func TestFollowDNS(t *testing.T) {
 	e.gets("") // the lease ended
 }
 
-// Errors in arguments and files have a place.
+// The command rejects wrong arguments and files. The message for a wrong line has its file and number.
 func TestEndpointsFollowRejectsWrongArguments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

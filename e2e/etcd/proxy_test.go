@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// A proxy is in front of an etcd. It can cut all connections and refuse new ones, or hang, so that
-// no bytes pass in silence.
+// A proxy is in front of an etcd. It can cut all connections and refuse new ones. It can also
+// hang: then connections stay open, but no bytes pass.
 type proxy struct {
 	net.Listener
 	to    string
 	mu    sync.Mutex
-	moved *sync.Cond // of cut, hung
+	moved *sync.Cond // signals each change of cut or hung
 	cut   bool
 	hung  bool
 	conns map[net.Conn]bool

@@ -48,11 +48,11 @@ func TestLimitsDerivedFromMemory(t *testing.T) {
 		{"SAFE-9 much memory", memory{bytes: 4096 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
 		{"SAFE-9 little memory", memory{bytes: 128 * mib}, 0, 0, 0, 32 * mib, 16 * mib, 16 * mib},
 		{"SAFE-9 very little", memory{bytes: 16 * mib}, 0, 0, 0, 4 * mib, 8 * mib, 8 * mib},
-		{"SAFE-9 no limit: the memory of the machine", memory{machine: 8192 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
+		{"SAFE-9 no limit: half the memory of the machine", memory{machine: 8192 * mib}, 0, 0, 0, 1024 * mib, 48 * mib, 32 * mib},
 		{"the memory is unknown", memory{}, 0, 0, 0, 0, 48 * mib, 32 * mib},
 		{"given limits stay", memory{bytes: 128 * mib}, 7 * mib, 40 * mib, 0, 7 * mib, 40 * mib, 32 * mib},
-		{"a given --max-request fits into --max-unfinished", memory{bytes: 128 * mib}, 0, 0, 20 * mib, 32 * mib, 20 * mib, 20 * mib},
-		{"a larger --max-request fits, too", memory{bytes: 4096 * mib}, 0, 0, 64 * mib, 1024 * mib, 96 * mib, 64 * mib},
+		{"--max-unfinished is at least the given --max-request", memory{bytes: 128 * mib}, 0, 0, 20 * mib, 32 * mib, 20 * mib, 20 * mib},
+		{"the same with a larger --max-request", memory{bytes: 4096 * mib}, 0, 0, 64 * mib, 1024 * mib, 96 * mib, 64 * mib},
 	} {
 		b := limitFlags{request: 32 * mib, requestGiven: c.request != 0}
 		if c.request != 0 {

@@ -110,5 +110,5 @@ type: EDS
 		fmt.Printf("%s:%d: %s: %s\n", filepath.Base(p.File), p.Pos.Line, p.Code, kind.Title)
 	}
 	// Output:
-	// cluster.yaml:3: XDS0402: an EDS cluster without a source of its endpoints, or a source without EDS
+	// cluster.yaml:3: XDS0402: a cluster of type EDS without eds_config, or eds_cluster_config in another type
 }

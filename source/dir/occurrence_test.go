@@ -22,8 +22,8 @@ const badCluster = `resources:
   connect_timeout: -1s
 `
 
-// A resource is found in the served configuration, and in files of a rejected load. For a name that a
-// mistake hides, the mistake is found.
+// A resource is found in the served configuration, and in files of a rejected load. If a file
+// with errors contains the name, ErrorsMentioning returns these errors.
 func TestOccurrences(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -79,7 +79,7 @@ func TestOccurrences(t *testing.T) {
 	}
 	expect("new", "c.yaml:9:3 default not served")
 	if since, err := s.LoadError(); err == nil || since.IsZero() {
-		t.Errorf("unloaded since %v: %v", since, err)
+		t.Errorf("LoadError: since %v: %v", since, err)
 	}
 	if all := s.ErrorsMentioning("bad"); len(all) != 1 || !strings.HasSuffix(all[0].File, "edge/c.yaml") {
 		t.Errorf("suspects: %v", all)
@@ -92,7 +92,7 @@ func TestOccurrences(t *testing.T) {
 		t.Fatal(err)
 	}
 	if since, err := s.LoadError(); err != nil || !since.IsZero() {
-		t.Errorf("unloaded since %v: %v", since, err)
+		t.Errorf("LoadError: since %v: %v", since, err)
 	}
 }
 

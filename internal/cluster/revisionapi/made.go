@@ -5,8 +5,9 @@ import (
 	"regexp"
 )
 
-// A directory writer marks the source of its revisions. By the mark it recognizes its own commits,
-// and those of another elected writer. Other authors must not use such a source: see [Forged].
+// The elected server that commits a directory ends the source text of each revision with a mark. The
+// mark shows that an elected server made the commit. Other authors must not use such a source: see
+// [Forged].
 
 // marked matches the source of a revision that an elected writer made from a directory.
 var marked = regexp.MustCompile(`(?:^|, )files ([0-9a-f]{16})$`)

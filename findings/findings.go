@@ -50,6 +50,7 @@ const (
 	NoSettings      Code = "XDS0412" // a filter without settings
 	NoCert          Code = "XDS0413" // TLS for clients without a certificate
 	Weights         Code = "XDS0414" // weighted clusters whose weights add up to 0
+	UnknownCluster  Code = "XDS0415" // a route inside a listener to a cluster that does not exist
 
 	AccessRule    Code = "XDS0501" // a rule in access.yaml that cannot be used
 	AmbiguousRule Code = "XDS0502" // a rule in access.yaml that may match more than you want
@@ -76,7 +77,7 @@ const (
 )
 
 // IsEnvoyRule reports whether a server can serve the resource, but Envoy would refuse it.
-func (c Code) IsEnvoyRule() bool { return c >= InvalidValue && c <= Weights }
+func (c Code) IsEnvoyRule() bool { return c >= InvalidValue && c <= UnknownCluster }
 
 // IsAlwaysChecked reports whether the finding is about whether the files can be loaded at all. A check
 // cannot ignore such findings, because its result would be wrong.

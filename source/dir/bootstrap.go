@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -13,12 +15,18 @@ type bootstrapContent struct {
 	clusters map[string]bool
 	secrets  []string // static secrets: a resource can name one without a source; with a source, the client subscribes to it
 	refs     []xds.Ref
+	complete bool // there are bootstraps, and they name no other source of clusters than a server
 }
 
 // readBootstraps returns the resources and references in bootstraps.
 func readBootstraps(types *Types, bootstraps []proto.Message) (b bootstrapContent) {
-	b.clusters = map[string]bool{}
+	b.clusters, b.complete = map[string]bool{}, len(bootstraps) > 0
 	for _, m := range bootstraps {
+		dynamic := get(m.ProtoReflect(), "dynamic_resources").Message()
+		source := get(dynamic, "cds_config").Message()
+		if path := source.WhichOneof(source.Descriptor().Oneofs().ByName("config_source_specifier")); path != nil && strings.HasPrefix(string(path.Name()), "path") {
+			b.complete = false
+		}
 		for _, ref := range refs.With(types, m) {
 			// A bootstrap may contain messages of unknown types, such as values of the runtime. They
 			// count as a wildcard reference to clusters. Only a wildcard of the listeners and clusters

@@ -77,11 +77,15 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	s.lookAt(paths, stdin, sc)
 	p, errs := s.planCheck(sc)
 	// If files could not be found, they may have the missing resources.
-	if len(sc.errs) == 0 && !slices.Contains(ignore, findings.Dangling) {
-		s.missing = s.danglingWarnings(p)
+	var refused []findings.Problem
+	if len(sc.errs) == 0 {
+		refused, s.missing = s.missingResources(p)
 	}
 	if readable(errs) { // resources that cannot be read may have references, too
 		s.missing = append(s.missing, newReach(&p.layout, p.next).unused(s.bootstraps.refs)...)
+	}
+	if len(refused) > 0 {
+		errs = s.summary("error", slices.Concat(errs, refused), 0)
 	}
 	if len(errs) == 0 && len(p.counts()) == 0 {
 		errs = append(errs, findings.Problem{
@@ -116,18 +120,26 @@ func readable(errs []findings.Problem) bool {
 	return !slices.ContainsFunc(errs, func(p findings.Problem) bool { return !p.Code.IsEnvoyRule() })
 }
 
-// danglingWarnings returns warnings of references to resources that no file has, each at its place. It counts
-// those beyond Options.MaxProblems.
-func (s *Source) danglingWarnings(of *plan) (found []findings.Problem) {
+// missingResources returns an error or a warning for each reference to a resource that no file has, at its
+// place. It counts warnings beyond Options.MaxProblems.
+func (s *Source) missingResources(of *plan) (refused, warnings []findings.Problem) {
 	p := placer{source: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
 	bad := s.mentionedInBadFile()
-	missing := newReach(&of.layout, of.next).dangling(s.shown, func(ref xds.Ref) bool { return s.bootstraps.has(ref) || bad(ref.Name) })
-	told := missing[:s.shown(len(missing))]
-	s.omittedWarnings += len(missing) - len(told)
-	for i, m := range told {
-		told[i] = p.reference(m)
+	errs, missing := s.splitRequired(newReach(&of.layout, of.next).dangling(s.shown, func(ref xds.Ref) bool { return s.bootstraps.has(ref) || bad(ref.Name) }))
+	placed := func(code findings.Code, all []dangling) []findings.Problem {
+		if slices.Contains(s.ignore, code) {
+			return nil
+		}
+		shown := all[:s.shown(len(all))]
+		for i, d := range shown {
+			shown[i] = p.reference(d)
+		}
+		return problems(all)
 	}
-	return problems(told)
+	warnings = placed(findings.Dangling, missing)
+	shown := s.shown(len(warnings))
+	s.omittedWarnings += len(warnings) - shown
+	return placed(findings.UnknownCluster, errs), warnings[:shown]
 }
 
 // planCheck makes a plan of the files that were read, and returns it with all errors. A check does not

@@ -17,6 +17,7 @@ type dangling struct {
 	findings.Problem
 	from Loaded
 	to   xds.Ref
+	path string // of the field in the resource; "": not known
 }
 
 // maxCompared limits how many names are compared with misspelled ones in one load. That many take a
@@ -37,7 +38,13 @@ func newReach(l *layout, worlds map[string]groupContent) *reach {
 
 // dangling returns the warnings of [reach.dangling] for the served configuration.
 func (s *Source) dangling() []dangling {
-	return newReach(&s.layout, s.served.Load().contents).dangling(s.shown, s.bootstraps.has)
+	found := newReach(&s.layout, s.served.Load().contents).dangling(s.shown, s.bootstraps.has)
+	for i, d := range found[:s.shown(len(found))] {
+		if d.Hint == hints[xds.Cluster.URL] && s.required(d) != "" {
+			found[i].Hint = requiredHint
+		}
+	}
+	return found
 }
 
 // dangling returns a warning for each reference to a missing resource, unless elsewhere reports that
@@ -95,7 +102,7 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 					p.Message = fmt.Sprintf("%s %q refers to %s %q, which no group has that a node sees together with %q", c.typ, name, ref.Type, ref.Name, group)
 					p.Hint = fmt.Sprintf("group %q has it", others[0])
 				}
-				found = append(found, dangling{p, l, ref})
+				found = append(found, dangling{p, l, ref, ""})
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/internal/envoy/refs"
 	"github.com/chancery-xds/chancery/xds"
@@ -47,7 +47,7 @@ func (p *placer) look(l Loaded) {
 // reference.
 func (p *placer) reference(d dangling) dangling {
 	p.look(d.from)
-	path := p.places[d.to]
+	path := cmp.Or(d.path, p.places[d.to])
 	if path == "" {
 		return d
 	}
@@ -58,7 +58,11 @@ func (p *placer) reference(d dangling) dangling {
 	}
 	dec := &decoder{Decoder: protoyaml.Decoder{File: d.from.File, Source: p.data[d.from.File], Types: p.source.types}, reader: p.source.reader}
 	at, whole := dec.place(n, d.from.Pos.Path, p.md, path)
-	dec.WarnAt(at, findings.Dangling, whole, d.Hint, d.Message)
+	if d.Warning {
+		dec.WarnAt(at, d.Code, whole, d.Hint, d.Message)
+	} else {
+		dec.ReportAt(at, d.Code, whole, d.Hint, d.Message)
+	}
 	group := d.Group
 	d.Problem = dec.Problems[0]
 	d.Problem.Group = group

@@ -151,7 +151,7 @@ func (p *Poll) open(ctx context.Context, req xds.Request) error {
 	}
 	for i := range session.Interests() {
 		p.watch.Interested(i.Type, i.Wildcard, i.Added, nil)
-		p.names, p.all = i.Added, i.Wildcard && len(i.Added) == 0
+		p.names, p.all = i.Added, len(i.Added) == 0
 		if i.Wildcard {
 			p.names = append(p.names, xds.Wildcard)
 		}
@@ -247,7 +247,7 @@ func (p *Poll) check() error {
 		return nil
 	}
 	v := p.version(view)
-	caughtUp := p.standing.asked && !p.standing.partly && v == p.stated // the source now has the client's version
+	caughtUp := !p.standing.partly && v == p.stated // the source now has the client's version
 	switch {
 	case v == p.skipVersion || caughtUp:
 	case p.mayBeOlder(v):

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -55,4 +56,42 @@ func TestResyncAndDisconnect(t *testing.T) {
 		t.Error(err)
 	}
 	asks("disconnect test", 4, "")
+}
+
+// A probe of a client gets 200 once the client has accepted its configuration, and keeps it while the client
+// refuses a newer version.
+func TestReadinessOfClient(t *testing.T) {
+	t.Parallel()
+	d := serve(t, []string{"--admin-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, "a.yaml", cluster("a"))
+	admin, _ := d.loggedAround("admin API")["http"].(string)
+	answers := func(query string, want int) {
+		t.Helper()
+		for _, at := range []string{admin, d.http} {
+			got := 0
+			for start := time.Now(); got != want && time.Since(start) < 5*time.Second; time.Sleep(50 * time.Millisecond) {
+				resp, err := http.Get("http://" + at + "/ready?node=test" + query) //nolint:noctx // the test ends it
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				got = resp.StatusCode
+			}
+			if got != want {
+				t.Errorf("%s%s: %d, want %d", at, query, got, want)
+			}
+		}
+	}
+	answers("", 503)
+	s := d.clusters()
+	s.gets("a")
+	answers("", 200)
+	answers("&strict=1", 200)
+	write(t, d.dir, "a.yaml", cluster("a")+"\nconnect_timeout: 7s\n")
+	r, err := s.stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) a: no"}})
+	answers("&strict=1", 503)
+	answers("", 200)
 }

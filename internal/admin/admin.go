@@ -18,6 +18,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -58,6 +59,7 @@ type Server struct {
 
 	readers, waiters, syncing, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
 	unpacking                                                                              door
+	probes                                                                                 *rate.Owners
 	groupJobs                                                                              chan groupJob // without a slot: RunGroupCommands takes one job at a time
 	once                                                                                   sync.Once
 

@@ -85,6 +85,10 @@ func (f *fleet) Nodes(prefix string, most int) (found []string) {
 	return found
 }
 
+func (f *fleet) Ready(node string, strict bool) (bool, string) {
+	return node == "edge-2" || node == "edge/1" && !strict, "CDS is NACKED"
+}
+
 func (f *fleet) Streams(node string) []*server.Stream {
 	if len(f.Client(node)) == 0 {
 		return nil

@@ -68,7 +68,9 @@ var paramsOf = map[string][]param{
 	"PUT /api/v1/endpoints/{cluster}/{id}":    {paramGroupOf},
 	"DELETE /api/v1/endpoints/{cluster}/{id}": {paramGroupOf},
 	"GET /api/v1/revisions":                   {paramType, {"name", "string", "a resource of the type: list only revisions that changed it"}, paramLimit},
-	"GET /config_dump":                        {{"node", "string", "the node ID of a client"}},
+	"GET /ready": {{"node", "string", "the node ID of a client"},
+		{"strict", "boolean", "200 only while the client has accepted everything"}},
+	"GET /config_dump": {{"node", "string", "the node ID of a client"}},
 }
 
 var listParams = []param{paramGroup,

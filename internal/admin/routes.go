@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
@@ -69,6 +70,7 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/rollouts/{id}/resume", "continues a paused rollout", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
 		{"POST", "/api/v1/rollouts/{id}/abort", "ends a rollout: all nodes get what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
 		{"GET", "/api/v1/openapi.yaml", "the OpenAPI description of this API", "application/yaml", nil, openAPI},
+		{"GET", "/ready", "200 once the client of a node has accepted a complete configuration, else 503: ?node=; with ?strict=1 everything", "text/plain", nil, s.ready},
 		{"GET", "/version", "the version of the program", api.VersionInfo{}, nil, s.version},
 	}
 	if s.Dump != nil {
@@ -119,7 +121,7 @@ func (s *Server) prepare() {
 		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
 		s.writing, s.streams, s.syncing = newDoors(maxWriters), newDoors(maxReaders), newDoors(maxReaders)
 		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
-		s.groupJobs = make(chan groupJob)
+		s.groupJobs, s.probes = make(chan groupJob), rate.NewOwners(1000, probeRate)
 	})
 }
 

@@ -231,6 +231,7 @@ var effects = map[string]string{
 	"internal/admin waitLines.keepOpen clock": "the time of the next line without fields",
 	"internal/admin waitLines.send clock":     "the same",
 	"internal/admin Server.reload clock":      "the write deadline of a reload",
+	"internal/admin Server.ready clock":       "the rate of probes",
 	"internal/admin Server.spreadOut timer":   "the pause between two streams of a group",
 	"internal/admin door.wait timer":          "the maximum wait of a request while others are in flight",
 	"internal/admin eventWriter.idle clock":   "the time of the next comment",

@@ -61,6 +61,7 @@ type daemon struct {
 	room            listen.Files  // number of connections that the limit of open files allows
 	clients, probes *listen.Limit // limits of connections: of xDS clients; of health and metrics
 
+	tracked        bool          // the tracker follows the clients
 	loads          chan struct{} // receives a value when the configuration may have changed
 	served, polled <-chan error  // failures of the listeners of xDS and of REST-JSON
 	unready        atomic.Pointer[string]
@@ -180,7 +181,7 @@ func (d *daemon) buildServer() {
 		observers = append(observers, d.traced)
 	}
 	if d.admin.served() || c.store.at.URL != "" { // rollouts of a store count the answers of clients, too
-		observers = append(observers, d.view.tracker)
+		observers, d.tracked = append(observers, d.view.tracker), true
 	}
 	var seen server.Source[server.Watch] = d.identity
 	if d.held != nil {

@@ -151,6 +151,9 @@ func (d *daemon) openHealth(ctx context.Context, running *sync.WaitGroup) error 
 		}
 		return d.source.ready()
 	})
+	if d.tracked {
+		h.Ready = d.view.tracker.Ready
+	}
 	h.Note("configuration", d.source.note)
 	running.Go(func() {
 		if err := h.Serve(ctx, d.probes.On(l)); err != nil {

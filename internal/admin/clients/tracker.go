@@ -60,6 +60,8 @@ type client struct {
 	since   int64
 	groups  atomic.Pointer[grouping]
 
+	complete atomic.Bool // the client has accepted a complete configuration: see Ready
+
 	// The fields below are guarded by Tracker.mu.
 	streams []*row
 	ended   []*row // recently ended streams, because the streams of a broken connection end one by one

@@ -5,6 +5,7 @@
 //	/metrics          for Prometheus
 //	/healthz          200 while the process answers
 //	/readyz           200 if all checks pass, 503 if not; ?verbose lists the checks
+//	/ready?node=ID    200 if the client has accepted a complete configuration, 503 if not
 //	/debug/pprof/     to this machine only, see [Server.Handler]
 //
 // No other path exists, not even below /healthz and /readyz.
@@ -20,6 +21,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -27,7 +29,10 @@ import (
 // alive and, without checks, ready.
 type Server struct {
 	Metrics http.Handler // serves /metrics; nil: not found
-	Log     *slog.Logger // logs malformed requests; nil: slog.Default()
+	// Ready reports whether the clients with a node ID have accepted a complete configuration; with strict,
+	// everything. Nil: /ready is not found.
+	Ready func(node string, strict bool) (ok bool, why string)
+	Log   *slog.Logger // logs malformed requests; nil: slog.Default()
 
 	checks []check
 	notes  []note
@@ -84,6 +89,9 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
+	if s.Ready != nil {
+		mux.Handle("GET /ready", &clientReady{s.Ready, rate.NewOwners(1000, probeRate)})
+	}
 	if s.Metrics != nil {
 		mux.Handle("GET /metrics", s.Metrics)
 	}

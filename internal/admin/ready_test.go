@@ -1,0 +1,30 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+)
+
+// A probe gets 200 or 503. Only an authenticated caller gets the reason, and one address has a limit.
+func TestReady(t *testing.T) {
+	s := newServer(newFleet())
+	h := s.Handler(loopback)
+	for path, want := range map[string]int{"node=edge-2": 200, "node=edge%2F1": 200, "node=edge%2F1&strict=1": 503, "node=other": 503, "": 400, "node=": 400, "node=a&strict=2": 400, "nodes=a": 400} {
+		w := ask(h, "GET /ready?"+path, "")
+		if w.Code != want || strings.Contains(w.Body.String(), "NACKED") || want == 200 && w.Body.String() != "ok" {
+			t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
+		}
+	}
+	refused := 0
+	for range 300 {
+		if ask(h, "GET /ready?node=edge-2", "").Code == 429 {
+			refused++
+		}
+	}
+	if refused < 50 || refused > 150 {
+		t.Errorf("%d of 300 requests are refused", refused)
+	}
+	s = newServer(newFleet())
+	s.Token = func() (string, error) { return "secret", nil }
+	withToken(t, s.Handler(loopback), question{"GET /ready?node=other", "", 503, "not ready: CDS is NACKED"})
+}

@@ -1,0 +1,39 @@
+package health
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/limit/rate"
+)
+
+// probeRate is the number of requests to /ready that one address may send in a second, on average.
+const probeRate = 20
+
+// A clientReady answers the startup probes of clients. Its callers are not authenticated, so the answer has
+// no reason.
+type clientReady struct {
+	ready  func(node string, strict bool) (ok bool, why string)
+	probes *rate.Owners
+}
+
+// ServeHTTP implements [http.Handler].
+func (c *clientReady) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if c.probes.Of(host, r.RemoteAddr).Take(time.Now(), 1) > 0 {
+		w.Header().Set("Retry-After", "1")
+		answer(w, http.StatusTooManyRequests, "too many requests from this address\n")
+		return
+	}
+	q := r.URL.Query()
+	strict, err := strconv.ParseBool(q.Get("strict"))
+	if node := q.Get("node"); node == "" || q.Has("strict") && err != nil {
+		answer(w, http.StatusBadRequest, "write /ready?node=ID or /ready?node=ID&strict=1\n")
+	} else if ok, _ := c.ready(node, strict); !ok {
+		answer(w, http.StatusServiceUnavailable, "not ready\n")
+	} else {
+		answer(w, http.StatusOK, "ok")
+	}
+}

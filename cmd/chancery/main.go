@@ -59,7 +59,7 @@ both are given, the flag is used.`,
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title + ":"})
 		for _, cmd := range group.commands {
-			cmd.GroupID = group.id
+			cmd.GroupID, cmd.SuggestFor = group.id, guessed[cmd.Name()]
 			root.AddCommand(cmd)
 		}
 	}
@@ -67,6 +67,11 @@ both are given, the flag is used.`,
 	root.SetCompletionCommandGroupID(other)
 	root.AddCommand(cli.PackagingCommand(), cli.LimitsHelp(serve)) // hidden, and a topic of help
 	return root
+}
+
+// guessed are commands of similar programs, by the command of chancery for the same purpose.
+var guessed = map[string][]string{
+	"check": {"validate", "lint"}, "explain": {"describe"}, "status": {"proxy-status", "ps"}, "watch": {"logs", "log", "events"},
 }
 
 // other is the group of the commands that cobra adds, too.

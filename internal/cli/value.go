@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +16,9 @@ import (
 // invalid value it explains the valid values.
 func ExplainFlagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is {
+		if meant := meantFlags(cmd, e.GetSpecifiedName()); meant != "" {
+			return fmt.Errorf("%w: did you mean %s?", err, meant)
+		}
 		near := protoyaml.Nearest(e.GetSpecifiedName(), func(yield func(string) bool) {
 			goOn := true
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { goOn = goOn && yield(f.Name) })
@@ -27,6 +31,27 @@ func ExplainFlagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s: %w", e.GetFlag().Name, ExplainValueError(err))
 	}
 	return err
+}
+
+// guessedFlags are flags of similar programs, with the flags of chancery for the same purpose.
+var guessedFlags = map[string][]string{
+	"server": {"admin"}, "format": {"output"}, "f": {"output", "watch"}, "follow": {"watch"},
+}
+
+// meantFlags returns the flags of a command that have the purpose of a guessed flag; "" if there are none.
+func meantFlags(cmd *cobra.Command, guess string) string {
+	var all []string
+	for _, name := range guessedFlags[guess] {
+		f := cmd.Flags().Lookup(name)
+		switch {
+		case f == nil:
+		case f.Shorthand != "":
+			all = append(all, fmt.Sprintf("--%s (-%s)", name, f.Shorthand))
+		default:
+			all = append(all, "--"+name)
+		}
+	}
+	return strings.Join(all, " or ")
 }
 
 // ExplainValueError replaces pflag's error about an invalid value by a description of the valid values.

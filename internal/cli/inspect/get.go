@@ -93,12 +93,26 @@ answers, or it denies access; 4 the node or resource does not exist.`,
   chancery get cluster/pay -o yaml
   chancery get clients -o name -w`,
 		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 && slices.Contains([]string{"client", "clients", "node", "nodes"}, args[0]) {
+				return fmt.Errorf("get lists all clients: did you mean chancery status %s, or chancery get all --node %s?", text.Line(args[1]), text.Line(args[1]))
+			}
+			if len(args) == 2 {
+				if t, name, err := cli.ParseTypeAndName(args[0]); err == nil && name == "" && t != nil { // get TYPE NAME, as with kubectl
+					return nil
+				}
+			}
 			if len(args) != 1 {
 				return fmt.Errorf("get needs one of clients, nacks, groups, events, all and TYPE[/NAME], not %d arguments", len(args))
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return g.run(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what := strings.Join(args, "/")
+			if what == "nodes" || what == "node" {
+				what = "clients"
+			}
+			return g.run(cmd, what)
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

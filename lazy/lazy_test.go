@@ -29,7 +29,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("the store has %+v", r)
 		}
 	})
-	on(t, "a view from before it was found does not say that it is absent", func(b *bench) {
+	on(t, "an old view, from before the resource was found, does not report it as absent", func(b *bench) {
 		b.be.set("r/a", res("r/a", "A"))
 		s := b.stream("")
 		defer s.w.Close()
@@ -37,11 +37,11 @@ func TestResolve(t *testing.T) {
 		s.subscribe("r/a")
 		b.sleep(2 * time.Second)
 		if !view.(xds.Undecided).Undecided(xds.VirtualHost, "r/a") {
-			t.Error("it does")
+			t.Error("the old view reports it as absent")
 		}
 		b.asked("default/r/a")
 	})
-	on(t, "OND-2 absent is told when it is known", func(b *bench) {
+	on(t, "OND-2 a name is reported as absent as soon as the resolver has answered", func(b *bench) {
 		s := b.stream("")
 		defer s.w.Close()
 		s.subscribe("r/a")
@@ -277,7 +277,7 @@ func TestResolverErrors(t *testing.T) {
 		b.sleep(time.Minute)
 		s.is("r/a=A2")
 	})
-	on(t, "so it does while nobody asks for it", func(b *bench) {
+	on(t, "a found resource stays while it cannot be refreshed and no stream is subscribed", func(b *bench) {
 		b.be.set("r/a", res("r/a", "A"))
 		s := b.stream("")
 		s.subscribe("r/a")
@@ -297,7 +297,7 @@ func TestResolverErrors(t *testing.T) {
 		"no stamp":     {},
 		"not sealed":   {Stamp: &xds.Stamp{Name: "r/a"}},
 	} {
-		on(t, "a resource that is none: "+name, func(b *bench) {
+		on(t, "the resolver returns an invalid resource: "+name, func(b *bench) {
 			b.be.set("r/a", r)
 			b.be.set("r/good", res("r/good", "G"))
 			s := b.stream("")

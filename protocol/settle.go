@@ -20,8 +20,8 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
-// acceptUnlisted handles the ACK of a message that is no longer listed. The ACK means that clusters
-// without an assignment have become warm after all. If the message was joined to a later delivery,
+// acceptUnlisted handles the ACK of a message that is no longer listed. If no ACK was expected
+// because a cluster had no assignment (stuck), the cluster has become warm after all. If the message was joined to a later delivery,
 // its names are accepted. If it was a full state, it ends older refusals and vague states. Terms:
 // see doc.go.
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
@@ -47,7 +47,7 @@ func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 
 // refuseUnlisted handles the NACK of a message that is no longer listed, but was joined to a later
 // delivery. Names that only the older message has are sent again, because the client may hold any
-// of them. The other names of the older message are no longer known.
+// of them. For its other names there is no record of the older message: the later delivery has them, too.
 func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
@@ -56,8 +56,8 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 		}
 		var items []item
 		for _, it := range d.unlisted {
-			// The removal of a name that did not exist needs no refusal. In SotW no response
-			// removes a name.
+			// The removal of a name that did not exist is not recorded as refused. In SotW no
+			// removal is.
 			if stands(it.is) || v == xds.Delta && stands(it.was) {
 				items = append(items, it)
 			}
@@ -139,9 +139,8 @@ func (u *subscription) acceptedIn(d *delivery, p *part) Acceptance {
 	return Acceptance{items: d.items, in: p}
 }
 
-// finish forgets an answered delivery, unless an answer may still come. In delta each message has
-// its own answer (DELTA-13), so the answer to this delivery does not answer an older delivery that
-// was joined to it.
+// finish forgets a delivery whose parts are all answered. It keeps the delivery if the client may still
+// refuse a passed part, or, in delta, may still answer an older message that was joined to it (DELTA-13).
 func (u *subscription) finish(v xds.Variant, d *delivery) {
 	if !d.settled() {
 		return
@@ -175,8 +174,8 @@ func (u *subscription) gone(d *delivery) {
 	}
 }
 
-// passBefore settles the deliveries that were sent before d. The client has accepted d, so nothing
-// waits for the earlier deliveries any more.
+// passBefore marks the deliveries before d as superseded, because the client has accepted d. In SotW they
+// also count as accepted.
 func (s *Session) passBefore(u *subscription, d *delivery) {
 	for i := range u.deliveries {
 		o := &u.deliveries[i]

@@ -76,8 +76,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// A kept cluster does not make a response stuck, because no sent resource refers to it. An
-// assignment that is kept with the cluster counts as existing.
+// A kept cluster does not make a response stuck, because no resource that is sent now
+// refers to it.
 func TestRemovedClusterIsNotStuck(t *testing.T) {
 	view := xds.Tables{
 		xds.Cluster.URL:  with(xds.NewTable(xds.Cluster), []*xds.Resource{cluster("x", 1, "missing"), cluster("y", 1, "e")}),
@@ -100,6 +100,6 @@ func TestRemovedClusterIsNotStuck(t *testing.T) {
 		t.Fatal("x does not linger")
 	}
 	if u.stuck() {
-		t.Error("a leaving cluster without an assignment delays nothing")
+		t.Error("the response is stuck because of a leaving cluster without an assignment")
 	}
 }

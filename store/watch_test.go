@@ -11,7 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// rang reports whether the watch is signalled after all signals are sent. Call it in a synctest bubble.
+// rang waits until no signal is under way, and reports whether the watch got one. Call it in a synctest bubble.
 func rang(w *Watch) bool {
 	synctest.Wait()
 	select {
@@ -57,9 +57,9 @@ func TestWatch(t *testing.T) {
 			w.Interested(xds.Cluster, false, []string{"a", "b", "a"}, nil)
 			w.Interested(xds.Cluster, false, nil, []string{"a", "x", "a"})
 		}, set(xds.Cluster, "b", "2"), true},
-		{"a name added and removed at once", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, []string{"a"}) }, set(xds.Cluster, "a", "2"), true},
+		{"a name in both lists counts as added", func(w *Watch) { w.Interested(xds.Cluster, false, []string{"a"}, []string{"a"}) }, set(xds.Cluster, "a", "2"), true},
 		{"NAME-2 a collection that gets a member", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"r/*"}, nil) }, set(xds.VirtualHost, "r/a", "1"), true},
-		{"NAME-2 a collection of others", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"r/*"}, nil) }, set(xds.VirtualHost, "s/a", "1"), false},
+		{"NAME-2 a member of another collection", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"r/*"}, nil) }, set(xds.VirtualHost, "s/a", "1"), false},
 		{"DELTA-11 an alias that comes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"alias"}, nil) },
 			set(xds.VirtualHost, "v", "1", "other", "alias"), true},
 		{"DELTA-11 an alias that goes", func(w *Watch) { w.Interested(xds.VirtualHost, false, []string{"old"}, nil) },
@@ -99,7 +99,7 @@ func TestWatch(t *testing.T) {
 				}
 				w.Close()
 				if n := len(st.groups[DefaultGroup].index.wanted); n != 0 {
-					t.Errorf("%d names are wanted by nobody", n)
+					t.Errorf("%d names are still in the index after the watch was closed", n)
 				}
 			})
 		})
@@ -137,7 +137,7 @@ func TestNext(t *testing.T) {
 			t.Errorf("second commit touched %v", got)
 		}
 		if rang(w) {
-			t.Error("Next does not take back what rang")
+			t.Error("the signal is still there after Next")
 		}
 		// A version is a change of the view, and touches no name.
 		update(t, st, func(tx *Tx) { tx.Version(xds.Cluster, "v") })
@@ -152,15 +152,15 @@ func TestNext(t *testing.T) {
 			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", fmt.Sprint(i)))...) })
 		}
 		if _, touched := next(); len(touched) != 8 {
-			t.Errorf("8 commits of 8 that are remembered: touched %v", touched)
+			t.Errorf("8 commits, and the log keeps 8: touched %v", touched)
 		}
 		for i := range 9 {
 			update(t, st, func(tx *Tx) { tx.Set(of(xds.Cluster, res("a", fmt.Sprint(9+i)))...) })
 		}
 		if _, touched := next(); touched != nil {
-			t.Errorf("9 commits of 8 that are remembered: touched %v", touched)
+			t.Errorf("9 commits, and the log keeps 8: touched %v, want nil", touched)
 		}
-		// The log does not remember so many names, but it remembers the next ones.
+		// The log does not keep the names of so large a commit, but it keeps those of the next commit.
 		update(t, st, func(tx *Tx) {
 			for i := range maxNames + 1 {
 				tx.Set(of(xds.Cluster, res(fmt.Sprint("n", i), ""))...)
@@ -179,8 +179,8 @@ func TestNext(t *testing.T) {
 	})
 }
 
-// A large commit removes an earlier one from the log as a whole. A watch that has seen part of it compares
-// tables.
+// After a large commit the log forgets older commits, each with all its names. A watch that has not seen
+// all of the forgotten commits compares tables.
 func TestForgottenCommits(t *testing.T) {
 	h := &head{}
 	for seq := range uint64(3) {
@@ -311,7 +311,7 @@ func TestVersionTouchesNoName(t *testing.T) {
 				}
 				update(t, st, func(tx *Tx) { tx.Version(xds.Cluster, "w") })
 				if got := w.View().Table(xds.Cluster).Version(); got != "w" || rang(w) {
-					t.Errorf("version %s alone", got)
+					t.Errorf("after a commit of only a version: version %s, want w and no signal", got)
 				}
 			})
 		})

@@ -98,7 +98,7 @@ func TestMonitoringFiles(t *testing.T) {
 	queries := 0
 	for _, p := range dashboard.Panels {
 		if ids[p.ID] || p.Title == "" || p.Type != "row" && len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("panel %d %q: an id of its own, a title, a query and room are needed", p.ID, p.Title)
+			t.Errorf("panel %d %q: needs its own id, a title, a query (unless a row), and an end at column 24 or before", p.ID, p.Title)
 		}
 		ids[p.ID] = true
 		for _, q := range p.Targets {
@@ -167,7 +167,7 @@ var promQL = struct {
 	[]string{"by", "or", "and", "unless"},
 }
 
-// queryable reports whether a query is valid PromQL and uses existing metrics and labels. It returns the
+// queryable checks that a query is valid PromQL and uses existing metrics and labels. It returns the
 // labels.
 func queryable(t *testing.T, what, query string, metrics map[string]map[string]bool) map[string]bool {
 	t.Helper()
@@ -223,7 +223,7 @@ func queryable(t *testing.T, what, query string, metrics map[string]map[string]b
 				t.Errorf("%s: %q is no metric and no function", what, w)
 			}
 		case len(w) == 1 && !strings.Contains("-+*/,=<>0123456789", w):
-			t.Errorf("%s: %q is not of PromQL in %s", what, w, query)
+			t.Errorf("%s: %q is not a PromQL token in %s", what, w, query)
 		}
 	}
 	for _, l := range named {
@@ -232,7 +232,7 @@ func queryable(t *testing.T, what, query string, metrics map[string]map[string]b
 		}
 	}
 	if len(open) > 0 || asked == 0 {
-		t.Errorf("%s: %d brackets are open and %d metrics asked for in %s", what, len(open), asked, query)
+		t.Errorf("%s: %d brackets are not closed, and the query uses %d metrics (at least 1): %s", what, len(open), asked, query)
 	}
 	return labels
 }

@@ -48,7 +48,7 @@ func (d *runningServer) kept(n int) {
 		d.Fatal(err)
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		k, err := lastgood.Open(folder) // the server holds the lock of the folder
+		k, err := lastgood.Open(folder) // works although the server holds the lock: this keeper only reads
 		if err != nil {
 			d.Fatal(err)
 		}
@@ -106,9 +106,8 @@ func chancery(t *testing.T, code int, want string, args ...string) {
 	}
 }
 
-// "A start on nothing, on mistakes or on half a configuration tells no client that
-// anything is gone: the last good is served, or nothing is answered. Removals beyond a
-// share, at once or little by little, wait for a word." (SAFE-10)
+// A start on an empty, broken or half configuration removes nothing from a client. Large removals wait for
+// a confirmation (SAFE-10).
 func TestSafeStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -245,7 +244,7 @@ func TestSafeStart(t *testing.T) {
 			chancery(t, 0, "ok: 10 resources in 1 file, 0 set, 20 removed\n", typed...)
 			for line := d.logged("loaded"); ; line = d.logged("loaded") {
 				if approved := line["removals"] == "approved"; approved != (line["removed"] == 20.0) {
-					t.Errorf("approved: %v of %v", approved, line)
+					t.Errorf("approved is %v, but the line is %v", approved, line)
 				} else if approved {
 					break
 				}
@@ -282,7 +281,7 @@ func TestSafeStart(t *testing.T) {
 	})
 }
 
-// A mistyped directory leaves no folder.
+// A start with a directory that does not exist leaves no folder below --state-dir.
 func TestStateLeavesNoFolder(t *testing.T) {
 	root := t.TempDir()
 	chancery(t, cli.Failed, "no such file", "serve", root+"/none", "--listen", "127.0.0.1:0", "--state-dir", root+"/state")

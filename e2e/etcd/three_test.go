@@ -119,7 +119,7 @@ func TestLeaderEnds(t *testing.T) {
 				done = append(done, s.Revision.Number)
 				break
 			}
-			if errors.Is(err, revisions.ErrUnknown) { // the next try finds out: the same again changes nothing
+			if errors.Is(err, revisions.ErrUnknown) { // the next try finds out: if the commit was made, the same item changes nothing
 				unknown++
 			} else if !errors.Is(err, revisions.ErrUnavailable) {
 				t.Fatal(err)

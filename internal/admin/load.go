@@ -129,8 +129,8 @@ type made struct {
 // WriteHeader implements [http.ResponseWriter].
 func (m *made) WriteHeader(code int) { m.code = code }
 
-// Write implements [http.ResponseWriter]. It keeps b without a copy, because each answer is written
-// at once.
+// Write implements [http.ResponseWriter]. It keeps b without a copy, because a handler writes its
+// whole answer with one call.
 func (m *made) Write(b []byte) (int, error) {
 	m.body = b
 	return len(b), nil

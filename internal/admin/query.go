@@ -38,7 +38,8 @@ type query struct {
 	err    error
 }
 
-// queryOf parses the parameters of a request. Each parameter must be one of the request's route.
+// queryOf parses the parameters of a request. A parameter that the route does not have
+// is an error.
 func queryOf(r *http.Request) *query {
 	q := &query{}
 	var err error

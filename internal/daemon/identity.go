@@ -42,8 +42,8 @@ func watchFuncOf[W server.HistoryWatch](of server.Source[W]) watchFunc {
 	return func(ctx context.Context, n *xds.Node) (server.HistoryWatch, error) { return of.Watch(ctx, n) }
 }
 
-// identityFlags are the flags that decide which client may be which node. Without them, every client
-// may be every node.
+// identityFlags are the flags that decide which client may be which node. Without them and
+// without --client-ca, every client may be every node.
 type identityFlags struct {
 	access    string // the file with the rules, or anyNode; "": the default rules
 	issuer    string
@@ -71,7 +71,7 @@ type identityFinder struct {
 }
 
 func (i *identityFlags) flags(f *pflag.FlagSet) {
-	f.StringVar(&i.access, "access", "", "`FILE` with rules about which client may be which node; any: every client may be every node; without it, with --client-ca or --jwt-issuer, the node id must be a name in the client's certificate or token")
+	f.StringVar(&i.access, "access", "", "`FILE` with rules about which client may be which node; any: every client may be every node. If --access is not set and --client-ca or --jwt-issuer is, the node id must be a name in the client's certificate or token")
 	f.StringVar(&i.issuer, "jwt-issuer", "", "`ISSUER` (iss) whose tokens clients may send (Authorization: Bearer TOKEN); needs --jwt-audience and --jwks")
 	f.StringSliceVar(&i.audiences, "jwt-audience", nil, "`AUDIENCE` (aud) that tokens must be for; may be repeated")
 	f.StringVar(&i.jwks, "jwks", "", "`FILE` or https:// URL with the issuer's public keys (JSON Web Key Set)")
@@ -186,7 +186,7 @@ func (k identifiedWatch) Identity() fmt.Stringer {
 	return k.client
 }
 
-// Ring makes the channel C of the watch ring.
+// Ring sends a signal on the channel C of the watch.
 func (k identifiedWatch) Ring() {
 	if r, ok := k.HistoryWatch.(interface{ Ring() }); ok {
 		r.Ring()

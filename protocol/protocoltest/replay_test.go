@@ -91,7 +91,7 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
 		{"sent twice", faulty{double: true}, "error: the nonce is empty or was used before"},
 		{"deadline missing", faulty{deadline: func(time.Time) time.Time { return time.Time{} }}, "error: the session had no deadline for this"},
-		{"deadline in the past", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the deadline 0s does not pass"},
+		{"deadline in the past", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the session still has the deadline 0s after it was advanced to it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Replay(story, opens(test.fault), Exact)

@@ -8,7 +8,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// commit gives the new view to the streams.
+// commit gives the new view to the streams that it concerns.
 func (p *play) commit() {
 	p.remember()
 	for _, s := range p.streams {
@@ -81,8 +81,8 @@ func (s *stream) interested(touched xds.Names) bool {
 	return false
 }
 
-// wait lets time pass. Sessions are advanced at their deadlines, as a server would, and once at the end, when
-// no session may send anything without a deadline.
+// wait lets time pass. Sessions are advanced at their deadlines, as a server would, and once at the
+// end. A session that sends something only then had no deadline for it: that is an error.
 func (p *play) wait(d time.Duration) {
 	end := p.now.Add(d)
 	for {
@@ -101,7 +101,7 @@ func (p *play) wait(d time.Duration) {
 		p.advance(func(s *stream) bool { t := s.Deadline(); return !t.IsZero() && !t.After(p.now) })
 		for _, s := range p.streams {
 			if t := s.Deadline(); !s.over && !p.held && !t.IsZero() && !t.After(p.now) {
-				fmt.Fprintf(&p.out, "error: the deadline %v does not pass\n", t.Sub(start))
+				fmt.Fprintf(&p.out, "error: the session still has the deadline %v after it was advanced to it\n", t.Sub(start))
 				s.over = true
 			}
 		}

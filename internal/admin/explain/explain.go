@@ -1,5 +1,5 @@
 // Package explain explains why a client has a resource or not. It follows the resource from its file
-// to the client in steps, the links of a chain, and names the broken link. The package also lists the
+// to the client. Each step is a link of a chain, and the package names the broken link. It also lists the
 // resources that a client has, and finds the faulty resource if a client's NACK names none.
 //
 // The tracker lists clients, each stream has the state of its resources, the store has the resources,
@@ -77,14 +77,14 @@ type Deps struct {
 	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)
 
-	// Frozen returns a text and the advice about a resource that only the newest revision has, if it
-	// is not served because its group is frozen at an older revision. For other resources the text is
-	// "". Nil: no group is frozen.
+	// Frozen is about a resource that only the newest revision has, because its group is frozen at an
+	// older revision. It returns a text and an advice; for other resources the text is "". Nil: no
+	// group is frozen.
 	Frozen func(t *xds.Type, name string) (text, advice string)
 
 	// Registered returns a text about the registered endpoints of a cluster in a group, and their
 	// number. The result ok means that registered endpoints replace the group's own endpoints, even
-	// if none is left. Nil: no endpoints are registered.
+	// if no registered endpoint is left. Nil: no endpoints are registered.
 	Registered func(group, name string) (text string, n int, ok bool)
 
 	Now func() time.Time // nil: time.Now

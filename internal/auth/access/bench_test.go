@@ -9,7 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// many returns the streams of n identities, each of which sees its own of n secrets.
+// many returns the streams of n identities. There are n secrets, and each identity sees one of them.
 func many(b *testing.B, n int, rule string) (*store.Store, []*access.View) {
 	st := store.New()
 	src := access.New(st, policy(b, rule), access.Options{Identity: identity})

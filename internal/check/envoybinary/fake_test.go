@@ -16,8 +16,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// fakeEnvoy makes a program that imitates Envoy. It rejects a bootstrap that contains one of the
-// given words, or all words joined by "+". It writes the mode of its input file and the last
+// fakeEnvoy makes a program that imitates Envoy. Each of refuses is a word, or several words
+// joined by "+": the program rejects a bootstrap that contains all of them. It writes the mode of its input file and the last
 // bootstrap to the returned directory.
 func fakeEnvoy(t *testing.T, refuses ...string) (path, dir string) {
 	t.Helper()
@@ -67,7 +67,7 @@ func TestBisection(t *testing.T) {
 		t.Error("two resources rejected only together:", a.Rejected)
 	}
 	if a := ask(t, path, clusters(t, "a", "b", "c")); len(a.Rejected) != 0 || a.Runs != 2 {
-		t.Error("more than one run without and one with resources:", a)
+		t.Error("want two runs, one without resources and one with all of them:", a)
 	}
 	path, _ = fakeEnvoy(t, "chancery")
 	if _, err := Ask(t.Context(), path, envoy.Envoy(), nil); err == nil || !strings.Contains(err.Error(), "rejects a bootstrap without resources: chancery refused") {
@@ -172,7 +172,8 @@ func TestInputIsPrivateAndRemoved(t *testing.T) {
 	}
 }
 
-// Each case is the place of a resource in a bootstrap, or none.
+// Each case is a resource, and a text that the bootstrap then contains. An empty text: Envoy cannot check
+// the resource in a bootstrap.
 func TestPlacesOfResources(t *testing.T) {
 	path, dir := fakeEnvoy(t)
 	for _, tt := range []struct {

@@ -50,7 +50,7 @@ func TestStatusShowsEarlierVersions(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
 	o.Config.Earlier = []api.Earlier{
 		{Type: "RDS", Name: "local", Refused: "881fb3ed060617d7", Served: "1a8802cfe1ddcd3c", Clients: 3},
-		{Type: "LDS", Name: "in", Refused: "881fb3ed060617d7", Served: "1a8802cfe1ddcd3c", Clients: 1},
+		{Type: "LDS", Name: "web", Refused: "881fb3ed060617d7", Served: "1a8802cfe1ddcd3c", Clients: 1},
 	}
 	var b strings.Builder
 	o.print(&b, &cli.Output{}, adminclient.Filter{})
@@ -62,12 +62,12 @@ func TestStatusShowsEarlierVersions(t *testing.T) {
 	c := canned.Clients()[0]
 	for i := range c.Types {
 		if n := c.Types[i].Nacked; n != nil {
-			n.Kept = []api.Kept{{Name: "in", Refused: "2", Kept: "1", Others: true, Why: "named"}}
+			n.Kept = []api.Kept{{Name: "web", Refused: "2", Kept: "1", Others: true, Why: "named"}}
 		}
 	}
 	b.Reset()
 	printClientCard(&b, &cli.Output{Format: "table"}, c)
-	if want := "in quarantine: in version 2; it runs on version 1, which other clients accepted (named)\n"; !strings.Contains(b.String(), want) {
+	if want := "in quarantine: web version 2; it runs on version 1, which other clients accepted (named)\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("%s lacks %q", b.String(), want)
 	}
 }

@@ -8,6 +8,7 @@
 // with fewer addresses counts at once. An answer without addresses must be confirmed by further answers
 // over a while ([Options.EmptyAfter]).
 //
-// The package knows neither clusters nor servers: the caller registers the addresses. The decisions what
-// to ask when, and what an answer changes, are a value without I/O, clock or goroutine (tracker.go).
+// The package knows neither clusters nor servers: the caller registers the addresses. A tracker
+// (tracker.go) decides when to ask for which name, and what an answer changes. It has no I/O, clock or
+// goroutine.
 package dns

@@ -43,7 +43,8 @@ func (s *stream) awaitStep() error {
 	// Applied later, because step may read leaving.
 	drains := false
 	var leave error
-	for n := range s.notices {
+	for {
+		n := <-s.notices
 		switch n.what {
 		case noticeLost:
 			lost = n.why
@@ -63,7 +64,6 @@ func (s *stream) awaitStep() error {
 			return cmp.Or(n.why, lost)
 		}
 	}
-	return lost
 }
 
 // startDrain makes the stream leave within the drain time.
@@ -92,14 +92,14 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 	}
 	select {
 	case <-gone:
-		return nil, false, status.FromContextError(s.rpc.Context().Err()).Err()
+		err = status.FromContextError(s.rpc.Context().Err()).Err()
 	case req, more = <-inbox:
 	case <-s.doorbell():
 		if c := s.claim; c.waits() {
 			c.turn, c.by = nil, time.Now().Add(placeTime)
 		}
-	case err := <-s.sent:
-		nothing, err := s.written(err)
+	case err = <-s.sent:
+		nothing, err = s.written(err)
 		return nil, nothing, err
 	case <-fires:
 		s.armed = time.Time{}
@@ -116,22 +116,24 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 			s.inspections.noticed()
 		}
 	}
-	if !more {
-		if !errors.Is(s.failure, io.EOF) {
-			return nil, false, readError(s.failure)
-		}
+	switch {
+	case more:
+	case errors.Is(s.failure, io.EOF):
 		s.inbox, s.ended = nil, true
+	default:
+		err = readError(s.failure)
 	}
 	return req, false, err
 }
 
-// written handles the end of a write. It reports whether no step is needed.
+// written handles the end of a write. It reports whether no step is needed. A step during the write, such as one after the
+// last request, has set moreToSend.
 func (s *stream) written(err error) (nothing bool, _ error) {
 	s.sent = nil
 	if err != nil {
-		return false, s.unsent(err)
+		err = s.unsent(err)
 	}
-	return !s.moreToSend && len(s.queue) == 0 && s.claim == nil && !s.ended && !s.leaving.begun, nil
+	return !s.moreToSend && len(s.queue) == 0, err
 }
 
 // unsent returns the error of a response that could not be sent. If gRPC cannot read a request,

@@ -22,7 +22,7 @@ import (
 // message. Use aliases for other names ([xds.Resource]).
 //
 // NewResource sets the references of a Cluster and of a ClusterLoadAssignment ([Refs]). The references of other types
-// are not known; set them with package refs.
+// are not known; set them with package refs. It also sets the addresses of a Listener ([Addresses]).
 //
 // It returns an error if the type or the message is nil, if the message is of another type or
 // cannot be encoded, or if the resource has no name. A name that differs from the name in the
@@ -72,7 +72,7 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 		return nil, fmt.Errorf("%s resource %q: the name in the message is %q: use that name, and Aliases for other names", t, name, own)
 	}
 	r := xds.NewResource(t, name, body)
-	r.Refs = Refs(t, name, body)
+	r.Refs, r.Addresses = Refs(t, name, body), Addresses(t, body)
 	return r, nil
 }
 

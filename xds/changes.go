@@ -2,6 +2,7 @@ package xds
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sync"
 	"weak"
@@ -10,7 +11,7 @@ import (
 // Changes is the content of a response: the difference between two sets of resources. Changes is
 // immutable, and many streams may share it.
 type Changes struct {
-	Upserts []*Resource // new or changed, sorted by name
+	Upserts []*Resource // new or changed, sorted by name, except with Together
 	Removed []string    // sorted; delta only
 
 	// Beats are heartbeats: resources sent without their bodies, which restarts their TTL. If Beats
@@ -24,6 +25,9 @@ type Changes struct {
 
 	// Missing are names that resource_errors reports as not existing.
 	Missing []string
+
+	// Together is set if Upserts are in the order of [Changes.HandOver]. Such changes are sent in one message.
+	Together bool
 
 	frames [4]struct {
 		once sync.Once
@@ -69,18 +73,66 @@ func (c *Changes) Encoded(v Variant, ttl bool, encode func(*Changes) any) any {
 // share one Changes, as long as one of the streams keeps it in memory. The first stream computes
 // the Changes and the others wait.
 func (t *Table) Since(old *Versions) *Changes {
-	t.mu.Lock()
-	c := t.since[old].Value()
-	if c == nil {
-		if t.since == nil || len(t.since) > 64 {
-			t.since = map[*Versions]weak.Pointer[Changes]{}
-		}
-		c = &Changes{}
-		t.since[old] = weak.Make(c)
-	}
-	t.mu.Unlock()
+	c := t.shared(sinceKey{old: old})
 	c.made.Do(func() { c.fill(t, old) })
 	return c
+}
+
+// Whole returns all resources of the table, for a client that holds old. Streams share one Changes as with
+// [Table.Since].
+func (t *Table) Whole(old *Versions) *Changes {
+	all := t.Since(nil)
+	if t.typ == nil || !t.typ.Binds || !t.movesAddress(old) {
+		return all
+	}
+	c := t.shared(sinceKey{old, true})
+	c.made.Do(func() {
+		order := all.HandOver(t.replaced(old))
+		c.Upserts, c.Together = order.Upserts, order.Together
+	})
+	return c
+}
+
+// A sinceKey is the key of changes that streams share: the difference from old, or all resources.
+type sinceKey struct {
+	old   *Versions
+	whole bool
+}
+
+// shared returns the changes with a key, new or in use.
+func (t *Table) shared(k sinceKey) *Changes {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.since[k].Value()
+	if c == nil {
+		if t.since == nil || len(t.since) > 64 {
+			t.since = map[sinceKey]weak.Pointer[Changes]{}
+		}
+		c = &Changes{}
+		t.since[k] = weak.Make(c)
+	}
+	return c
+}
+
+// movesAddress reports whether a resource of old has given up an address and still exists.
+func (t *Table) movesAddress(old *Versions) bool {
+	for was, is := range t.Versions().Since(old) {
+		if was != nil && is != nil && slices.ContainsFunc(was.addresses(), func(a Address) bool { return !slices.Contains(is.addresses(), a) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// replaced yields the stamps of old that the table has no longer.
+func (t *Table) replaced(old *Versions) iter.Seq[*Stamp] {
+	return func(yield func(*Stamp) bool) {
+		for was := range t.Versions().Since(old) {
+			if was != nil && !yield(was) {
+				return
+			}
+		}
+	}
 }
 
 // fill sets c to the difference from old to t.
@@ -94,11 +146,15 @@ func (c *Changes) fill(t *Table, old *Versions) {
 	}
 	slices.Sort(c.Removed)
 	slices.SortFunc(c.Upserts, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
+	if t.typ != nil && t.typ.Binds {
+		order := c.HandOver(t.replaced(old))
+		c.Upserts, c.Together = order.Upserts, order.Together
+	}
 }
 
 // Split cuts the changes into parts of about limit bytes. A part has at least one item, even if
 // that item is larger than the limit. Upserts come before removals, and each list stays sorted, so
-// the parts cover separate ranges of names. The parts of shared changes are shared too: all callers
+// the parts cover separate ranges of names. Changes that are sent together stay one part. The parts of shared changes are shared too: all callers
 // must use the same limit.
 func (c *Changes) Split(limit int) []*Changes {
 	if parts := c.several(limit); parts != nil {
@@ -115,6 +171,9 @@ func (c *Changes) several(limit int) []*Changes {
 
 // cut makes the parts. It returns nil if one part is enough.
 func (c *Changes) cut(limit int) (parts []*Changes) {
+	if c.Together {
+		return nil
+	}
 	var from, at place
 	end := c.end()
 	for size := 0; at != end; {

@@ -45,6 +45,10 @@ type Stamp struct {
 	// references are not known: then ordering assumes that the resource may refer to any other. A resource
 	// without references has an empty, non-nil list.
 	Refs []Ref
+
+	// Addresses are the addresses that a client binds for the resource. Version and Sum do not cover them. Nil:
+	// none, or not known. It is a pointer, because few types have addresses and a server keeps many stamps.
+	Addresses *[]Address
 }
 
 // A Ref is a reference to another resource, by its name or an alias. A Ref with the name [Wildcard] means
@@ -136,7 +140,7 @@ func (r *Resource) Seal(version string) {
 	if version == "" {
 		version = s.String()
 	}
-	r.Stamp = &Stamp{Name: r.Name, Version: version, Sum: s, Refs: r.Refs}
+	r.Stamp = &Stamp{Name: r.Name, Version: version, Sum: s, Refs: r.Refs, Addresses: r.Addresses}
 	r.sealed = r.mark()
 }
 

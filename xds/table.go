@@ -22,7 +22,7 @@ type Table struct {
 	part     *part              // non-nil: this table shows a part of another
 
 	mu    sync.Mutex // guards the fields below; held for memory operations only
-	since map[*Versions]weak.Pointer[Changes]
+	since map[sinceKey]weak.Pointer[Changes]
 	beats []Heartbeat
 }
 

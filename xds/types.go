@@ -48,6 +48,10 @@ type Type struct {
 	// it refers are sent again afterwards. Nil for most types.
 	Warms *Type
 
+	// Binds is true if a client binds addresses for resources of this type ([Stamp.Addresses]). A resource that
+	// gives up an address is sent before the resource that takes it.
+	Binds bool
+
 	// AbsenceDelay is how long the server waits before it reports to a delta client that a name does not
 	// exist. The keys are user agents. The delay applies to names of which the client never got a
 	// resource. Without the delay, Envoy would never finish its initialization.
@@ -105,7 +109,7 @@ var (
 		URL: apis + "envoy.config.listener.v3.Listener", Short: "LDS", Name: "name",
 		Service: "envoy.service.listener.v3.ListenerDiscoveryService", Proto: "envoy/service/listener/v3/lds.proto",
 		Stream: "StreamListeners", Delta: "DeltaListeners", Fetch: "FetchListeners", REST: "/v3/discovery:listeners",
-		FullState: true, Implicit: true, After: Cluster,
+		FullState: true, Implicit: true, After: Cluster, Binds: true,
 	}
 	ScopedRoute = &Type{
 		URL: apis + "envoy.config.route.v3.ScopedRouteConfiguration", Short: "SRDS", Name: "name",

@@ -152,6 +152,9 @@ func (s *Session) feed(u *subscription, c *xds.Changes) {
 // tellsAll reports whether a response has all resources with this TTL that the client wants.
 func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) bool {
 	tells := func(name string) bool {
+		if c.Together { // not by name
+			return slices.ContainsFunc(c.Upserts, func(r *xds.Resource) bool { return r.Name == name })
+		}
 		_, ok := slices.BinarySearchFunc(c.Upserts, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
 		return ok
 	}

@@ -14,6 +14,7 @@ type diff struct {
 	absent  []string     // reported as a resource without a body (DELTA-7)
 	missing []string     // also reported in resource_errors
 	waiting []waiter     // upserts that wait for another type
+	bound   bool         // an upsert waits for the address of a waiting one
 	kept    []string     // names that differ in the wildcard's table and have an entry: the entry decides whether they are sent
 	shared  *xds.Changes // the changes as computed by the table, shared by all streams; nil: the diff is different
 	any     anyReady     // result of readyForAny for this diff
@@ -104,6 +105,33 @@ func (d *diff) waitAll(before map[string]wait) {
 
 // waitNone removes all waiting names from the diff.
 func (d *diff) waitNone() { d.waiting = nil }
+
+// waitForAddresses makes upserts wait that take an address of a waiting resource (HEAL-4). A full state needs no such
+// wait, because it waits as a whole.
+func (s *Session) waitForAddresses(u *subscription, t *xds.Table, d *diff) {
+	if !u.typ.Binds || len(d.waiting) == 0 || len(d.upserts) == 0 || s.tellsWorld(u) {
+		return
+	}
+	for i := 0; i < len(d.waiting); i++ { // d.waiting grows: an address may be handed on several times
+		w := d.waiting[i]
+		told, is := u.told(w.name), t.Lookup(w.name)
+		if told.Addresses == nil || is == nil {
+			continue
+		}
+		n := len(d.upserts)
+		d.upserts = slices.DeleteFunc(slices.Clone(d.upserts), func(r *xds.Resource) bool {
+			takes := told.Frees(is.Stamp, r.Stamp)
+			if takes {
+				d.waiting = append(d.waiting, waiter{name: r.Name})
+			}
+			return takes
+		})
+		d.bound = d.bound || len(d.upserts) < n
+	}
+	if d.bound {
+		d.shared = nil
+	}
+}
 
 // diffAnew computes the diff again as long as the diff concerns the names of a refusal: then all
 // names of the refusal must be sent, too (DELTA-15).

@@ -143,7 +143,7 @@
 //	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
 //	waiting                                                warm.go
 //	saying                what to send next                diff.go say.go resend.go tell.go response.go
-//	                                                       beat.go mute.go
+//	                                                       handover.go beat.go mute.go
 //
 // The rooms share the entries, one row for each name (names.go). state.go reads all rooms to
 // report the state of types and names (Session.States, NameStates).
@@ -159,7 +159,8 @@
 //	the content to send                owed (diff.go) for a name, respond (say.go) for a type
 //	what counts as held                mayHold, keeps (told.go)
 //	which removals wait, how long      retain and free (withdraw.go)
-//	which news wait, how long          ready and has (order.go)
+//	which news wait, how long          ready and has (order.go), waitForAddresses (diff.go)
+//	the order inside a response        binders (handover.go), xds.Changes.HandOver
 //	when a wait is evaluated again     sight (waiting.go)
 //	what ends without an answer        blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each
 //	                                   next to its rule; Deadline takes the earliest

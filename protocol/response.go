@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -17,13 +18,21 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 		from = u.base
 	}
 	whole := u.wildcard && u.anew
+	told, others := s.binders(u, d)
 	items := s.tell(u, t, d)
 	if u.wildcard {
 		to = u.base
 	}
-	parts := []*xds.Changes{s.changes(u, t, d)}
+	c := s.changes(u, t, d)
+	switch {
+	case len(others) > 0: // if they have no common order, the told states decide
+		c = c.HandOver(slices.Values(others)).HandOver(slices.Values(told))
+	case world && c == t.Since(nil): // shared with other streams
+		c = t.Whole(from)
+	}
+	parts := []*xds.Changes{c}
 	if !world {
-		parts = parts[0].Split(s.opts.MaxResponse)
+		parts = c.Split(s.opts.MaxResponse)
 	}
 	f := delivery{cargo: cargo{from: from, to: to, whole: whole, items: items}, version: version, sent: s.now, retry: u.takeRetry(), untold: s.forsakes(u)}
 	if stuck {
@@ -82,6 +91,11 @@ func partOf(nonce uint64, c *xds.Changes, world bool) part {
 	lo, hi, begin, last := "-", "", "-", "" // empty ranges: no name is between "-" and ""
 	if n := len(c.Upserts); n > 0 {
 		lo, hi = c.Upserts[0].Name, c.Upserts[n-1].Name
+	}
+	if c.Together { // not by name
+		for _, r := range c.Upserts {
+			lo, hi = min(lo, r.Name), max(hi, r.Name)
+		}
 	}
 	if n := len(c.Beats); n > 0 {
 		lo, hi = c.Beats[0].Name, c.Beats[n-1].Name

@@ -232,6 +232,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if u.holdsBack() {
 		s.diffAnew(u, t, &d)
 	}
+	s.waitForAddresses(u, t, &d)
 	decided := s.decide(u, t, &d, last)
 	if decided == later {
 		return nil

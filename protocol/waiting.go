@@ -158,8 +158,10 @@ func (s *Session) rest(u *subscription, d *diff) {
 		return
 	}
 	w.roused = nil
-	w.rest = u.stated == ""
-	if !w.rest { // the version that the client stated may still prove equal to the full state, so nothing rests
+	w.rest = u.stated == "" && !d.bound
+	if !w.rest {
+		// The version that the client stated may still prove equal to the full state, so nothing rests. A name
+		// that waits for an address does not rest, because no type that it refers to ends its wait.
 		w.behind = nil
 		return
 	}

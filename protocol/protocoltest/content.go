@@ -119,7 +119,7 @@ func resource(url, name string, gen int, refs []xds.Ref) *xds.Resource {
 		body = append(append(body, ' '), r.Name...)
 	}
 	r := xds.NewResource(xds.TypeOf(url), name, body)
-	r.Refs = refs
+	r.Refs, r.Addresses = refs, addresses(r.Type, name, gen)
 	return r
 }
 

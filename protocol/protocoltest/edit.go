@@ -152,6 +152,7 @@ func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {
 	if err != nil {
 		return nil, err
 	}
+	addresses := addressesOf(l)
 	var ttl time.Duration
 	if l.has("ttl") {
 		ttl, err = time.ParseDuration(l.text("ttl"))
@@ -160,18 +161,30 @@ func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {
 		}
 	}
 	for _, a := range l.args {
-		if !a.quoted && (a.key == "refs" || a.key == "aliases" || a.key == "ttl") {
+		if !a.quoted && (a.key == "refs" || a.key == "aliases" || a.key == "ttl" || a.key == "binds") {
 			continue
 		}
 		if len(a.items) != 1 {
 			return nil, fmt.Errorf("%s has no version", a.key)
 		}
-		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key, Refs: refs}, Type: t, Body: []byte(a.items[0].text),
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: a.key, Refs: refs, Addresses: addresses}, Type: t, Body: []byte(a.items[0].text),
 			Aliases: l.texts("aliases"), TTL: ttl, OnDemand: demand}
 		r.Seal(a.items[0].text)
 		set = append(set, r)
 	}
 	return set, nil
+}
+
+func addressesOf(l line) *[]xds.Address {
+	var all []xds.Address
+	for _, s := range l.texts("binds") {
+		i := strings.LastIndexByte(s, ':')
+		all = append(all, xds.Address{Port: s[i+1:], Host: s[:max(i, 0)]})
+	}
+	if all == nil {
+		return nil
+	}
+	return &all
 }
 
 func refsOf(l line) ([]xds.Ref, error) {

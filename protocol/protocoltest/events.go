@@ -48,7 +48,7 @@ func (l *ledger) checkSize(a *account, r *xds.Response) error {
 	limit := l.opts.MaxResponse
 	// A name is in removed_resources and resource_errors of the same response.
 	items := len(r.Upserts) + len(r.Beats) + max(len(r.Removed)+len(r.Absent), len(r.Missing))
-	if limit == 0 || a.world || items < 2 {
+	if limit == 0 || a.world || r.Together || items < 2 {
 		return nil
 	}
 	size := 0

@@ -40,7 +40,11 @@ func (p *play) response(s *stream, r *xds.Response) {
 	if s.variant == xds.SotW || s.versions {
 		fmt.Fprintf(&p.out, " v=%s", p.symbol(r.Type, r.Version))
 	}
-	for _, u := range byName(r.Upserts) {
+	upserts := r.Upserts
+	if !r.Together {
+		upserts = byName(upserts)
+	}
+	for _, u := range upserts {
 		fmt.Fprintf(&p.out, " %s", textOfUpsert(r, u))
 	}
 	for _, b := range byName(r.Beats) {

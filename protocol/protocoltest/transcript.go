@@ -68,6 +68,7 @@ func (h Hints) String() string {
 //	                                     reference; without refs= the references are unknown
 //	set CDS ondemand a=1 aliases=n,m ttl=30s
 //	                                     with aliases, a TTL, and outside of the wildcard
+//	set LDS a=1 binds=80,127.0.0.1:81    with the addresses that a client binds for it: PORT or HOST:PORT
 //	remove CDS a b
 //	undecided CDS a b                    the view does not know yet whether they exist …
 //	decided CDS a                        … now it does; set also decides
@@ -94,7 +95,7 @@ func (h Hints) String() string {
 //	wait 5s                              time passes; sessions are advanced at their deadlines
 //	events nacked stale …                print events of these kinds from here on
 //	[A]< CDS nonce=1 v=v1 a@1/30s(n,m) b@2 -gone
-//	                                     a response, sorted by name: resources with the TTL that is sent, and aliases
+//	                                     a response, sorted by name, except for addresses: resources with the TTL that is sent, and aliases
 //	[A]< EDS nonce=1 ~a@1/30s -b ?c !d   heartbeats, removed names, names reported absent by a resource without
 //	                                     body, names reported missing in resource_errors
 //	[A]! nacked CDS nonce=1 v=v1 in-use=v2 refuses error="text"

@@ -59,6 +59,9 @@ func (l *ledger) judgeResponse(r *xds.Response) error {
 	if err := l.checkOrder(a, r, f); err != nil {
 		return err
 	}
+	if err := l.checkAddresses(a, r); err != nil {
+		return err
+	}
 	if err := l.checkSize(a, r); err != nil {
 		return err
 	}

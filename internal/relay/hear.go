@@ -9,6 +9,7 @@ import (
 
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -111,7 +112,7 @@ func (k *kind) set(e *name, r *xds.Resource) {
 // upstream agree, also after a restart. A resource that only its name finds is on demand.
 func (s *Source) own(e *name, of *xds.Resource) *xds.Resource {
 	r := &xds.Resource{Type: e.typ, Body: of.Body, Aliases: of.Aliases, TTL: of.TTL, OnDemand: e.finders == 0}
-	r.Stamp = &xds.Stamp{Name: of.Name}
+	r.Stamp = &xds.Stamp{Name: of.Name, Addresses: wire.Addresses(e.typ, of.Body)}
 	if s.opts.Refs != nil {
 		r.Refs = s.opts.Refs(of)
 	}

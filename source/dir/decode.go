@@ -412,8 +412,9 @@ func ownName(t *xds.Type, m protoreflect.Message) string {
 	return m.Get(f).String()
 }
 
-// refer sets the references of a resource.
+// refer sets the references and addresses of a resource.
 func (rd *reader) refer(r *xds.Resource, t *xds.Type, m proto.Message) {
+	r.Addresses = wire.Addresses(t, r.Body)
 	if t.V2 { // only these references are known for v2
 		r.Refs = wire.Refs(t, r.Name, r.Body)
 	} else {

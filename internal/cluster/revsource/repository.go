@@ -30,6 +30,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -100,9 +101,10 @@ func (s *Source) resource(it *revisions.Item) *xds.Resource {
 	return r
 }
 
-// refer sets the references of a resource. If the resource cannot be decoded, its references are
+// refer sets the references and addresses of a resource. If the resource cannot be decoded, its references are
 // unknown.
 func (s *Source) refer(r *xds.Resource) {
+	r.Addresses = wire.Addresses(r.Type, r.Body)
 	typ, err := s.opts.Types.FindMessageByURL(r.Type.URL)
 	if err != nil {
 		return

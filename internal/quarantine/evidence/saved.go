@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -279,7 +280,7 @@ func (s *Scope) restore(t savedType) {
 	e := s.of(xds.TypeOf(t.URL))
 	e.agents = t.Agents[:min(len(t.Agents), maxAgents)]
 	for _, v := range t.Replaced {
-		r := &xds.Resource{Stamp: &xds.Stamp{Name: v.Name}, Type: e.typ, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL}
+		r := &xds.Resource{Stamp: &xds.Stamp{Name: v.Name, Addresses: wire.Addresses(e.typ, v.Body)}, Type: e.typ, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL}
 		if v.Refs != nil {
 			r.Refs = make([]xds.Ref, 0, len(v.Refs))
 			for _, ref := range v.Refs {

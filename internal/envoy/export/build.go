@@ -112,7 +112,11 @@ func (b *builder) add(t *xds.Type) error {
 	}
 	b.report.Resources += len(pieces)
 	if collective(t) {
-		b.all[b.e.Format.pathOf(t, "")] = b.e.Format.file(t, table.Version(), pieces...)
+		path := b.e.Format.pathOf(t, "")
+		if live := b.e.dir.live[path]; live != nil && t.Binds {
+			pieces = handOver(live.pieces, pieces)
+		}
+		b.all[path] = b.e.Format.file(t, table.Version(), pieces...)
 	}
 	return nil
 }
@@ -126,6 +130,7 @@ func (b *builder) piece(t *xds.Type, r *xds.Resource) (*piece, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.addresses = r.Addresses
 	}
 	if !p.folded {
 		b.kept[r] = p

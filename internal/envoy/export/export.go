@@ -131,8 +131,8 @@ func (e *Exporter) resume() error {
 		if f == nil {
 			return fmt.Errorf("%s has an export in another format than %s: an Envoy that runs from it would get no further updates", e.dir.root, e.Format)
 		}
-		if t.After != nil {
-			continue // replaced in one step
+		if t.After != nil && !t.Binds {
+			continue // replaced in one step, in any order
 		}
 		pieces, err := e.Format.read(e.Types, t, f.data)
 		if err != nil {

@@ -49,7 +49,7 @@ func (f *Format) read(types *envoy.Types, t *xds.Type, data []byte) ([]*piece, e
 		if err != nil {
 			return nil, err
 		}
-		pieces = append(pieces, &piece{name: r.Name, data: p})
+		pieces = append(pieces, &piece{name: r.Name, data: p, addresses: r.Addresses})
 	}
 	return pieces, nil
 }

@@ -17,6 +17,8 @@ type piece struct {
 	version string
 	data    []byte
 
+	addresses *[]xds.Address // that Envoy binds for it
+
 	needs    []xds.Ref // the targets of its ConfigSources
 	warnings []string
 	folded   bool // it contains other resources

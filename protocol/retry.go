@@ -144,7 +144,8 @@ func (s *Session) bytes(u *subscription, r *refusal) (n int) {
 }
 
 // hasten retries refused resources that refer to a resource of which the client has just accepted another
-// version. A retry follows a refusal by at least minRetry.
+// version, or that take an address which a resource has just released. A retry follows a refusal by at least
+// minRetry.
 func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 	if !s.retries() {
 		return
@@ -152,7 +153,7 @@ func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 	for _, u := range s.subs {
 		for i := range u.refusals {
 			r := &u.refusals[i]
-			if r.retryAt.IsZero() || r.left > maxHastened || !r.waitsFor(first.typ, d, p) {
+			if r.retryAt.IsZero() || r.left > maxHastened || !r.waitsFor(first.typ, d, p) && !(u == first && r.takesAddress(d, p)) {
 				continue
 			}
 			if at := r.refusedAt.Add(minRetry); at.Before(r.retryAt) {
@@ -173,6 +174,21 @@ func (r *refusal) waitsFor(t *xds.Type, d *delivery, p *part) bool {
 				continue
 			}
 			if is := d.carries(ref.Name); stands(is) && p.within(ref.Name, is) && !same(d.before(ref.Name), is) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takesAddress reports whether a resource in a message releases an address that a refused resource takes.
+func (r *refusal) takesAddress(d *delivery, p *part) bool {
+	for name, it := range d.each {
+		if it.was.Addresses == nil || same(it.was, it.is) || !p.within(name, it.is) {
+			continue
+		}
+		for _, refused := range r.members {
+			if stands(refused.is) && it.was.Frees(it.is, refused.is) {
 				return true
 			}
 		}

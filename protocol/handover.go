@@ -4,7 +4,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A resource that gives up an address, or is removed, goes in the same or an earlier message than the resource
+// A resource that releases an address, or is removed, goes in the same or an earlier message than the resource
 // that takes the address (HEAL-4). Envoy applies the removals of a message first, then its resources in their
 // order, and refuses a listener with the address of another. Terms: see doc.go.
 

@@ -25,7 +25,7 @@ func (s *Stamp) addresses() []Address {
 	return *s.Addresses
 }
 
-// Frees reports whether the change of a resource from the state s to another one gives up an address that a
+// Frees reports whether the change of a resource from the state s to another one releases an address that a
 // resource takes. A nil state means that the resource is removed.
 func (s *Stamp) Frees(is, taker *Stamp) bool {
 	return slices.ContainsFunc(s.addresses(), func(a Address) bool {
@@ -33,7 +33,7 @@ func (s *Stamp) Frees(is, taker *Stamp) bool {
 	})
 }
 
-// HandOver returns the changes in an order in which each resource that gives up an address comes before the
+// HandOver returns the changes in an order in which each resource that releases an address comes before the
 // resource that takes it (HEAL-4). A client applies the resources of a response in their order, after it has
 // removed others. The parameter was has the states that the client may hold of the changed and removed names.
 // HandOver returns c itself if its order and any split of it are right.

@@ -36,7 +36,7 @@ func TestHandOver(t *testing.T) {
 		{"HEAL-4 one of every host", "b=h:1", "a=:1 b=h:2", "!b a"},
 		{"HEAL-4 another host", "b=g:1", "a=h:1 b=h:2", "a b"},
 		{"HEAL-4 one of two addresses stays", "b=h:1,h:2", "a=h:2 b=h:1", "!b a"},
-		{"HEAL-4 an address that stays is not given up", "b=h:1,h:2", "a=h:1 b=h:1", "a b"},
+		{"HEAL-4 an address that stays is not released", "b=h:1,h:2", "a=h:1 b=h:1", "a b"},
 		{"HEAL-4 from every host to one", "b=:1", "a=g:1 b=h:1", "!b a"},
 		{"HEAL-4 a chain", "b=h:1 c=h:2 d=h:3", "a=h:1 b=h:2 c=h:3 d=h:4", "!d c b a"},
 		{"HEAL-4 an exchange", "a=h:1 b=h:2", "a=h:2 b=h:1", "!b a"},

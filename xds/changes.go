@@ -114,7 +114,7 @@ func (t *Table) shared(k sinceKey) *Changes {
 	return c
 }
 
-// movesAddress reports whether a resource of old has given up an address and still exists.
+// movesAddress reports whether a resource of old has released an address and still exists.
 func (t *Table) movesAddress(old *Versions) bool {
 	for was, is := range t.Versions().Since(old) {
 		if was != nil && is != nil && slices.ContainsFunc(was.addresses(), func(a Address) bool { return !slices.Contains(is.addresses(), a) }) {

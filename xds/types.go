@@ -49,7 +49,7 @@ type Type struct {
 	Warms *Type
 
 	// Binds is true if a client binds addresses for resources of this type ([Stamp.Addresses]). A resource that
-	// gives up an address is sent before the resource that takes it.
+	// releases an address is sent before the resource that takes it.
 	Binds bool
 
 	// AbsenceDelay is how long the server waits before it reports to a delta client that a name does not

@@ -7,11 +7,14 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// checkAddresses checks that in a message each resource that gives up an address comes before the resource that
+// checkAddresses checks that in a message each resource that releases an address comes before the resource that
 // takes it (HEAL-4), except in a circle of such resources. If the client may hold several states of a resource,
 // these states may form a circle that the judge does not see.
 func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
-	several := func(x *xds.Resource) bool { return a.acked[x.Name].res != a.lastSent[x.Name].res }
+	several := func(x *xds.Resource) bool {
+		k := a.lastSent[x.Name]
+		return k.loose || a.acked[x.Name].res != k.res
+	}
 	if !a.typ.Binds || len(a.refused)+len(a.doubted) > 0 || slices.ContainsFunc(r.Upserts, several) {
 		return nil
 	}
@@ -30,7 +33,7 @@ func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
 	for last := range r.Upserts {
 		for _, first := range next(last) {
 			if first < last && !leadsTo(next, first, last, nil) {
-				return fmt.Errorf("HEAL-4: %s comes before %s, which gives up its address", r.Upserts[first].Name, r.Upserts[last].Name)
+				return fmt.Errorf("HEAL-4: %s comes before %s, which releases its address", r.Upserts[first].Name, r.Upserts[last].Name)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // handOver returns the pieces of a file in an order in which Envoy can apply them after the file with the pieces
-// was. A listener that gives up an address comes before the listener that takes it (HEAL-4). If the pieces are the
+// was. A listener that releases an address comes before the listener that takes it (HEAL-4). If the pieces are the
 // same, the result is was, so that the file does not change. The pieces next are sorted by name.
 func handOver(was, next []*piece) []*piece {
 	byName := func(a, b *piece) int { return strings.Compare(a.name, b.name) }

@@ -89,6 +89,9 @@ func TestRollout(t *testing.T) {
 			}
 			return nil
 		})
+		if out, _ := exec.Command(binary, "explain", "other", "cluster/bad", "--admin", second.args[1]).CombinedOutput(); !regexp.MustCompile(`rollout r3-\w+ to r3 was rolled back \S+ ago: node canary refuses CDS bad`).Match(out) || strings.Contains(string(out), "unfreeze") {
+			t.Errorf("explain does not name the rollback, or advises to undo it:\n%s", out)
+		}
 		for name, want := range map[string]int{"cluster_manager.cds.update_rejected": 0, "cluster_manager.cluster_added": 3} {
 			if err := other.is(name, want)(); err != nil { // its own, and two
 				t.Error("the other Envoy:", err)

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -330,39 +328,3 @@ func storeForExplain(s source) func() (string, bool) {
 	}
 	return func() (string, bool) { return d.servedText(), d.hasConfig() }
 }
-
-// frozenForExplain returns a function that describes a committed resource that is not served because
-// its group is frozen. It returns nil without a store.
-func frozenForExplain(s source) func(*xds.Type, string) (text, advice string) {
-	d, ok := s.(*storeSource)
-	if !ok {
-		return nil
-	}
-	return func(t *xds.Type, name string) (text, advice string) {
-		holds := d.repo.Holds()
-		if len(holds) == 0 {
-			return "", ""
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), frozenTimeout)
-		defer cancel()
-		newest, err := d.repo.Repository().Head(ctx)
-		if err != nil {
-			return "", ""
-		}
-		for _, group := range slices.Sorted(maps.Keys(holds)) {
-			if newest.Get(revisions.Key{Group: group, Type: t.URL, Name: name}) == nil {
-				continue
-			}
-			h, number := holds[group], newest.Revision.Number
-			text = fmt.Sprintf("revision %s has it, but group %q is frozen at %s", number, group, h.Number)
-			if h.Next != nil {
-				return text, fmt.Sprintf("chancery rollout status says how far rollout %s of the group to %s is", h.Next.Rollout, h.Next.Number)
-			}
-			return text, fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, serves it", group, number)
-		}
-		return "", ""
-	}
-}
-
-// frozenTimeout is the time for which an explanation waits for the newest revision.
-const frozenTimeout = 2 * time.Second

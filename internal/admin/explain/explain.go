@@ -77,10 +77,10 @@ type Deps struct {
 	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)
 
-	// Frozen is about a resource that only the newest revision has, because its group is frozen at an
-	// older revision. It returns a text and an advice; for other resources the text is "". Nil: no
-	// group is frozen.
-	Frozen func(t *xds.Type, name string) (text, advice string)
+	// Frozen returns a text and the advice about a resource that only a later revision has, if a node
+	// does not get it because its group is frozen at an older revision. Frozen prefers the given groups of
+	// the node. For other resources the text is "". Nil: no group is frozen.
+	Frozen func(groups []string, t *xds.Type, name string) (text, advice string)
 
 	// Registered returns a text about the registered endpoints of a cluster in a group, and their
 	// number. The result ok means that registered endpoints replace the group's own endpoints, even

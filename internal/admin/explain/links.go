@@ -156,6 +156,10 @@ func (c *chain) defined() {
 			c.ok(defined, at.Pos.String(), "%s is in a file that is not served", what)
 			return
 		}
+		if of := groups.BaseOf(at.Group); of != at.Group { // only the lane of a rollout has it
+			c.ok(defined, at.Pos.String(), "%s is of group %s, in the revision of its rollout", what, quote(of))
+			return
+		}
 		c.ok(defined, at.Pos.String(), "%s is of group %s", what, quote(at.Group))
 	case c.has(c.before) && c.e.d.Upstream != nil:
 		c.ok(defined, "", "the relay has %s of its upstream", c.title())
@@ -171,11 +175,9 @@ func (c *chain) defined() {
 		if c.e.d.Store != nil {
 			text, advice = "no revision that is served has "+c.title(), "commit it by chancery apply"
 		}
-		if c.e.d.Frozen != nil {
-			if text, advice := c.e.d.Frozen(c.t, c.name); text != "" {
-				c.breaks(defined, "", advice, "%s", text)
-				return
-			}
+		if text, advice := c.frozen(); text != "" {
+			c.breaks(defined, "", advice, "%s", text)
+			return
 		}
 		if all := c.e.registeredIn(c.t, c.name); len(all) > 0 && len(c.decision.Groups) > 0 {
 			c.breaks(defined, "", fmt.Sprintf("register them for a group of the node: chancery endpoints put %s -g %s", c.name, groups.BaseOf(c.decision.Groups[0])),
@@ -193,6 +195,19 @@ func (c *chain) defined() {
 		}
 		c.breaks(defined, place, advice, "%s", text)
 	}
+}
+
+// frozen returns a text and the advice about a resource that the node does not get because its group is
+// frozen, or because a rollout has not picked the node yet; else "".
+func (c *chain) frozen() (text, advice string) {
+	if c.e.d.Frozen == nil {
+		return "", ""
+	}
+	var names []string
+	for _, group := range c.decision.Groups {
+		names = append(names, groups.BaseOf(group))
+	}
+	return c.e.d.Frozen(names, c.t, c.name)
 }
 
 // valid adds the link "valid" about known faults of the resource. The link is broken only if the
@@ -244,6 +259,13 @@ func (c *chain) selected() {
 		}
 		c.ok(selected, place, "%s", text)
 	case len(in) > 0:
+		if of := groups.BaseOf(in[0]); of != in[0] { // people do not write lanes, so the advice is about the rollout
+			if text, advice := c.frozen(); text != "" && slices.Contains(c.decision.Groups, of) {
+				c.breaks(selected, "", advice, "%s", text)
+				return
+			}
+			in = []string{of}
+		}
 		rule, place := c.e.d.Source.Rule(in[0])
 		advice := fmt.Sprintf("put the resource into a group of the node's, or include group %s there", quote(in[0]))
 		if rule != "" {

@@ -18,6 +18,18 @@ func (r *Runner) RolledBack() []*State {
 	return nil
 }
 
+// Newest returns the newest rollout of a group in the store; nil if the group had none. Any goroutine
+// may call it.
+func (r *Runner) Newest(ctx context.Context, group string) (*State, error) {
+	all, err := All(ctx, r.engine)
+	for _, s := range all {
+		if _, is := s.From[group]; is {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
 // A rolledBack is the state that the last call of findRolledBack has examined. The goroutine of Run
 // owns it.
 type rolledBack struct {

@@ -47,6 +47,15 @@ func TestRolledBackRolloutsAreListed(t *testing.T) {
 			shows(a, "")
 			a.set(Look{Picked: 1, Refused: 1, Refusals: []Refusal{{Node: "n", Type: "CDS", Cause: "no"}}})
 			shows(a, id)
+			for group, want := range map[string]string{"edge": id, "web": ""} {
+				got := ""
+				if s, err := a.runner.Newest(t.Context(), group); err != nil || s != nil {
+					got = s.ID
+				}
+				if got != want {
+					t.Errorf("%s: the newest rollout of group %s is %q, want %q", what, group, got, want)
+				}
+			}
 			a.set(Look{Picked: 1, Acked: 1})
 			for _, body := range []string{"x", "y"} {
 				w.items(in("web", body))

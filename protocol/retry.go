@@ -153,7 +153,7 @@ func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 	for _, u := range s.subs {
 		for i := range u.refusals {
 			r := &u.refusals[i]
-			if r.retryAt.IsZero() || r.left > maxHastened || !r.waitsFor(first.typ, d, p) && !(u == first && r.takesAddress(d, p)) {
+			if r.retryAt.IsZero() || r.left > maxHastened || !r.waitsFor(first.typ, d, p) && (u != first || !r.takesAddress(d, p)) {
 				continue
 			}
 			if at := r.refusedAt.Add(minRetry); at.Before(r.retryAt) {

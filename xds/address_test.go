@@ -8,10 +8,10 @@ import (
 
 // listenersAt makes resources from "name=host:port,host:port".
 func listenersAt(all string) (rs []*Resource) {
-	for _, s := range strings.Fields(all) {
+	for s := range strings.FieldsSeq(all) {
 		name, list, _ := strings.Cut(s, "=")
 		var addresses []Address
-		for _, a := range strings.Split(list, ",") {
+		for a := range strings.SplitSeq(list, ",") {
 			host, port, _ := strings.Cut(a, ":")
 			addresses = append(addresses, Address{port, host})
 		}

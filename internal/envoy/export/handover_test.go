@@ -10,7 +10,7 @@ import (
 
 // piecesAt makes pieces from "name:port", with a version after a slash.
 func piecesAt(all string) (pieces []*piece) {
-	for _, s := range strings.Fields(all) {
+	for s := range strings.FieldsSeq(all) {
 		name, port, _ := strings.Cut(s, ":")
 		number, _, _ := strings.Cut(port, "/")
 		pieces = append(pieces, &piece{name: name, data: []byte(port), addresses: &[]xds.Address{{Port: number}}})

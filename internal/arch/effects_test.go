@@ -81,7 +81,6 @@ var effects = map[string]string{
 	"server admission mutex":               "the order of first answers, for all streams; not held during I/O",
 	"server clients mutex":                 "which clients are connected, for all streams",
 	"server sentHistory mutex":             "the versions that returning clients may state, for all streams; not held during I/O",
-	"server stream.remember clock":         "the expiry of these versions",
 	"server stream.recall clock":           "the same",
 	"server stream.close clock":            "the same",
 	"server Server.serve goroutine":        "reads the requests of a stream",

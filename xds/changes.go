@@ -26,9 +26,6 @@ type Changes struct {
 	// Missing are names that resource_errors reports as not existing.
 	Missing []string
 
-	// Together is set if Upserts are in the order of [Changes.HandOver]. Such changes are sent in one message.
-	Together bool
-
 	frames [4]struct {
 		once sync.Once
 		body any
@@ -36,6 +33,11 @@ type Changes struct {
 	made  sync.Once // the first call of Table.Since fills the lists
 	split sync.Once
 	sized sync.Once
+
+	// Together is set if Upserts are in the order of [Changes.HandOver]. Such changes are sent in one message.
+	// Here the field takes no memory of its own.
+	Together bool
+
 	parts []*Changes
 	bytes int
 }

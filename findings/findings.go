@@ -71,6 +71,7 @@ const (
 	EnvoyOnly          Code = "XDS0802" // a form that only Envoy's own reader accepts
 	ReadDifferently    Code = "XDS0803" // a value that Envoy's own reader takes for another one
 	UnrenderedTemplate Code = "XDS0804" // a text that looks like an unrendered template
+	LargeResponse      Code = "XDS0805" // a response that gRPC clients do not accept by default
 
 	RefusedByEnvoy Code = "XDS0901" // Envoy refuses it
 	NotValidated   Code = "XDS0902" // Envoy did not validate it

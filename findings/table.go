@@ -157,6 +157,9 @@ var table = []Kind{
 	{UnrenderedTemplate, true, "a text that looks like an unrendered template",
 		"The whole text is ${...} or {{...}}, which has no meaning in Envoy. Clients get this text; probably no program replaced it by a value.",
 		"Check and serve the output of the template, for example: helm template . | chancery check - . If the text is correct, use --ignore XDS0804."},
+	{LargeResponse, true, "a response that gRPC clients do not accept by default",
+		"A state-of-the-world response of listeners or clusters must be complete, so the server cannot split it. gRPC clients end their stream for a message above 4 MiB (\"received message larger than max\") and connect again. Envoy has no such limit, and a delta client gets the resources in several responses.",
+		"If clients other than Envoy get these resources: let them use delta, raise their limit for messages, or divide the resources among groups. Otherwise ignore it."},
 
 	{RefusedByEnvoy, false, "Envoy refuses it",
 		"The Envoy given by --envoy refused the resource. The message is Envoy's own.",

@@ -96,7 +96,7 @@ func TestAttributesOfLogLines(t *testing.T) {
 			for range 2 {
 				s.encode(xds.SotW, &xds.Response{Type: xds.Cluster, Changes: &xds.Changes{Upserts: []*xds.Resource{res("a", strings.Repeat("x", warnAt))}}}).data.Free()
 			}
-		}, []string{`WARN "a response is larger than clients accept by default: raise their limit, or split the configuration" type=CDS bytes=N resources=1 errors=0 default=4194304`}},
+		}, []string{`WARN "a response is larger than gRPC clients accept by default: raise their limit, or split the configuration" type=CDS bytes=N resources=1 errors=0 default=4194304`}},
 	} {
 		within(t, name, func(t *testing.T) {
 			var book logbook

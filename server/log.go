@@ -227,7 +227,7 @@ func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 		s.large[r.Type.URL] = true
 		s.mu.Unlock()
 		if !told {
-			s.log.Warn("a response is larger than clients accept by default: raise their limit, or split the configuration",
+			s.log.Warn("a response is larger than gRPC clients accept by default: raise their limit, or split the configuration",
 				"type", r.Type.Short, "bytes", n, "resources", len(r.Upserts), "errors", len(r.Missing), "default", warnAt)
 		}
 	}

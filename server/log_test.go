@@ -157,7 +157,7 @@ func TestLog(t *testing.T) {
 			}
 			c.send(ack(c.want()))
 		}
-		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "larger than clients accept") || !strings.Contains(log, "type=CDS") {
+		if log := w.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "larger than gRPC clients accept") || !strings.Contains(log, "type=CDS") {
 			t.Error(log)
 		}
 	})

@@ -84,6 +84,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	if readable(errs) { // resources that cannot be read may have references, too
 		s.missing = append(s.missing, newReach(&p.layout, p.next).unused(s.bootstraps.refs)...)
 	}
+	s.missing = append(s.missing, newReach(&p.layout, p.next).largeResponses()...)
 	if len(refused) > 0 {
 		errs = s.summary("error", slices.Concat(errs, refused), 0)
 	}

@@ -37,8 +37,8 @@ func newReach(l *layout, worlds map[string]groupContent) *reach {
 }
 
 // dangling returns the warnings of [reach.dangling] for the served configuration.
-func (s *Source) dangling() []dangling {
-	found := newReach(&s.layout, s.served.Load().contents).dangling(s.shown, s.bootstraps.has)
+func (s *Source) dangling(r *reach) []dangling {
+	found := r.dangling(s.shown, s.bootstraps.has)
 	for i, d := range found[:s.shown(len(found))] {
 		if d.Hint == hints[xds.Cluster.URL] && s.required(d) != "" {
 			found[i].Hint = requiredHint

@@ -58,7 +58,7 @@ type Source struct {
 	warnings        []findings.Problem // of the files as last read
 	stdin           []byte             // the input of a check that read standard input
 	omittedWarnings int                // number of warnings beyond Options.MaxProblems that were not kept
-	missing         []findings.Problem // dangling references of all groups
+	missing         []findings.Problem // warnings that need all resources: see Source.doubts
 	loggedWarnings  map[string]bool    // warnings that were logged, as text
 }
 
@@ -140,7 +140,7 @@ func (s *Source) done(r Report, err error) {
 // report returns the report of a load that succeeded.
 func (s *Source) report(c store.Commit, start time.Time) Report {
 	r := Report{Files: len(s.files), Held: int(s.held.Load()), Rejected: s.rejected, Commit: c, Took: time.Since(start), Warnings: s.allWarnings()}
-	s.servedWarnings.Store(&servedWarnings{r.Warnings, len(s.counted(slices.DeleteFunc(slices.Clone(s.missing), func(p findings.Problem) bool { return p.Code != findings.Dangling })))})
+	s.servedWarnings.Store(&servedWarnings{r.Warnings, s.countDangling()})
 	if s.rules != nil {
 		r.Groups = len(s.layout.named)
 	}

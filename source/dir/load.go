@@ -83,7 +83,7 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 	s.held.Store(int64(held))
 	s.publishServed()
 	if s.opts.References {
-		s.missing = problems(s.dangling())
+		s.missing = s.doubts()
 	}
 	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.loadedOnce || redefined) {
 		s.opts.Keep(s.lastGood(p.now))

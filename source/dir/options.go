@@ -46,7 +46,8 @@ type Options struct {
 	// Confirm is how long resources must be missing from the files before they are removed, if a type
 	// of 20 or more resources loses more than a tenth. Zero: they are removed at once.
 	Confirm time.Duration
-	// References makes a load warn, as [Check] does, of references to resources that no file has.
+	// References makes a load warn, as [Check] does, of references to resources that no file has, and of
+	// responses that are too large for gRPC clients.
 	References bool
 	// Bootstraps are the known bootstraps of the clients (envoy.config.bootstrap.v3.Bootstrap). A load
 	// does not warn of references to a cluster that a bootstrap has. [Check] does not warn that a

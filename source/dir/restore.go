@@ -102,8 +102,8 @@ func (s *Source) Restore(c LastGood) error {
 	s.rememberSecrets(is...)
 	s.publishServed()
 	if s.opts.References {
-		s.missing = problems(s.dangling())
-		s.servedWarnings.Store(&servedWarnings{s.allWarnings(), len(s.counted(s.missing))})
+		s.missing = s.doubts()
+		s.servedWarnings.Store(&servedWarnings{s.allWarnings(), s.countDangling()})
 		s.warn()
 	}
 	return nil

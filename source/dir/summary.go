@@ -19,6 +19,16 @@ type servedWarnings struct {
 	dangling int
 }
 
+// countDangling returns the number of references to missing resources.
+func (s *Source) countDangling() (n int) {
+	for _, p := range s.counted(s.missing) {
+		if p.Code == findings.Dangling {
+			n++
+		}
+	}
+	return n
+}
+
 // Summary describes the configuration that the source serves.
 func (s *Source) Summary() Summary {
 	now := s.served.Load()

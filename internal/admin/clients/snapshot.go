@@ -212,6 +212,9 @@ func (t *Tracker) clientTroubles(s *snapshot) {
 		})
 	}
 	for i, m := range s.large {
+		if s.envoy { // Envoy has no such limit
+			break
+		}
 		s.troubles = append(s.troubles, api.Trouble{
 			Code: "near-limit", Node: s.node, Type: s.largest[i].Short, Since: time.Unix(0, m.at),
 			Text: fmt.Sprintf("the last response had about %.1f MiB: gRPC clients accept at most 4 MiB by default", float64(m.bytes)/(1<<20)),

@@ -90,8 +90,13 @@ func TestTroubles(t *testing.T) {
 			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "3"})
 			f.Event(st, protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "3"})
 		}, "[unanswered a RDS 31s]"},
-		{"a response near what clients accept", func(f *fleet) {
+		{"SAFE-4 a large response to an Envoy, which has no limit", func(f *fleet) {
 			st := f.open(envoy("a"), "10.0.0.1:1", nil, xds.Route)
+			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "2", Bytes: 5 << 20})
+			f.Event(st, protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "2"})
+		}, "[]"},
+		{"SAFE-4 a response near the limit of gRPC clients", func(f *fleet) {
+			st := f.open(grpc("a"), "10.0.0.1:1", nil, xds.Route)
 			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Route, Nonce: "2", Bytes: 3<<20 + 1<<19 + 1})
 			f.Event(st, protocol.Event{Kind: protocol.Acked, Type: xds.Route, Nonce: "2"})
 			f.Event(st, protocol.Event{Kind: protocol.Sent, Type: xds.Listener, Nonce: "3", Bytes: 3 << 20})

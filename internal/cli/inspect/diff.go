@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
@@ -43,7 +44,8 @@ type diffFlags struct {
 	sets  []string
 	types *envoy.Types
 
-	grouped bool // one of the directories has groups
+	grouped  bool     // one of the directories has groups
+	forecast []string // warnings about responses that clients would get
 }
 
 // A diffResult is the JSON that diff prints.
@@ -171,6 +173,7 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 	byGroup := allGroups(kinds[0]) && allGroups(kinds[1]) && !d.Given()
 	var sides [2]*diff.Side
 	for i := range args {
+		d.forecast = nil // only B is what clients would get
 		sides[i], err = d.side(cmd, kinds[i], args[i], client, byGroup)
 		if err != nil {
 			return err
@@ -188,6 +191,9 @@ func (d *diffFlags) run(cmd *cobra.Command, args []string) error {
 		if !d.grouped {
 			r.Items[i].Group = "" // there is only one group
 		}
+	}
+	for _, line := range d.forecast {
+		fmt.Fprintln(cmd.ErrOrStderr(), text.Line(line))
 	}
 	return d.print(cmd, &r)
 }
@@ -312,7 +318,7 @@ func (d *diffFlags) directory(cmd *cobra.Command, root string, client *xds.Node,
 	st := store.New()
 	opts := d.load
 	opts.Types, opts.Flag, opts.CEL = d.types, dirload.FlagOfOption, cel.Compile
-	opts.AllowEmpty, opts.AllowMassDelete = true, true
+	opts.AllowEmpty, opts.AllowMassDelete, opts.References = true, true, true
 	src := dir.New(root, st, opts)
 	report, err := src.Load()
 	if err != nil {
@@ -327,7 +333,7 @@ func (d *diffFlags) revision(cmd *cobra.Command, of string, client *xds.Node, by
 	if err != nil {
 		return nil, err
 	}
-	src, st, grouped, hidden, err := storeclient.RevisionSource(cmd, &storeclient.Access{At: d.at, Server: d.AdminFlags, OtherUse: true}, n, dir.Options{Types: d.types, Flag: dirload.FlagOfOption, CEL: cel.Compile, V2: d.load.V2, Log: slog.New(slog.DiscardHandler)})
+	src, st, grouped, hidden, err := storeclient.RevisionSource(cmd, &storeclient.Access{At: d.at, Server: d.AdminFlags, OtherUse: true}, n, dir.Options{Types: d.types, Flag: dirload.FlagOfOption, CEL: cel.Compile, V2: d.load.V2, References: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -341,6 +347,11 @@ func (d *diffFlags) revision(cmd *cobra.Command, of string, client *xds.Node, by
 // loaded returns a side with the resources of all groups, or only with the resources of a node.
 func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st *store.Store, grouped bool, client *xds.Node, byGroup bool) (*diff.Side, error) {
 	side, all := diff.NewSide(d.types, false), st.Snapshot()
+	for _, p := range src.Summary().Warnings {
+		if p.Code == findings.LargeResponse {
+			d.forecast = append(d.forecast, p.Error())
+		}
+	}
 	add := func(group string, view xds.Tables, place func(t *xds.Type, name string) string) {
 		for _, t := range dirload.SortedTables(view) {
 			for r := range t.All() {

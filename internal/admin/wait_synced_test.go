@@ -229,6 +229,8 @@ func TestWaitSyncedFailsForFrozenGroup(t *testing.T) {
 		{api.Store{Holds: []api.Hold{hold}}, "", api.WaitFailed, frozen, unfreeze},
 		{api.Store{Holds: []api.Hold{hold}, RolledBack: back("r1")}, "", api.WaitFailed, frozen, unfreeze},
 		{api.Store{Holds: []api.Hold{hold}, RolledBack: back("r2")}, "", api.WaitFailed, "group default is frozen at r1, because rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, so r2", "chancery rollout status shows details"},
+		{api.Store{Holds: []api.Hold{hold, {Group: "web", Revision: "r1"}}}, "", api.WaitFailed, "group web is frozen at r1", "chancery unfreeze default, chancery unfreeze web, or chancery rollout start r2, serves it"},
+		{api.Store{Holds: []api.Hold{hold, {Group: "web", Revision: "r1"}}, RolledBack: back("r2")}, "", api.WaitFailed, "group web is frozen at r1", "chancery rollout status shows details"},
 		{api.Store{Holds: []api.Hold{moving}}, "", api.WaitTimeout, "not synced: rollout r2-1 of group default to r2 is under way", "chancery rollout status"},
 		{api.Store{Holds: []api.Hold{hold}}, "&group=edge", api.WaitTimeout, "no client of group edge is connected", ""},
 		{api.Store{Holds: []api.Hold{{Group: "default", Revision: "r2"}}}, "", api.WaitOK, "", ""},

@@ -110,6 +110,7 @@ func prefixed(lead, text string) string {
 // heldBefore lists the groups that are frozen at an earlier revision: those that stay, with a hint, and
 // those that a rollout moves to the revision or a later one. Without a group it looks at all groups.
 func heldBefore(of *api.Store, group string, want uint64) (stays, goes []string, hint string) {
+	var unfreeze []string
 	for _, h := range of.Holds {
 		n := storedNumber(h.Revision)
 		if n == 0 || n >= want || group != "" && h.Group != group {
@@ -120,7 +121,6 @@ func heldBefore(of *api.Store, group string, want uint64) (stays, goes []string,
 			continue
 		}
 		why := fmt.Sprintf("group %s is frozen at %s", h.Group, h.Revision)
-		hint = fmt.Sprintf("chancery unfreeze %s, or chancery rollout start r%d, serves it; -g GROUP waits for another group", h.Group, want)
 		back := slices.IndexFunc(of.RolledBack, func(x api.RolledBack) bool {
 			return storedNumber(x.Revision) >= want && slices.Contains(x.Groups, h.Group)
 		})
@@ -128,8 +128,13 @@ func heldBefore(of *api.Store, group string, want uint64) (stays, goes []string,
 			x := of.RolledBack[back]
 			why += fmt.Sprintf(", because rollout %s to %s was rolled back: %s", x.Rollout, x.Revision, x.Why)
 			hint = "chancery rollout status shows details; -g GROUP waits for another group"
+		} else {
+			unfreeze = append(unfreeze, "chancery unfreeze "+h.Group)
 		}
 		stays = append(stays, why)
+	}
+	if hint == "" && len(unfreeze) > 0 {
+		hint = fmt.Sprintf("%s, or chancery rollout start r%d, serves it; -g GROUP waits for another group", strings.Join(unfreeze, ", "), want)
 	}
 	return stays, goes, hint
 }

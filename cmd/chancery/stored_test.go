@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,34 @@ func TestWaitRevisionFailsForFrozenGroup(t *testing.T) {
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"\n")
 	s.gets("a", "b")
 	chancery(t, 0, "ok: ", "wait", "--for=synced", "--revision", "r2", "--admin", admin)
+}
+
+// Rollback needs no message. Its first lines name the frozen groups, for which nothing changes, and the
+// command that serves the revision to their clients.
+func TestRollbackOfFrozenGroups(t *testing.T) {
+	t.Parallel()
+	at, config := "file:"+filepath.Join(t.TempDir(), "store"), t.TempDir()
+	run := func(want string, args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), binary, append(args, "--store", at)...).CombinedOutput()
+		if err != nil || !regexp.MustCompile("^"+want+"$").Match(out) {
+			t.Errorf("%q: %v\n%s\nwant\n%s", args, err, out, want)
+		}
+	}
+	commit := func(name string) {
+		write(t, config, "a/group.yaml", "match: {id: a}\n", "b/group.yaml", "match: {id: b}\n", "a/x.yaml", cluster(name), "b/x.yaml", cluster(name), "c.yaml", cluster(name))
+		chancery(t, 0, "", "apply", config, "--store", at, "--prune", "-m", "why")
+	}
+	commit("one")
+	commit("two")
+	run("group a .*\n", "freeze", "a", "-m", "sale", "--author", "ana")
+	run("group b .*\n", "freeze", "b", "--at", "r1", "-m", "sale", "--author", "ana")
+	const held = `nothing changes for clients of group a, which is frozen at r2 by ana: sale. To serve the rollback: chancery freeze a --at r3 -m MESSAGE\n`
+	run(held+"r3: 3 set, 3 removed\n", "rollback", "r1")
+	run(held+"nothing differs from r3\n", "rollback", "r1")
+	chancery(t, 0, "rollback to r1 (content of r1)", "history", "--store", at)
+	run("group a is frozen at r3.*\n", "freeze", "a", "--at", "r3", "-m", "as rollback says")
+	run("nothing differs from r3\n", "rollback", "r1")
 }
 
 // A revision with a secret that would be sent in plain text is not served; the previous one stays.

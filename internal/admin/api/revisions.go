@@ -94,7 +94,8 @@ type Commit struct {
 	Warnings   []string         `json:"warnings,omitempty"` // warnings, each with its place, such as a reference to a missing resource
 }
 
-// A HeldChanges counts the changes of a group that is frozen or has a rollout.
+// A HeldChanges counts the changes of a group that is frozen or has a rollout. After a rollback without
+// changes, the count is 0.
 type HeldChanges struct {
 	Hold
 	Changes int `json:"changes"`

@@ -127,6 +127,28 @@ func printFreeze(o *cli.Output, cmd *cobra.Command, done *api.Freeze, text strin
 	return nil
 }
 
+// printRollbackHeld prints the groups for which a rollback changes nothing, and the command that serves the
+// revision.
+func printRollbackHeld(w io.Writer, c *api.Commit, restored string) {
+	for _, h := range c.Held {
+		if h.Revision == restored && h.Rollout == "" {
+			continue // the group is frozen at the wanted content
+		}
+		text, command := "frozen at "+h.Revision, fmt.Sprintf("chancery freeze %s --at %s -m MESSAGE", h.Group, c.Revision)
+		if h.Message != "" {
+			text += " by " + h.Author + ": " + h.Message
+		}
+		if h.Rollout != "" {
+			text = fmt.Sprintf("frozen at %s, and rollout %s takes it to %s", h.Revision, h.Rollout, h.Next)
+			command = "chancery rollout abort " + h.Rollout
+			if h.Revision != restored {
+				command += fmt.Sprintf(" && chancery freeze %s --at %s -m MESSAGE", h.Group, c.Revision)
+			}
+		}
+		fmt.Fprintln(w, textutil.Line(fmt.Sprintf("nothing changes for clients of group %s, which is %s. To serve the rollback: %s", h.Group, text, command)))
+	}
+}
+
 // printFrozen prints the groups with changes that servers do not serve because the group is frozen.
 func printFrozen(w io.Writer, held []api.HeldChanges) {
 	for _, h := range held {

@@ -122,11 +122,13 @@ func (p *historyFlags) print(cmd *cobra.Command, h *api.History) error {
 func Rollback() *cobra.Command {
 	var c commitFlags
 	cmd := &cobra.Command{
-		Use:   "rollback REV -m MESSAGE [--store URL]",
+		Use:   "rollback REV [-m MESSAGE] [--store URL]",
 		Short: "Commit the content of an earlier revision of a store",
 		Long: `Rollback creates a revision with the whole content of an earlier one, such as r411. The history
 stays: a rollback can be rolled back. Servers of the store serve the new revision as soon as it
-is committed. Without --store it asks the server of a store at --admin, as apply does.
+is committed, except for frozen groups: rollback first names these groups, with the command that
+serves the revision to their nodes. Without --store it asks the server of a store at --admin, as
+apply does.
 
 Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or written; 2 wrong usage;
 3 no server answers, or it denies the commit; 4 the revision does not exist, or is not kept;
@@ -141,11 +143,12 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := revisions.ParseNumber(args[0])
 			if err == nil {
-				err = c.check()
+				err = c.checkOptional()
 			}
 			if err != nil {
 				return err
 			}
+			c.note.Message = cmp.Or(c.note.Message, "rollback to "+n.String())
 			done, err := storeclient.Ask(cmd, &c.Access, c.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
 				return (&revisionapi.Committer{Repo: r}).Restore(ctx, n, c.note)
 			}, func(ctx context.Context, d *adminclient.Client) (*api.Commit, error) {
@@ -153,6 +156,10 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			})
 			if err != nil {
 				return err
+			}
+			if c.Output.ForPeople() {
+				printRollbackHeld(cmd.OutOrStdout(), done, n.String())
+				done.Held = nil // printed first, because nothing changes for the clients of these groups
 			}
 			return printCommit(&c.Output, cmd, done)
 		},

@@ -84,7 +84,15 @@ func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisi
 		}
 	}
 	next, err := c.Repo.Restore(ctx, base, n, note)
-	return committed(base, next, doubts, err)
+	done, err := committed(base, next, doubts, err)
+	if err == nil && done.Revision == done.Base { // an earlier rollback may be in the store, but not be served
+		for _, h := range Holds(next.Holds()) {
+			if h.Revision != n.String() && h.Revision != done.Revision {
+				done.Held = append(done.Held, api.HeldChanges{Hold: h})
+			}
+		}
+	}
+	return done, err
 }
 
 // made returns a snapshot with an edit, as a commit without concurrent commits would make it.

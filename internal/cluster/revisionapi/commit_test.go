@@ -174,6 +174,9 @@ func TestHeldChanges(t *testing.T) {
 	p.is(p.commit(request{DryRun: true, Prune: true}, texts...), "dry: r1 after r1: 3 set, 1 removed, changed edge/a, added edge/c, changed web/a, removed edge/b; 3 of edge at r1")
 	p.is(p.commit(request{Prune: true}, texts...), "r2 after r1: 3 set, 1 removed; 3 of edge at r1")
 	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r2: 3 set, 1 removed; 3 of edge at r1")
+	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r3: 0 set, 0 removed")
+	p.hold("edge", 2)
+	p.is(told(p.Restore(t.Context(), 1, revisions.Note{})), "r3 after r3: 0 set, 0 removed; 0 of edge at r2")
 }
 
 // Only the directory writer may use a marked source, because it recognizes its own commits by the

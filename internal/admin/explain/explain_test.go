@@ -77,6 +77,12 @@ func httpListener(name, to string) string {
 `, ofListener, name, to)
 }
 
+// wrapped returns a cluster whose version the file supplies.
+func wrapped(version string) string {
+	return `{"@type": type.googleapis.com/envoy.service.discovery.v3.Resource, name: a, version: "` + version +
+		`", resource: {"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a}}`
+}
+
 // takes makes a client subscribe to resources and accept them.
 func takes(c *xdstest.Client, t *xds.Type, names ...string) {
 	c.Subscribe(t, names...)
@@ -98,6 +104,20 @@ var failures = []struct {
 		name: "nothing is wrong", files: []string{"c.yaml", resources(cluster("a"))}, what: "CDS a",
 		act:  func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
 		says: []string{"defined: ok: CDS \"a\" is of group \"default\" [c.yaml:2:3]", "connected: ok: envoy 1.40.0", "subscribed: ok: the client subscribes to all CDS", "accepted: ok: the client has accepted version "},
+	},
+	{
+		name: "SOTW-13 only the version that the file supplies changes", what: "CDS a",
+		files: []string{"c.yaml", wrapped("1")},
+		act: func(r *fixture) {
+			c := xdstest.Delta(r, r.conn, r.node("edge-1"))
+			c.Subscribe(xds.Cluster)
+			first := c.Next(xds.Cluster)
+			c.ACK(first)
+			r.write("c.yaml", wrapped("2"))
+			r.load("")
+			c.ExpectNothing()
+		},
+		says: []string{"accepted: ok: the client has accepted the content of version 2 (its file supplies the version, and the server sends only changed content)"},
 	},
 	{
 		name: "wrong node id", what: "CDS a", node: "egde-1", broken: selected,

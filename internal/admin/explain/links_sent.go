@@ -111,9 +111,18 @@ func (c *chain) sent() {
 func (c *chain) what() string {
 	text := "that it is removed"
 	if c.is.Told != nil {
-		text = "version " + c.is.Told.Version
+		text = contentOf(c.is.Told)
 	}
 	return text + after(", nonce ", c.is.Nonce)
+}
+
+// contentOf names a state that a client has. If the source supplied the version, the client may have the same
+// content under an earlier version, because a change of only the version is not sent (SOTW-13).
+func contentOf(s *xds.Stamp) string {
+	if known := s.Sum != (xds.Sum{}); known && s.Version != s.Sum.String() {
+		return "the content of version " + s.Version + " (its file supplies the version, and the server sends only changed content)"
+	}
+	return "version " + s.Version
 }
 
 // behind returns a text for a resource whose newest state was not sent.
@@ -163,7 +172,7 @@ func (c *chain) accepted() {
 	case protocol.StateSynced, protocol.StateLingering:
 		switch {
 		case n.Held != nil:
-			c.ok(accepted, "", "the client has accepted version %s%s", n.Held.Version, c.acked())
+			c.ok(accepted, "", "the client has accepted %s%s", contentOf(n.Held), c.acked())
 		default:
 			c.ok(accepted, "", "the client has accepted what it was sent%s", c.acked())
 		}

@@ -164,5 +164,6 @@ func (s *Source) violations(l Loaded) []validate.Violation {
 // mayViolate reports whether the rules of Envoy hold for a resource. Listeners of gRPC servers do not need
 // all fields that Envoy's API requires.
 func mayViolate(l Loaded) bool {
-	return !l.Type.V2 && !(l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate))
+	ofServer := l.Type.Is(xds.Listener) && strings.HasPrefix(l.Name, serversTemplate)
+	return !l.Type.V2 && !ofServer
 }

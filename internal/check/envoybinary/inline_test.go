@@ -2,6 +2,7 @@ package envoybinary
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,9 +39,7 @@ func TestAgreesWithEnvoyAboutRoutesInListeners(t *testing.T) {
 		t.Run("SAFE-3 "+name, func(t *testing.T) {
 			t.Parallel()
 			with := func(base object, more object) object {
-				for k, v := range more {
-					base[k] = v
-				}
+				maps.Copy(base, more)
 				return base
 			}
 			host := with(object{"name": "v", "domains": []string{"*"}, "routes": []object{{"match": object{"prefix": "/"}, "route": tt.route}}}, tt.host)

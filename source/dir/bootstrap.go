@@ -62,3 +62,7 @@ func list(bootstrap proto.Message, kind protoreflect.Name) (all []protoreflect.M
 func (b bootstrapContent) has(ref xds.Ref) bool {
 	return ref.Type.Is(xds.Cluster) && b.clusters[ref.Name]
 }
+
+// InBootstrap reports whether a known bootstrap of the clients has the resource of a reference. Any goroutine
+// may call it.
+func (s *Source) InBootstrap(ref xds.Ref) bool { return s.bootstraps.has(ref) }

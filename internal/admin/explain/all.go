@@ -9,6 +9,7 @@ import (
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // An explanation without a name covers all resources of a type, and without a type all types of the
@@ -18,6 +19,7 @@ import (
 func (c *chain) askAll(ctx context.Context, node string) error {
 	c.client = c.e.find(node)
 	c.decision = c.e.d.Source.Decide(c.node)
+	f := c.follower()
 	return c.client.ask(ctx, c.e, func(l *inspection, s *protocol.Session) {
 		l.refused = map[string][]string{}
 		for _, is := range l.types {
@@ -27,6 +29,11 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 			found := 0
 			var refused []string
 			for n := range c.e.states(l.Stream, s, is.Type) {
+				if n.Why != protocol.NotWanted && len(l.missing) < maxUnsettled {
+					if m := f.direct(xds.Ref{Type: is.Type, Name: n.Name}); m != nil {
+						l.missing = append(l.missing, m)
+					}
+				}
 				if n.State == protocol.StateSynced || n.State == protocol.StateLingering {
 					continue
 				}
@@ -68,6 +75,7 @@ func (c *chain) explainAll(ctx context.Context) {
 	c.subscribedAll()
 	c.sentAll()
 	c.acceptedAll(ctx)
+	c.referencesAll()
 }
 
 func first(names []string) string {

@@ -25,6 +25,7 @@ const (
 	subscribed = "subscribed" // the client subscribes to the resource
 	sent       = "sent"       // the current state of the resource was sent
 	accepted   = "accepted"   // the client has accepted the resource
+	references = "references" // the node gets all resources to which it leads; only if broken
 )
 
 // A chain has the facts about one resource and one client, and builds the links of an explanation from
@@ -183,6 +184,7 @@ func (c *chain) explain() {
 	c.subscribed()
 	c.sent()
 	c.accepted()
+	c.referencesLink()
 }
 
 // A registration has a text about the registered endpoints of a cluster in a group of the node, and their

@@ -33,6 +33,7 @@ type inspection struct {
 	is      *protocol.NameState // state of the explained resource; nil: the stream has not opened the type
 	parents []protocol.NameState
 	refused map[string][]string // refused names of the types in question, by type URL
+	missing []*missingReference // of resources to which the client subscribes, at most one for each
 	names   []named             // names of the types in question; if refused is set, only names that are neither synced nor refused
 }
 

@@ -70,6 +70,29 @@ func TestExplainClient(t *testing.T) {
 			says: []string{`the client subscribes to resources that the node does not get: RDS "r" [l.yaml:12:34]`, `did you mean "rr"?`},
 		},
 		{
+			name: "a route to a missing cluster", broken: references, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("r", "aa"))},
+			act: func(_ *fixture, c *xdstest.Client) {
+				takes(c, xds.Cluster)
+				takes(c, xds.Listener)
+				takes(c, xds.Route, "r")
+			},
+			says: []string{`references: BROKEN: RDS "r" refers to CDS "aa", which the node does not get (did you mean "a"?), unless the client has it from its bootstrap [r.yaml:10:18]`, `advice: define CDS "aa", or correct the reference at r.yaml:10:18`},
+		},
+		{
+			name: "a listener whose route has no cluster", what: "LDS l", broken: references, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("r", "aa"))},
+			act: func(_ *fixture, c *xdstest.Client) {
+				takes(c, xds.Cluster)
+				takes(c, xds.Listener)
+				takes(c, xds.Route, "r")
+			},
+			says: []string{"valid: ok", "accepted: ok", `references: BROKEN: it refers to RDS "r", which refers to CDS "aa", which the node does not get`, "[r.yaml:10:18]"},
+		},
+		{
+			name: "a route to a missing cluster, to which the client does not subscribe", files: []string{"c.yaml", resources(cluster("a")), "r.yaml", resources(route("r", "aa"))},
+			act:  func(_ *fixture, c *xdstest.Client) { takes(c, xds.Cluster) },
+			says: []string{"accepted: ok"},
+		},
+		{
 			name: "does not answer", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
 			act: func(r *fixture, c *xdstest.Client) {
 				c.Subscribe(xds.Cluster)

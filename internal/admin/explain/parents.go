@@ -157,7 +157,7 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 		all = append(all, faultOf(p))
 	}
 	for _, ref := range l.Refs {
-		if ref.Name == xds.Wildcard || ref.Type.V2 || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
+		if ref.Name == xds.Wildcard || ref.Type.V2 || c.e.d.Source.InBootstrap(ref) || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
 			continue
 		}
 		text := fmt.Sprintf("it refers to %s, which no file has", title(ref.Type, ref.Name))

@@ -30,6 +30,7 @@ var permanent = []string{
 	"Unable to parse JSON as proto",
 	"Didn't find a registered",
 	"no registered implementation",
+	"no filter implementation found",
 	"regex",
 	"INVALID_ARGUMENT",
 	"unsupported",

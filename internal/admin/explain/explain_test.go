@@ -179,6 +179,18 @@ var failures = []struct {
 		says: []string{`referenced: ok: CDS "b" refers to it [c.yaml:`, "subscribed: BROKEN: the client subscribes to 1 name of EDS, and not to this one", "config_source"},
 	},
 	{
+		name: "on demand, with the wildcard", what: "CDS b", broken: subscribed,
+		files: []string{"c.yaml", resources(cluster("a"), strings.Replace(cluster("b"), "  name:", "  x-chancery: {on_demand: true}\n  name:", 1))},
+		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },
+		says:  []string{"subscribed: BROKEN: the client subscribes to all CDS that are not on demand, and not to this one", "advice: the resource is on demand (on_demand in its file), so a wildcard does not include it: the client must subscribe to it by name\n"},
+	},
+	{
+		name: "by name, without the wildcard", what: "CDS b", broken: subscribed,
+		files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster, "a") },
+		says:  []string{"the client subscribes to 1 name of CDS, and not to this one", "advice: the client subscribes to CDS by name, without a wildcard: it must subscribe to this one by name, too\n"},
+	},
+	{
 		name: "a type that was never asked for", what: "EDS a", broken: subscribed,
 		files: []string{"c.yaml", resources(edsCluster("a")), "e.yaml", resources(endpoints("a"))},
 		act:   func(r *fixture) { takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster) },

@@ -472,11 +472,15 @@ func (c *chain) subscribed() {
 		}
 		c.breaks(subscribed, "", c.whyAsk(), "the client has not subscribed to any %s; it subscribes to %s", c.t, orElse(c.opened(), "no type"))
 	case c.is.Why == protocol.NotWanted:
-		how := count(c.of.Names, "name")
+		how := fmt.Sprintf("%s of %s", count(c.of.Names, "name"), c.t)
 		if c.of.Wildcard {
-			how = "all that is not on demand, and " + how
+			all := fmt.Sprintf("all %s that are not on demand", c.t)
+			how = all + ", and to " + how
+			if c.of.Names == 0 {
+				how = all
+			}
 		}
-		c.breaks(subscribed, "", c.whyAsk(), "the client subscribes to %s of %s, and not to this one", how, c.t)
+		c.breaks(subscribed, "", c.whyAsk(), "the client subscribes to %s, and not to this one", how)
 	case c.is.Why == protocol.ByWildcard:
 		c.ok(subscribed, "", "the client subscribes to all %s", c.t)
 	case c.is.Why == protocol.ByName:
@@ -489,12 +493,22 @@ func (c *chain) subscribed() {
 // whyAsk returns the advice for a client that does not subscribe to the resource.
 func (c *chain) whyAsk() string {
 	switch {
+	case c.onDemand():
+		return "the resource is on demand (on_demand in its file), so a wildcard does not include it: the client must subscribe to it by name"
+	case c.t.Implicit && c.is != nil && c.is.Why == protocol.NotWanted:
+		return fmt.Sprintf("the client subscribes to %s by name, without a wildcard: it must subscribe to this one by name, too", c.t)
 	case c.t.Implicit:
 		return fmt.Sprintf("the client's bootstrap must subscribe to %s: look at its dynamic_resources or its xDS authorities", c.t)
 	case len(c.parents) > 0:
 		return fmt.Sprintf("%[1]s refers to it, so the client should subscribe to it: look at the client's log. The config_source in %[1]s must name this server", title(c.parents[0].Type, c.parents[0].Name))
 	}
 	return "clients subscribe to the resources that their configuration names: refer to it, or name it in the bootstrap"
+}
+
+// onDemand reports whether the client would get the resource only by name, although it subscribes to the
+// wildcard.
+func (c *chain) onDemand() bool {
+	return c.is != nil && c.of != nil && c.of.Wildcard && c.at != nil && c.at.OnDemand
 }
 
 // opened returns a list of the types that the client has opened.

@@ -331,6 +331,39 @@ func TestSent(t *testing.T) {
 	}
 }
 
+// The server sends the accepted version again after a NACK. The rejected version still counts as sent.
+func TestSentWithKeptVersion(t *testing.T) {
+	old, refused := &cluster.Cluster{Name: "c"}, &cluster.Cluster{Name: "c", AltStatName: "new"}
+	resent := &cluster.Cluster{Name: "sent"} // the server lacks its rejected version
+	failed := func(m proto.Message) *admin.UpdateFailureState {
+		return &admin.UpdateFailureState{FailedConfiguration: packed(t, m), Details: "no"}
+	}
+	b, err := protojson.Marshal(&admin.ConfigDump{Configs: []*anypb.Any{
+		packed(t, &admin.ClustersConfigDump{
+			DynamicActiveClusters:  []*admin.ClustersConfigDump_DynamicCluster{{Cluster: packed(t, old), ErrorState: failed(refused)}},
+			DynamicWarmingClusters: []*admin.ClustersConfigDump_DynamicCluster{{Cluster: packed(t, resent), ErrorState: &admin.UpdateFailureState{Details: "no"}}},
+		}),
+		packed(t, &admin.ListenersConfigDump{DynamicListeners: []*admin.ListenersConfigDump_DynamicListener{{
+			Name: "in", ActiveState: &admin.ListenersConfigDump_DynamicListenerState{Listener: packed(t, http(t, "a"))}, ErrorState: failed(http(t, "b")),
+		}}}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		read func(*envoy.Types, string, []byte) (*Side, error)
+		want *Side
+	}{{Sent, side(t, refused, resent, http(t, "b"))}, {Dump, side(t, old, resent, http(t, "a"))}} {
+		got, err := tt.read(envoy.Envoy(), "client:x", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(Sides(tt.want, got)); len(got) > 0 {
+			t.Errorf("unexpected differences\n%s", strings.Join(got, "\n"))
+		}
+	}
+}
+
 func FuzzDump(f *testing.F) {
 	f.Add([]byte(`{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "a"}}]}]}`))
 	f.Fuzz(func(t *testing.T, src []byte) {

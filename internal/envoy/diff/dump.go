@@ -18,8 +18,8 @@ func Dump(types *envoy.Types, file string, src []byte) (*Side, error) {
 	return read(types, file, src, false)
 }
 
-// Sent returns the resources that a server sent to a client, from the server's config_dump. It includes
-// resources that the client rejected, because the server does not know what the client uses instead.
+// Sent returns the resources that a server sent to a client, from the server's config_dump. Of a rejected
+// resource it returns the rejected version, also if the dump has the version that the client keeps.
 func Sent(types *envoy.Types, file string, src []byte) (*Side, error) {
 	return read(types, file, src, true)
 }
@@ -38,10 +38,10 @@ func read(types *envoy.Types, file string, src []byte, refused bool) (*Side, err
 		return nil, fmt.Errorf("%s: a config_dump has a list \"configs\", and here it is missing or empty", file)
 	}
 	s, eds := NewSide(types, true), assigned{}
-	s.states = []protoreflect.Name{"active_state", "warming_state"}
 	if refused {
 		s.states = append(s.states, "error_state")
 	}
+	s.states = append(s.states, "active_state", "warming_state")
 	w := walker{types: types}
 	for i := range configs.Len() {
 		c := w.unpacked(configs.Get(i).Message())
@@ -136,12 +136,18 @@ var dynamic = map[protoreflect.Name]bool{
 	"ecds_filters": true,
 }
 
-// addEntry adds the resources in an entry. The resource of a listener is inside one of its states.
+// addEntry adds the resources in an entry. The resource of a listener is inside one of its states. An
+// error_state without the rejected version does not count.
 func (s *Side) addEntry(w walker, m protoreflect.Message, file string) error {
 	fds := m.Descriptor().Fields()
 	for _, state := range s.states {
-		if fd := fds.ByName(state); fd != nil && m.Has(fd) {
-			return s.addEntry(w, m.Get(fd).Message(), file)
+		fd := fds.ByName(state)
+		if fd == nil || !m.Has(fd) {
+			continue
+		}
+		in := m.Get(fd).Message()
+		if failed := in.Descriptor().Fields().ByName("failed_configuration"); failed == nil || in.Has(failed) {
+			return s.addEntry(w, in, file)
 		}
 	}
 	var err error

@@ -18,7 +18,7 @@ type served struct {
 
 // Place returns the place of a served resource, by its name or an alias, such as "clusters.yaml:12:3".
 // It returns "" if there is none. If several groups have the resource, Place returns the one of the
-// root's group, or else of the first group by name: see [Source.PlaceFor].
+// root's group, or else of the first group by name: see [Source.PlaceIn] and [Source.PlaceFor].
 func (s *Source) Place(t *xds.Type, name string) string {
 	now := s.served.Load()
 	if now == nil {
@@ -33,6 +33,15 @@ func (s *Source) Place(t *xds.Type, name string) string {
 		}
 	}
 	return ""
+}
+
+// PlaceIn returns the place of the resource of a group, by its name or an alias; "" if there is none.
+func (s *Source) PlaceIn(group string, t *xds.Type, name string) string {
+	now := s.served.Load()
+	if now == nil {
+		return ""
+	}
+	return now.contents[group].place(t, name)
 }
 
 // PlaceFor returns the place of the resource that a node gets, as [Source.Place] does. If several

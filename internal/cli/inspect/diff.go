@@ -362,7 +362,7 @@ func (d *diffFlags) loaded(cmd *cobra.Command, root string, src *dir.Source, st 
 	if byGroup {
 		d.grouped = d.grouped || grouped
 		for _, g := range all.Groups() {
-			add(g, all.View(g), src.Place)
+			add(g, all.View(g), func(t *xds.Type, name string) string { return src.PlaceIn(g, t, name) })
 		}
 		return side, nil
 	}
@@ -428,7 +428,12 @@ func (d *diffFlags) print(cmd *cobra.Command, r *diffResult) error {
 	if d.ForPeople() {
 		err = printDiff(w, r)
 	} else {
-		err = cli.PrintData(&d.Output, w, r, r.Items, func(x diff.Difference) string { return x.Type + "/" + x.Name })
+		err = cli.PrintData(&d.Output, w, r, r.Items, func(x diff.Difference) string {
+			if x.Group != "" {
+				return fmt.Sprintf("%s/%s [%s]", x.Type, x.Name, x.Group)
+			}
+			return x.Type + "/" + x.Name
+		})
 	}
 	switch {
 	case err != nil:

@@ -61,7 +61,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 	}
 	if in.AllowMassDelete && !s.proven(r) {
 		return &problem{http.StatusForbidden, "allow_mass_delete", "needs a unix socket, a token or a client certificate",
-			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca; or chancery reload DIR --allow-mass-delete"}
+			"run chancery reload --allow-mass-delete on the machine and as the user of the server; or --admin-listen unix:///PATH, --admin-token-file, --admin-client-ca"}
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers support a deadline
 	s.log().Info("reload requested through the admin API", "allow_mass_delete", in.AllowMassDelete, "peer", peer(r))

@@ -106,22 +106,32 @@ func Ask[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context
 	return AskOver(cmd, d, question)
 }
 
-// AskAuthenticated is Ask for a command that a server takes only from an authenticated caller. If the flags
-// have no credentials, and the server runs on this machine, it uses the control socket of the server.
+// AskAuthenticated is Ask for a command that a server takes only from an authenticated caller.
 func AskAuthenticated[T any](cmd *cobra.Command, a *AdminFlags, question func(context.Context, *adminclient.Client) (T, error)) (T, error) {
-	t := a.Target
-	if !strings.HasPrefix(t.URL, "unix:") && t.TokenFile == "" && t.Cert == "" {
-		about, err := Ask(cmd, a, func(ctx context.Context, d *adminclient.Client) (*api.VersionInfo, error) { return d.About(ctx) })
-		if err != nil {
-			var none T
-			return none, err
-		}
-		if host, _ := os.Hostname(); about.Server.Control != "" && about.Server.Host == host {
-			socket := AdminFlags{Target: adminclient.Target{URL: "unix://" + about.Server.Control}, name: a.name}
-			return Ask(cmd, &socket, question)
-		}
+	d, err := a.DialAuthenticated(cmd)
+	if err != nil {
+		var none T
+		return none, err
 	}
-	return Ask(cmd, a, question)
+	defer d.Close()
+	return AskOver(cmd, d, question)
+}
+
+// DialAuthenticated is Dial for a command that a server takes only from an authenticated caller. If the flags
+// have no credentials, and the server runs on this machine, it returns a client of the server's control socket.
+func (a *AdminFlags) DialAuthenticated(cmd *cobra.Command) (*adminclient.Client, error) {
+	d, err := a.Dial()
+	t := a.Target
+	if err != nil || strings.HasPrefix(t.URL, "unix:") || t.TokenFile != "" || t.Cert != "" {
+		return d, err
+	}
+	about, err := AskOver(cmd, d, func(ctx context.Context, d *adminclient.Client) (*api.VersionInfo, error) { return d.About(ctx) })
+	if host, _ := os.Hostname(); err != nil || about.Server.Control == "" || about.Server.Host != host {
+		return d, err
+	}
+	d.Close()
+	socket := AdminFlags{Target: adminclient.Target{URL: "unix://" + about.Server.Control}, name: a.name}
+	return socket.Dial()
 }
 
 // GetStatus requests the status of a server, for Ask.

@@ -37,8 +37,11 @@ CHANCERY_ADMIN.
 
 With DIR alone it asks the server that serves DIR. This server must run on this machine, as
 the same user and with the same --state-dir. With --state-dir "" reload finds it by a
-folder in $XDG_RUNTIME_DIR or $TMPDIR. If a server writes DIR to a store, reload uses its
-admin API, which must be at the default address or at CHANCERY_ADMIN.
+folder in $XDG_RUNTIME_DIR or $TMPDIR. If it finds no server, it asks the admin API at the
+default address or at CHANCERY_ADMIN, if that server serves DIR or writes it to a store.
+
+The admin API takes --allow-mass-delete only from an authenticated caller. The user of the
+server needs no flag on its machine: reload uses the control socket of that server.
 
 After --timeout the command no longer waits; the server may still load the files.
 
@@ -143,6 +146,13 @@ func reloadByAPI(cmd *cobra.Command, a *cli.AdminFlags, dir string, timeout time
 		return reloadsocket.Reload{}, err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "chancery: asking %s\n", at)
+	if approve {
+		d.Close()
+		d, err = a.DialAuthenticated(cmd)
+		if err != nil {
+			return reloadsocket.Reload{}, err
+		}
+	}
 	r, err := askWithNotice(cmd.ErrOrStderr(), timeout, func(ctx context.Context) (reloadsocket.Reload, error) {
 		r, err := d.Reload(ctx, approve)
 		if err != nil {

@@ -158,6 +158,7 @@ func (l *ledger) updateScopes(a *account, asked bool) {
 			delete(a.mustSend, c)
 			for _, g := range a.groups {
 				g.unsubscribe(c)
+				delete(g.rest, c)
 			}
 		}
 	}

@@ -107,7 +107,9 @@ func (s *Session) retry(u *subscription) {
 		if r.retryAt.IsZero() || s.now.Before(r.retryAt) {
 			continue
 		}
-		if r.retold && (len(r.apart) == 0 || s.tellsWorld(u)) { // nothing is held back, or the table lacks it
+		world := s.tellsWorld(u)
+		if r.retold && (len(r.apart) == 0 || world) || world && r.nonce < u.nonce {
+			// Nothing is held back, the table lacks it, or the answer to a later full state decides.
 			r.retryAt = time.Time{}
 			continue
 		}

@@ -70,6 +70,10 @@ func TestStatusShowsMissingReferences(t *testing.T) {
 	}
 	want(1, "status", "The configuration has 1 warning, 1 for missing resources:", `r.yaml:1:1: group default: RDS "r" refers to CDS "serch", which no file has`, "CLIENTS 1 connected")
 	want(1, "status -o json", `"dangling": 1`, `"code": "XDS0201"`)
+	want(1, "status -o json", `"items": []`, `"hidden": 1`)
+	for _, format := range []string{"json", "yaml"} {
+		want(1, "status --all -o "+format, "items", "streams", "wildcard")
+	}
 	want(1, "status -g edge", "CLIENTS none connected, in group edge")
 	want(1, "status -g edge -o json", `"connected": 0`)
 	want(4, "status -g nobody", "no group has the name")

@@ -131,13 +131,20 @@ type overview struct {
 	rollouts map[string]api.Rollout // rollouts by ID; nil: no group has one, or the request failed
 }
 
+// A statusData is the status for programs, with the clients that the table lists.
+type statusData struct {
+	*api.Status
+	Items  []api.Client `json:"items"`
+	Hidden int          `json:"hidden"` // number of healthy clients, which the list has only with --all
+}
+
 func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) error {
 	seen, err := statusSeen(cmd, a, o, f)
 	if err != nil {
 		return err
 	}
 	if !o.ForPeople() {
-		err = cli.PrintData[any](o, cmd.OutOrStdout(), seen.Status, nil, nil)
+		err = cli.PrintData[any](o, cmd.OutOrStdout(), statusData{seen.Status, seen.list.Items, seen.list.Hidden}, nil, nil)
 	} else {
 		seen.print(o.Page(cmd), o, f)
 	}
@@ -159,10 +166,13 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 			status = d.StatusOfAll
 		}
 		s, err := status(ctx, f.Group)
-		if err != nil || !o.ForPeople() {
-			return overview{Status: s}, err
+		if err != nil {
+			return overview{}, err
 		}
 		list, err := d.Clients(ctx, f)
+		if err != nil || !o.ForPeople() {
+			return overview{Status: s, list: list}, err
+		}
 		return overview{s, list, activeRollouts(ctx, d, s.Config.Store)}, err
 	})
 }

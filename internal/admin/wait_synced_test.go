@@ -271,6 +271,26 @@ func TestWaitSyncedFailsForFrozenGroup(t *testing.T) {
 	})
 }
 
+// A wait without a revision ends when all clients have what the server serves to them. A hint names the
+// groups that do not get the newest revision.
+func TestWaitSyncedNamesFrozenGroup(t *testing.T) {
+	hold := api.Hold{Group: "edge", Revision: "r1"}
+	for _, tt := range []struct {
+		hold api.Hold
+		hint string
+	}{
+		{hold, "group edge is frozen at r1: these clients do not have r2; wait --revision r2 includes them"},
+		{api.Hold{Group: "edge", Revision: "r2"}, "no client was there"},
+		{api.Hold{Group: "edge", Revision: "r1", Next: "r2", Rollout: "r2-1"}, "rollout r2-1 of group edge to r2 is under way"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var store atomic.Pointer[api.Store]
+			store.Store(&api.Store{Revision: "r2", Holds: []api.Hold{tt.hold}})
+			synced(t, storeServer(&store), "timeout=10s")().verdictIs(t, api.WaitOK, "", tt.hint)
+		})
+	}
+}
+
 // A wait for the newest configuration fails if the server rejects it, or does not commit its directory.
 func TestWaitSyncedFailsForRejectedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

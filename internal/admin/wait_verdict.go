@@ -23,6 +23,8 @@ func (v verdict) of(r api.WaitResult) api.WaitResult {
 // verdictOf returns the verdict of the last round.
 func (w *syncedWait) verdictOf(r *api.WaitResult) verdict {
 	switch {
+	case r.Done && w.frozenHint() != "":
+		return verdict{class: api.WaitOK, hint: w.frozenHint()}
 	case r.Done && r.Clients.Connected == 0:
 		return verdict{class: api.WaitOK, hint: "no client was there to wait for: --min-clients 1 waits for a client"}
 	case r.Done:
@@ -36,6 +38,20 @@ func (w *syncedWait) verdictOf(r *api.WaitResult) verdict {
 		return verdict{api.WaitTimeout, fmt.Sprintf("revision r%d is not served yet: %s is%s", w.asked.stored, cmp.Or(of.Revision, "none"), prefixed(": ", of.Error)), ""}
 	}
 	return verdict{api.WaitTimeout, fmt.Sprintf("not synced after %v: %s", w.timeout, w.late(r)), ""}
+}
+
+// frozenHint names the groups that do not get the served revision, for a caller that named no revision:
+// their clients have accepted an earlier one.
+func (w *syncedWait) frozenHint() string {
+	of := w.s.Config().Store
+	if w.named > 0 || of == nil {
+		return ""
+	}
+	stays, goes, _ := heldBefore(of, w.asked.asked.Group, storedNumber(of.Revision))
+	if len(stays)+len(goes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: these clients do not have %s; wait --revision %[2]s includes them", strings.Join(append(stays, goes...), "; "), of.Revision)
 }
 
 // late returns the reason why not all clients have accepted the configuration in time.

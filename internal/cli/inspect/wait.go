@@ -40,10 +40,11 @@ revision (by default the one of the asked server), and all clients have accepted
 shows the progress. With --local it asks only one server.
 
 Without --revision wait fails if the last load of the files was rejected, or that of a group of
-these clients: then the change has not arrived. It waits for removals that the server delays
-(--confirm-removals). If no client is connected, it succeeds with a hint; see --min-clients.
-It prints the server that it asks; with DIR it
-fails if that server does not serve DIR.
+these clients: then the change has not arrived. If a group is frozen at an earlier revision, a
+hint names the group, because its clients do not have the newest revision. Wait also waits for
+removals that the server delays (--confirm-removals). If no client is connected, it succeeds
+with a hint; see --min-clients. It prints the server that it asks; with DIR it fails if that
+server does not serve DIR.
 
 Exit codes: 0 all clients are synced; 1 a client refuses, the last load was rejected, or a group
 is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers, or it

@@ -76,6 +76,7 @@ type delivery struct {
 	own    cargo  // the cargo of this delivery before an older one was joined to it; without items
 
 	retry  bool // the response has refused content again (HEAL-2)
+	tried  bool // the same, for content that the view withheld
 	untold bool // the response does not report removals (SotW, types without full state)
 
 	// The client has accepted this delivery or a later one. So nothing waits for this one, and the

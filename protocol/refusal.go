@@ -173,7 +173,7 @@ func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (re
 		return false // the client has accepted a later full state
 	}
 	if s.retries() {
-		r.text, r.permanent = hashOf(text), cannotPass(text)
+		r.text, r.permanent = hashOf(text), CannotPass(text)
 		repeated = u.countTries(&r)
 		s.schedule(&r)
 	}

@@ -34,7 +34,8 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	if !world {
 		parts = c.Split(s.opts.MaxResponse)
 	}
-	f := delivery{cargo: cargo{from: from, to: to, whole: whole, items: items}, version: version, sent: s.now, retry: u.takeRetry(), untold: s.forsakes(u)}
+	content := cargo{from: from, to: to, whole: whole, items: items}
+	f := delivery{cargo: content, version: version, sent: s.now, retry: u.takeRetry(), tried: s.tries(u.typ, &content), untold: s.forsakes(u)}
 	if stuck {
 		f.expectNone(s.nonces + uint64(len(parts)))
 	}
@@ -82,7 +83,7 @@ func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *
 	s.nonces++
 	d.addPart(partOf(s.nonces, c, s.tellsWorld(u)))
 	r := &xds.Response{Type: u.typ, Version: d.version, Nonce: strconv.FormatUint(s.nonces, 10), TTL: s.ttl, Changes: c}
-	s.event(Event{Kind: Sent, Type: u.typ, Retry: d.retry, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), Bytes: c.Bytes(), World: world})
+	s.event(Event{Kind: Sent, Type: u.typ, Retry: d.retry || d.tried, Nonce: r.Nonce, Version: r.Version, Count: len(c.Upserts), Removed: len(c.Removed) + len(c.Absent), Beats: len(c.Beats), Bytes: c.Bytes(), World: world})
 	return r
 }
 

@@ -36,8 +36,9 @@ var permanent = []string{
 	"unsupported",
 }
 
-// cannotPass reports whether the reason in an error text cannot pass by itself.
-func cannotPass(text string) bool {
+// CannotPass reports whether the reason in the error text of a NACK cannot pass by itself. Such content is
+// only tried at the slowest step.
+func CannotPass(text string) bool {
 	text = text[:min(len(text), maxBlameText)]
 	return slices.ContainsFunc(permanent, func(part string) bool { return strings.Contains(text, part) })
 }
@@ -45,15 +46,30 @@ func cannotPass(text string) bool {
 // retries reports whether the session sends refused content again.
 func (s *Session) retries() bool { return s.opts.Retry != nil }
 
-// schedule sets the time of the next retry of a refusal. The delay doubles with each refusal of the same
-// content, and is up to a fifth longer, so that the retries of many streams spread.
-func (s *Session) schedule(r *refusal) {
+// RetryDelay returns the time between a refusal and the next retry of its content (HEAL-2), after this number
+// of earlier retries. The delay doubles with each refusal of the same content, and is up to a fifth longer,
+// so that the retries of many streams spread. Spread is the number of the stream, see [Options].
+func RetryDelay(tries int, permanent bool, spread, nonce uint64) time.Duration {
 	delay := lastRetry
-	if step := min(r.tries, 6); !r.permanent && firstRetry<<step < lastRetry {
+	if step := min(tries, 6); !permanent && firstRetry<<step < lastRetry {
 		delay = firstRetry << step
 	}
-	spread := (s.opts.Spread ^ r.nonce*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40
-	r.refusedAt, r.retryAt = s.now, s.now.Add(delay+delay/5*time.Duration(spread%1024)/1024)
+	spread = (spread ^ nonce*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9 >> 40
+	return delay + delay/5*time.Duration(spread%1024)/1024
+}
+
+// schedule sets the time of the next retry of a refusal.
+func (s *Session) schedule(r *refusal) {
+	r.refusedAt, r.retryAt = s.now, s.now.Add(RetryDelay(r.tries, r.permanent, s.opts.Spread, r.nonce))
+}
+
+// tries reports whether changes have the resource that the view shows again after its refusal.
+func (s *Session) tries(t *xds.Type, c *cargo) bool {
+	if s.opts.Tried == nil {
+		return false
+	}
+	name, ok := s.opts.Tried(t)
+	return ok && stands(c.carries(name))
 }
 
 // countTries counts the earlier refusals of the content of r. It reports whether the client has refused

@@ -34,6 +34,10 @@ type Options struct {
 	// the client accepts such a view. Nil: the view withholds nothing.
 	Withholds func(*xds.Type) bool
 
+	// Tried returns the name of the resource of a type that the view withheld and now shows again, in the
+	// version that the client has refused (HEAL-2). A NACK of it is a repeated one. Nil: no such resource.
+	Tried func(*xds.Type) (name string, ok bool)
+
 	// Told returns the resources that this client may hold of a type when it states a version
 	// (SotW). The version was sent on any stream: the result is the World of the Sent event with
 	// this version. If several responses had the version, the client may have accepted any of them,

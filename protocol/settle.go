@@ -101,14 +101,14 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	}
 	newest := d.last() == u.nonce
 	u.silent, u.heard = s.now, max(u.heard, n)
-	e := Event{Kind: Acked, Type: u.typ, Retry: d.retry, Nonce: req.Nonce, Version: d.version, Took: s.now.Sub(d.sent), Settled: newest}
+	e := Event{Kind: Acked, Type: u.typ, Retry: d.retry || d.tried, Nonce: req.Nonce, Version: d.version, Took: s.now.Sub(d.sent), Settled: newest}
 	// "NACK [...] is indicated by the presence of the error_detail field." (SOTW-4)
 	if req.Error != nil {
 		e.Kind, e.Error, e.InUse = Nacked, req.Error, req.Version
 		e.Names, e.Count = u.blamed(d, p, req.Error.Message), d.upserts(p)
 		p.fate = refused
 		u.toldAll(d)
-		e.Repeated = s.refuse(u, d, p, req.Error.Message)
+		e.Repeated = s.refuse(u, d, p, req.Error.Message) || d.tried
 	} else {
 		p.fate = accepted
 		if d.accepted() {

@@ -26,7 +26,14 @@ type Stream struct {
 
 	Identity fmt.Stringer // identity proven by the connection, from an [IdentityWatch]; nil: none
 
-	inspections *inspections // nil: the stream cannot be inspected
+	inspections *inspections              // nil: the stream cannot be inspected
+	permit      func(*xds.Type, int) bool // of retries; nil: there are none
+}
+
+// MayRetry takes a retry of refused content of a type and this size from the budget of the server. It reports
+// false if the budget is used up, or if the server does not retry: see [WithRetryRefused].
+func (s *Stream) MayRetry(t *xds.Type, bytes int) bool {
+	return s != nil && s.permit != nil && s.permit(t, bytes)
 }
 
 func (s *Stream) open(ctx context.Context, node *xds.Node) {

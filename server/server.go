@@ -113,6 +113,15 @@ type WithholdingWatch interface {
 	Withholds(t *xds.Type) bool
 }
 
+// A TryingWatch is a [WithholdingWatch] whose view shows a withheld resource again from time to time, because
+// the reason of the refusal may have passed (HEAL-2). The watch asks [Stream.MayRetry] before.
+type TryingWatch interface {
+	WithholdingWatch
+
+	// Tried returns the name of the withheld resource of a type that the newest view shows again.
+	Tried(t *xds.Type) (name string, ok bool)
+}
+
 // A Server answers xDS clients from a source. A Server is safe for concurrent use. Make it with
 // [New], and register it with a grpc.Server that has [GRPCOptions]. For a nil Server and the zero
 // value, [Server.Register], [Server.Poll] and [Server.Drain] return an error, and other methods

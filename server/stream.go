@@ -95,7 +95,7 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	}
 	st := &stream{
 		server: s, rpc: rpc, also: also, seat: seat, notices: lost, inbox: make(chan *message),
-		info:        Stream{Variant: v, Type: only},
+		info:        Stream{Variant: v, Type: only, permit: s.limits.Retry},
 		decoder:     s.decoder(v),
 		inspections: inspections{wake: lost},
 	}
@@ -181,6 +181,9 @@ func (s *stream) begin() error {
 	}
 	if w, ok := s.watch.(WithholdingWatch); ok {
 		limits.Withholds = w.Withholds
+	}
+	if w, ok := s.watch.(TryingWatch); ok {
+		limits.Tried = w.Tried
 	}
 	if s.info.Variant == xds.SotW {
 		s.history = &streamHistory{history: s.server.history, node: node.ID, owner: fair.Owner(s.info.Peer)}

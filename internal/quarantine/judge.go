@@ -36,10 +36,11 @@ func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 		}
 	}
 	w.retry()
+	refusedAgain := s.endTry(ctx, w, a)
 	switch x := w.searchOf(a.typ); {
 	case x != nil:
 		s.proceed(ctx, w, x)
-	case a.refused:
+	case a.refused && !refusedAgain: // otherwise the faulty resource is known
 		s.judge(ctx, w, a)
 		if a.unknown { // the answer had a turn to search; if no search began, another stream gets the turn
 			s.reexamine(s.searches.turns())

@@ -9,7 +9,7 @@
 // A quarantine belongs to one stream: the answers of one client never change the view of another client.
 // A faulty resource that was found on one stream is a hint for another stream, but only if the other
 // stream refused the same content. A hint that proves wrong is dropped. A quarantine ends when the
-// resource changes or is removed.
+// resource changes or is removed, or when the client accepts a retry of the refused version (HEAL-2).
 package quarantine
 
 import (
@@ -345,7 +345,7 @@ func (s *Source) Event(st *server.Stream, e protocol.Event) {
 	}
 	switch {
 	case w == nil: // the stream has ended or has no node
-	case e.Kind == protocol.Acked && !w.accepted(e.Type, e.Refuses && !e.Withheld): // the usual case: an ACK without a running search
+	case e.Kind == protocol.Acked && !w.accepted(e.Type, e.Refuses && !e.Withheld) && !e.Retry: // the usual case: an ACK without a running search or a retry
 	case e.Kind == protocol.Nacked && e.Error == nil:
 	default:
 		a := answer{st: st, typ: e.Type, refused: e.Kind == protocol.Nacked}
@@ -404,6 +404,7 @@ func (s *Source) Run(ctx context.Context) {
 		case now := <-tick.C:
 			s.reexamine(s.searches.overdue(now))
 			s.reexamine(s.searches.turns())
+			s.retry(now)
 		}
 	}
 	all.Wait()

@@ -3,6 +3,7 @@ package quarantine
 import (
 	"slices"
 	"sync"
+	"time"
 	"weak"
 
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
@@ -61,6 +62,7 @@ func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[stri
 	by, also := map[string][]held{}, map[string][]*xds.Resource{}
 	add := func(h held) {
 		h.proven, h.by, h.nonce, h.refs, h.tried = false, 0, 0, nil, [evidence.MaxBack]xds.Sum{} // these fields do not affect the table
+		h.text, h.tries, h.retryAt = "", 0, time.Time{}
 		by[h.typ.URL] = append(by[h.typ.URL], h)
 	}
 	for _, h := range holds {
@@ -92,7 +94,7 @@ func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[stri
 func newSet(holds []held, extra []*xds.Resource) *set {
 	s := &set{holds: holds, extra: extra}
 	for i := range holds {
-		if h := &holds[i]; h.old == nil && !h.applied {
+		if h := &holds[i]; h.old == nil && !h.applied && !h.trying {
 			s.withheld = append(s.withheld, h.name)
 		}
 	}
@@ -121,6 +123,7 @@ func substitute(base *xds.Table, of *set) *xds.Table {
 	var remove []string
 	for i := range of.holds {
 		switch h := &of.holds[i]; {
+		case h.trying: // the refused version
 		case h.old != nil:
 			set = append(set, h.old)
 		case h.hidden, h.applied:

@@ -71,6 +71,11 @@ type held struct {
 	tried  [evidence.MaxBack]xds.Sum
 
 	refs *xds.Stamp // for a Dependent: its references
+
+	// The retries (HEAL-2). While trying, the view shows the refused version.
+	trying  bool
+	tries   int
+	retryAt time.Time // trying: from this time, other retries do not wait for the answer
 }
 
 func (h *held) key() key { return keyOf(h.typ, h.name) }
@@ -104,10 +109,11 @@ func number(nonce string) uint64 {
 }
 
 // An order changes the resources of one type that are in quarantine. The stream first applies drop, then
-// add.
+// edit, then add.
 type order struct {
 	typ  *xds.Type
 	drop func(*held) bool // nil: drop none
+	edit func(*held)      // nil: edit none
 	add  []held
 }
 
@@ -155,6 +161,7 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 	}
 	for _, o := range w.pending {
 		c.drop(o)
+		c.edit(o)
 		for _, h := range o.add {
 			w.admit(&c, h)
 		}
@@ -207,6 +214,19 @@ func (c *change) drop(o order) {
 	}
 }
 
+// edit edits the resources of the type of an order.
+func (c *change) edit(o order) {
+	if o.edit == nil {
+		return
+	}
+	for k, h := range c.is {
+		if h.typ.Is(o.typ) {
+			o.edit(&h)
+			c.is[k] = h
+		}
+	}
+}
+
 // admit adds a resource. It does not add the resource if the content has changed, if too many are in
 // quarantine, or if the version to show instead is not available.
 func (w *Watch) admit(c *change, h held) {
@@ -220,6 +240,7 @@ func (w *Watch) admit(c *change, h held) {
 		return
 	case known:
 		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
+		h.trying, h.tries, h.retryAt = now.trying, before.tries, before.retryAt
 		if h.tried != before.tried {
 			w.findOthers(c.view, &h)
 		}
@@ -227,6 +248,9 @@ func (w *Watch) admit(c *change, h held) {
 		return
 	default:
 		h.body = c.view.Table(h.typ).Lookup(h.name)
+	}
+	if h.fault() && h.retryAt.IsZero() {
+		w.schedule(&h, time.Now())
 	}
 	if h.fault() && !counted {
 		c.faults++
@@ -548,7 +572,7 @@ func (w *Watch) accepted(t *xds.Type, refusesShown bool) bool {
 			}
 		}
 	}
-	return w.exam.search(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool { return w.waits(&h) })
+	return w.exam.search(t) != nil || w.tried(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool { return w.waits(&h) })
 }
 
 // mayExamine counts an examination and reports whether the stream may have it. The limit ensures that a

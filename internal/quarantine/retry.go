@@ -1,0 +1,159 @@
+package quarantine
+
+import (
+	"context"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file sends a refused version again that the client does not get because of the quarantine (HEAL-2):
+// the view has another version in its place, or a full state lacks it. The reason of the refusal may pass by
+// itself, such as a port in use. The view then shows the refused version, one resource of a type at a time.
+// The resource stays in quarantine until the client accepts it, so the refusal continues (HEAL-5). For the
+// other resources in quarantine, which the view only withholds, the protocol does the same.
+
+// answerWait is how long the other resources of a type wait for the answer to a retry.
+const answerWait = 5 * time.Minute
+
+// schedule sets the time of the next retry. The reason of the refusal is in the text.
+func (w *Watch) schedule(h *held, now time.Time) {
+	var stream uint64
+	if w.exam.st != nil {
+		stream = w.exam.st.ID
+	}
+	h.retryAt = now.Add(protocol.RetryDelay(h.tries, protocol.CannotPass(h.text), stream, h.nonce))
+}
+
+// isKept reports whether the view keeps the refused version from the client in a way that the protocol cannot
+// retry. It is false for a version that may conflict with a resource in use.
+func (h *held) isKept() bool {
+	return h.fault() && h.body != nil && (h.old != nil || h.hidden && !h.applied)
+}
+
+// retry begins the retries that are due.
+func (s *Source) retry(now time.Time) {
+	if s.Held() == 0 {
+		return
+	}
+	s.watches.Range(func(_, of any) bool {
+		w := of.(*Watch)
+		st, due := w.due(now)
+		for _, h := range due {
+			if st.MayRetry(h.typ, len(h.body.Body)) {
+				w.order(order{typ: h.typ, edit: func(o *held) {
+					if o.name == h.name && o.refused == h.refused && o.isKept() {
+						o.trying, o.retryAt = true, now.Add(answerWait)
+					}
+				}})
+			}
+		}
+		return true
+	})
+}
+
+// due returns for each type the resource whose retry is due for the longest time. It omits types with a
+// search, an unanswered retry, or pending orders.
+func (w *Watch) due(now time.Time) (st *server.Stream, all []held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.pending) > 0 {
+		return nil, nil
+	}
+	next, busy := map[string]*held{}, map[string]bool{}
+	for i := range w.holds {
+		h := &w.holds[i]
+		first := next[h.typ.URL]
+		switch {
+		case h.trying && now.Before(h.retryAt):
+			busy[h.typ.URL] = true
+		case h.isKept() && !h.trying && !now.Before(h.retryAt) && (first == nil || h.retryAt.Before(first.retryAt)):
+			next[h.typ.URL] = h
+		}
+	}
+	for url, h := range next {
+		if !busy[url] && w.exam.search(h.typ) == nil {
+			all = append(all, *h)
+		}
+	}
+	return w.exam.st, all
+}
+
+// tried returns the resource of a type whose retry has no answer yet; nil: none. The watch is locked.
+func (w *Watch) tried(t *xds.Type) *held {
+	for i := range w.holds {
+		if h := &w.holds[i]; h.trying && h.typ.Is(t) {
+			return h
+		}
+	}
+	return nil
+}
+
+// Tried implements [server.TryingWatch].
+func (w *Watch) Tried(t *xds.Type) (name string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.tried(t); h != nil {
+		return h.name, true
+	}
+	return "", false
+}
+
+// trials returns the resources of a type whose retry has no answer yet, and those that the protocol retries.
+func (w *Watch) trials(t *xds.Type) (all map[string]held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.holds {
+		if h.typ.Is(t) && (h.trying || h.fault() && h.old == nil) {
+			if all == nil {
+				all = map[string]held{}
+			}
+			all[h.name] = h
+		}
+	}
+	return all
+}
+
+// endTry ends the retries of a type that the client has answered. An accepted resource leaves quarantine. A
+// refused one is replaced or hidden as before, and its next retry is later. It reports whether there is a
+// refused one.
+func (s *Source) endTry(ctx context.Context, w *Watch, a answer) (refused bool) {
+	trials := w.trials(a.typ)
+	if len(trials) == 0 {
+		return false
+	}
+	accepted, refusedIn := map[string]xds.Sum{}, map[string]uint64{}
+	if s.inspect(ctx, a.st, func(session *protocol.Session) {
+		for n := range session.NameStates(a.typ) {
+			h, ok := trials[n.Name]
+			switch nonce := number(n.RefusedIn); {
+			case !ok:
+			case n.Held != nil && n.Held.Sum == h.refused:
+				accepted[h.name] = h.refused
+			case h.trying && nonce > h.nonce:
+				refusedIn[h.name] = nonce
+			}
+		}
+	}) != nil || len(accepted)+len(refusedIn) == 0 {
+		return false
+	}
+	text, now := a.shortText(), time.Now()
+	w.order(order{
+		typ:  a.typ,
+		drop: func(h *held) bool { return h.fault() && accepted[h.name] == h.refused },
+		edit: func(h *held) {
+			nonce, again := refusedIn[h.name]
+			if !again || !h.trying || nonce <= h.nonce {
+				return
+			}
+			h.trying, h.nonce, h.tries = false, nonce, h.tries+1
+			if a.refused {
+				h.text = text
+			}
+			w.schedule(h, now)
+		},
+	})
+	return len(refusedIn) > 0
+}

@@ -1,0 +1,221 @@
+package quarantine
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
+)
+
+// A record is an observer that records the ends of refusals and the answers to retries.
+type record struct {
+	mu                  sync.Mutex
+	recovered, answered int
+}
+
+func (o *record) Opened(*server.Stream)        {}
+func (o *record) Closed(*server.Stream, error) {}
+func (o *record) Event(_ *server.Stream, e protocol.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case e.Kind == protocol.Recovered:
+		o.recovered++
+	case e.Kind != protocol.Sent && e.Retry:
+		o.answered++
+	}
+}
+
+func (o *record) counts() (recovered, answered int) {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.recovered, o.answered
+}
+
+// retrying runs f for each variant with a server that retries, and checks that the log has one line of a NACK.
+func retrying(t *testing.T, name string, f func(r *fixture, c *xdstest.Client, o *record, delta bool)) {
+	for _, v := range []struct {
+		name string
+		dial func(xdstest.T, grpc.ClientConnInterface, ...xdstest.Option) *xdstest.Client
+	}{{"delta", xdstest.Delta}, {"SotW", xdstest.SotW}} {
+		t.Run("HEAL-2 "+v.name+" "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				var o record
+				var log bytes.Buffer
+				exams := 0
+				r.source.opts.Guilty = func(context.Context, *server.Stream, *xds.Type, string) []string { exams++; return r.guilty }
+				srv := server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, r, &o)),
+					server.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				f(r, v.dial(r, xdstest.Serve(r, srv), node, xdstest.WithTimeout(time.Hour)), &o, v.name == "delta")
+				synctest.Wait()
+				if n := strings.Count(log.String(), "client refused a response (NACK)"); n != 1 || exams != 1 || len(r.told()) != 1 {
+					t.Errorf("%d lines, %d examinations, %d reports for one refused version:\n%s", n, exams, len(r.told()), &log)
+				}
+			})
+		})
+	}
+}
+
+// A client that refuses a version for some time accepts it in the end, without a change of the resource.
+func TestReplacedResourceIsRetried(t *testing.T) {
+	retrying(t, "after a replacement", func(r *fixture, c *xdstest.Client, o *record, delta bool) {
+		names := []string{"a", "b"}
+		if delta {
+			names = names[1:]
+		}
+		r.start(c)
+		r.guilty = []string{"b"}
+		r.set("b", "bad")
+		began := time.Now()
+		for try := range 8 {
+			got := c.Expect(xds.Cluster, names...)
+			if !says(got, "b", "bad") {
+				r.Fatalf("try %d: sent %v", try, got)
+			}
+			before := time.Now()
+			c.NACK(got, "no")
+			back := c.Expect(xds.Cluster, names...)
+			if !says(back, "b", "1") || time.Since(before) > 0 {
+				r.Errorf("try %d: after %v sent %v", try, time.Since(before), back)
+			}
+			c.ACK(back)
+			r.holds(1)
+			if last := r.acks[len(r.acks)-1]; !last.Refuses {
+				r.Error("HEAL-5: the client counts as accepting between the retries")
+			}
+		}
+		if took := time.Since(began); took != 0 && (took < 615*time.Second || took > 7*time.Second+615*time.Second*6/5) {
+			r.Errorf("7 retries took %v", took)
+		}
+		got := c.Expect(xds.Cluster, names...)
+		if recovered, answered := o.counts(); recovered != 0 || answered != 7 {
+			r.Errorf("HEAL-5: %d ends of the refusal while a retry is in flight, %d answers to retries", recovered, answered)
+		}
+		r.holds(1)
+		c.ACK(got)
+		r.holds(0)
+		if recovered, answered := o.counts(); recovered != 1 || answered != 8 {
+			r.Errorf("%d ends of the refusal, %d answers to retries", recovered, answered)
+		}
+		time.Sleep(time.Hour)
+		c.ExpectNothing()
+	})
+}
+
+// A full state lacks a refused resource that is new to the client. Its retry has it.
+func TestOmittedResourceIsRetried(t *testing.T) {
+	retrying(t, "after an omission", func(r *fixture, c *xdstest.Client, o *record, delta bool) {
+		names := []string{"a", "b", "new"}
+		if delta {
+			names = names[2:]
+		}
+		r.start(c)
+		r.guilty = []string{"new"}
+		r.set("new", "bad")
+		began := time.Now()
+		c.NACK(c.Expect(xds.Cluster, names...), "no")
+		for try, after := range []time.Duration{5 * time.Second, 10 * time.Second} {
+			got := c.Next(xds.Cluster)
+			if !delta && got.Resource("new") == nil { // the full state without the resource
+				c.ACK(got)
+				got = c.Next(xds.Cluster)
+			}
+			if took := time.Since(began); !says(got, "new", "bad") || took < after || took > after*6/5+time.Second {
+				r.Fatalf("try %d: after %v sent %v", try, took, got)
+			}
+			r.holds(1)
+			if try == 0 {
+				began = time.Now()
+				c.NACK(got, "no")
+			} else {
+				c.ACK(got)
+			}
+		}
+		r.holds(0)
+		if recovered, answered := o.counts(); recovered != 1 || answered != 2 {
+			r.Errorf("%d ends of the refusal, %d answers to retries", recovered, answered)
+		}
+		time.Sleep(time.Hour)
+		c.ExpectNothing()
+	})
+}
+
+// The reason of a violated constraint cannot pass by itself.
+func TestPermanentReasonIsRetriedSlowly(t *testing.T) {
+	retrying(t, "with a reason that cannot pass", func(r *fixture, c *xdstest.Client, _ *record, _ bool) {
+		r.start(c)
+		r.guilty = []string{"b"}
+		r.set("b", "bad")
+		c.NACK(c.Next(xds.Cluster), "Proto constraint validation failed (x)")
+		c.ACK(c.Next(xds.Cluster))
+		began := time.Now()
+		c.ACK(c.Next(xds.Cluster))
+		if took := time.Since(began); took < 5*time.Minute {
+			r.Errorf("retried after %v", took)
+		}
+		r.holds(0)
+	})
+}
+
+// A retry has one resource of a type. The others keep their replacements, and a new version of another
+// resource does not end the retry.
+func TestRetriesOfATypeTakeTurns(t *testing.T) {
+	retrying(t, "one at a time", func(r *fixture, c *xdstest.Client, _ *record, delta bool) {
+		r.set("a", "1", "b", "1", "d", "1")
+		c.Subscribe(xds.Cluster, "*")
+		c.ACK(c.Next(xds.Cluster))
+		r.guilty = []string{"a", "b"}
+		r.set("a", "bad", "b", "bad")
+		c.NACK(c.Next(xds.Cluster), "no")
+		c.ACK(c.Next(xds.Cluster))
+		r.holds(2)
+		r.source.opts.Told = nil
+		r.said = r.said[:1]
+		first := c.Next(xds.Cluster)
+		if says(first, "a", "bad") == says(first, "b", "bad") {
+			r.Errorf("sent %v", first)
+		}
+		time.Sleep(time.Minute) // without an answer, no other retry begins
+		c.ExpectNothing()
+		r.set("d", "2")
+		other := c.Next(xds.Cluster)
+		if delta {
+			c.ACK(other)
+			r.holds(2)
+			c.ACK(first)
+		} else { // SotW clients answer in order
+			c.ACK(first)
+			c.ACK(other)
+		}
+		r.holds(1)
+		c.ACK(c.Next(xds.Cluster))
+		r.holds(0)
+	})
+}
+
+// Without WithRetryRefused nothing is sent again.
+func TestNoRetryByDefault(t *testing.T) {
+	within(t, func(r *fixture) {
+		c := xdstest.Delta(r, xdstest.Serve(r, r.server), node)
+		r.start(c)
+		r.guilty = []string{"b"}
+		r.set("b", "bad")
+		c.NACK(c.Expect(xds.Cluster, "b"), "no")
+		c.ACK(c.Expect(xds.Cluster, "b"))
+		time.Sleep(time.Hour)
+		c.ExpectNothing()
+		r.holds(1)
+	})
+}

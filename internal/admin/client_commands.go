@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
@@ -280,11 +281,32 @@ func (s *Server) commandOthers(r *http.Request, c *clientCommand, here api.Clien
 	if unsure != nil {
 		out.Unsure = unsure.Error()
 	}
-	if done {
+	silent := slices.IndexFunc(all, func(of api.Replica) bool { return of.Error != "" })
+	switch {
+	case silent >= 0 && c.group != "": // each server of the store may have clients of the group
+		return out, unreached(&out)
+	case done:
 		return out, nil
-	}
-	if i := slices.IndexFunc(all, func(of api.Replica) bool { return of.Error != "" }); i >= 0 && c.node != "" {
-		return out, &problem{http.StatusServiceUnavailable, "", fmt.Sprintf("%s; server %s may have the client: %s", p.message, all[i].ID, all[i].Error), "run the command with --admin for that server"}
+	case silent >= 0:
+		return out, &problem{http.StatusServiceUnavailable, "", fmt.Sprintf("%s; server %s may have the client: %s", p.message, all[silent].ID, all[silent].Error), "run the command with --admin for that server"}
 	}
 	return out, failed
+}
+
+// unreached returns the error for a command for a group that some servers of the store have not taken.
+func unreached(out *api.ClientCommand) error {
+	var servers []string
+	for _, of := range out.Replicas {
+		if of.Error != "" {
+			servers = append(servers, fmt.Sprintf("server %s: %s", of.ID, of.Error))
+		}
+	}
+	text := fmt.Sprintf("%s of group %s: clients not reached: %s", out.Command, out.Group, strings.Join(few(servers, named), "; "))
+	if more := len(servers) - named; more > 0 {
+		text += fmt.Sprintf("; and %s", textutil.Amount(more, "more server"))
+	}
+	if out.Streams > 0 {
+		text += fmt.Sprintf("; reached: %s of the other servers", textutil.Amount(out.Streams, "stream"))
+	}
+	return &problem{http.StatusServiceUnavailable, "", text, "run the command with --local, and with --admin for each of these servers"}
 }

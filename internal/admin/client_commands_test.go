@@ -73,6 +73,36 @@ func TestClientCommandsOfAllServers(t *testing.T) {
 	}
 }
 
+// A command for a group fails if a server of the store does not take it: that server may have clients of the group.
+func TestGroupCommandOfAllServers(t *testing.T) {
+	done := `{"kind":"ClientCommand","streams":2,"over":"30s"}`
+	for name, c := range map[string]struct {
+		group string
+		says  map[string]string
+		code  int
+		want  []string
+	}{
+		"all servers take it":                  {"edge", map[string]string{"a": done, "b": done}, 200, []string{`"streams":4`, `"id":"b"`}},
+		"a server does not have the group":     {"edge", map[string]string{"a": done, "b": "404"}, 200, []string{`"streams":2`}},
+		"a server does not answer":             {"edge", map[string]string{"a": done}, 503, []string{"disconnect of group edge: clients not reached: server b: no answer within 1s; reached: 2 streams", "--local"}},
+		"a server has another version":         {"edge", map[string]string{"a": "{}", "b": "404"}, 503, []string{"server a: its answer cannot be read"}},
+		"no server answers":                    {"edge", nil, 503, []string{"server a: no answer within 1s; server b: no answer within 1s"}},
+		"only another server knows the group":  {"there", map[string]string{"a": "404", "b": done}, 200, []string{`"streams":2`}},
+		"a silent server may know the group":   {"there", map[string]string{"a": "404"}, 503, []string{"server b: no answer within 1s"}},
+		"no server of the store has the group": {"there", map[string]string{"a": "404", "b": "404"}, 404, []string{"there"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(newFleet())
+			s.About.ID, s.Replicas = "me", &others{t: t, says: c.says}
+			s.Token = func() (string, error) { return "secret", nil }
+			h := s.Handler(loopback)
+			for _, part := range c.want {
+				withToken(t, h, question{"POST /api/v1/groups/" + c.group + "/disconnect?replicas=1", "", c.code, part})
+			}
+		})
+	}
+}
+
 // A command for a group reaches all its streams, spread over time. A second one does not start meanwhile.
 func TestGroupCommandsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

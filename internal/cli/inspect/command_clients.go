@@ -24,6 +24,7 @@ The server takes the command only from an authenticated caller. On the machine o
 server, its user needs no flag: the command uses the control socket of the server that
 answers at --admin. From elsewhere give --admin unix:///PATH, --admin-token-file or
 --admin-cert. A server of a store passes the command on to the server that has the client.
+A command for a group fails if a server of the store does not take it; the others still do.
 `
 
 // Resync returns the command resync.
@@ -160,7 +161,7 @@ func printClientCommand(w io.Writer, c *api.ClientCommand) {
 	default:
 		fmt.Fprintf(w, "ok: %s of %s: ended, and the client reconnects\n", where, text.Line(c.Node))
 	}
-	if t := unanswered(c.Replicas, c.Unsure); t != "" {
+	if t := unanswered(c.Replicas, c.Unsure, "reached"); t != "" {
 		fmt.Fprintln(w, t)
 	}
 }

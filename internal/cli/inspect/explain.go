@@ -76,7 +76,7 @@ answers, or it denies access; 4 the server does not know the node or resource.`,
 					fmt.Fprintf(w, "SERVER %s\n", textutil.Line(e.Replica))
 				}
 				printChain(w, e)
-				if text := unanswered(e.Replicas, e.Unsure); text != "" {
+				if text := unanswered(e.Replicas, e.Unsure, "shown"); text != "" {
 					fmt.Fprintln(w, text)
 				}
 			} else if err := cli.PrintData(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {

@@ -229,7 +229,7 @@ func (g *getFlags) clients(ctx context.Context, d *adminclient.Client) (*listing
 		return nil, err
 	}
 	t := clientTable(all.Items, g.Wide())
-	l := &listing{answer: all, headers: t.Headers, none: "No clients are connected.", more: strings.Trim(notShown(all.Total, len(all.Items))+"\n"+unanswered(all.Replicas, all.Unsure), "\n")}
+	l := &listing{answer: all, headers: t.Headers, none: "No clients are connected.", more: strings.Trim(notShown(all.Total, len(all.Items))+"\n"+unanswered(all.Replicas, all.Unsure, "shown"), "\n")}
 	if g.node != "" || g.group != "" {
 		l.none = "No such clients are connected."
 	}

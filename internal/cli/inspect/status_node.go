@@ -67,7 +67,7 @@ func mayBeElsewhere(list *api.ClientList, node string) error {
 	if away == 0 {
 		where = "but there may be other servers"
 	}
-	return cli.FailWith(cli.Failed, fmt.Errorf("none of the %d servers of the store that answered has the node id %q, %s", n-away, text.Line(node), where), strings.ReplaceAll(unanswered(list.Replicas, list.Unsure), "\n", " "))
+	return cli.FailWith(cli.Failed, fmt.Errorf("none of the %d servers of the store that answered has the node id %q, %s", n-away, text.Line(node), where), strings.ReplaceAll(unanswered(list.Replicas, list.Unsure, "shown"), "\n", " "))
 }
 
 func printClientCards(w io.Writer, o *cli.Output, list *api.ClientList) {
@@ -77,7 +77,7 @@ func printClientCards(w io.Writer, o *cli.Output, list *api.ClientList) {
 		}
 		printClientCard(w, o, c)
 	}
-	if text := unanswered(list.Replicas, list.Unsure); text != "" {
+	if text := unanswered(list.Replicas, list.Unsure, "shown"); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
 }

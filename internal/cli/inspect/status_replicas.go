@@ -40,12 +40,13 @@ func unansweredCount(all []api.Replica) (n int) {
 	return n
 }
 
-// unanswered returns notes about the servers that did not answer: their clients are unknown.
-func unanswered(all []api.Replica, unsure string) string {
+// unanswered returns notes about the servers that did not answer: their clients are unknown. The participle
+// done completes the note, such as "shown".
+func unanswered(all []api.Replica, unsure, done string) string {
 	var lines []string
 	for _, r := range all {
 		if r.Error != "" {
-			lines = append(lines, fmt.Sprintf("(clients of %s are not shown: it does not answer%s: %s)", text.Line(r.ID), lastSeen(r), text.Line(r.Error)))
+			lines = append(lines, fmt.Sprintf("(clients of %s are not %s: it does not answer%s: %s)", text.Line(r.ID), done, lastSeen(r), text.Line(r.Error)))
 		}
 	}
 	if unsure != "" {

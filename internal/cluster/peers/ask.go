@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,9 @@ import (
 
 // maxText limits a text from another server, in bytes.
 const maxText = 300
+
+// maxProblem limits an error answer of another server, in bytes.
+const maxProblem = 4 << 10
 
 // An Asking configures the requests to other servers.
 type Asking struct {
@@ -124,7 +128,7 @@ func (c client) send(ctx context.Context, id, admin string, q request, most int6
 			return nil, nil
 		case http.StatusOK:
 		default:
-			return nil, fmt.Errorf("it answers %s", http.StatusText(resp.StatusCode))
+			return nil, errors.New("it answers " + http.StatusText(resp.StatusCode) + problemOf(resp.Body))
 		}
 		var b []byte
 		b, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
@@ -142,6 +146,20 @@ func (c client) send(ctx context.Context, id, admin string, q request, most int6
 		err = e.Err // the outer error repeats the URL
 	}
 	return nil, err
+}
+
+// problemOf returns the message and the hint of an error answer, with ": " before it; "" if the answer is
+// not an error of the admin API.
+func problemOf(body io.Reader) string {
+	var is api.Error
+	if err := json.NewDecoder(io.LimitReader(body, maxProblem)).Decode(&is); err != nil || is.Kind != api.KindError || is.Message == "" {
+		return ""
+	}
+	s := ": " + is.Message
+	if is.Hint != "" {
+		s += " (" + is.Hint + ")"
+	}
+	return s
 }
 
 // Ask sends a GET request to all other servers at once, and returns within little more than

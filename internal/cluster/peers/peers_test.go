@@ -286,6 +286,8 @@ func TestAsk(t *testing.T) {
 		add("other", "another server answers", says(ok("good", "fine")))
 		add("points", "it answers Found", says("HTTP/1.1 302 Found\r\nChancery-Replica: points\r\nLocation: http://127.0.0.1:999/\r\nContent-Length: 0\r\n\r\n"))
 		add("denies", "it requires a token, which is sent over https only", says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"))
+		add("busy", "it answers Too Many Requests: another command is under way (it takes 30s at most)", says(strings.Replace(ok("busy", `{"kind":"Error","message":"another command is under way","hint":"it takes 30s at most"}`), "200 OK", "429 Too Many Requests", 1)))
+		add("fails", "it answers Internal Server Error", says(strings.Replace(ok("fails", `{"kind":"Status"}`), "200 OK", "500 Internal Server Error", 1)))
 		add("forbids", "it answers Forbidden", says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
 		add("down", "connection refused", nil)
 

@@ -194,12 +194,16 @@ func Server(t testing.TB, documented bool) string {
 		if in.Type != "" {
 			done.Types = []api.SentType{{Type: in.Type + "\x1b[2J", Resources: 1}}
 		}
+		if r.URL.RawQuery != "" && done.Node == "edge-2" {
+			done.Replicas = []api.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
+		}
 		respond(w, http.StatusOK, done)
 	})
 	mux.HandleFunc("POST /api/v1/groups/{group}/{command}", func(w http.ResponseWriter, r *http.Request) {
 		done := api.ClientCommand{APIVersion: "v1", Kind: "ClientCommand", Command: r.PathValue("command"), Group: r.PathValue("group"), Streams: 173, Over: "30s"}
-		if r.URL.RawQuery != "" {
-			done.Replicas = []api.Replica{{ID: "cp-1", Asked: true}, {ID: "cp-2", Error: "no answer within 1s"}}
+		if r.URL.RawQuery != "" && done.Group == "spread" {
+			respondError(w, http.StatusServiceUnavailable, "resync of group spread: clients not reached: server cp-2: no answer within 1s; reached: 173 streams of the other servers", "run the command with --local, and with --admin for each of these servers")
+			return
 		}
 		respond(w, http.StatusOK, done)
 	})

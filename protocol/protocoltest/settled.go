@@ -118,7 +118,7 @@ func (l *ledger) allSettled() bool {
 }
 
 // heldBackNames returns the names that a refusal holds back until they change, by type. It leaves out refusals
-// without any subscribed name, and "", which no resource has.
+// without any subscribed name, "", which no resource has, and removals that have no effect.
 func (l *ledger) heldBackNames() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range l.accounts {
@@ -127,7 +127,7 @@ func (l *ledger) heldBackNames() map[string][]string {
 				continue
 			}
 			for n := range g.rest {
-				if n != "" && !slices.Contains(out[a.typ.URL], n) && !l.matchesOthers(a, n) {
+				if n != "" && !slices.Contains(out[a.typ.URL], n) && !l.matchesOthers(a, n) && !l.isPhantom(a, n) {
 					out[a.typ.URL] = append(out[a.typ.URL], n)
 				}
 			}
@@ -135,4 +135,10 @@ func (l *ledger) heldBackNames() map[string][]string {
 		slices.Sort(out[a.typ.URL])
 	}
 	return out
+}
+
+// isPhantom reports whether a name neither exists, nor is subscribed by itself, nor is on the client. Its refused
+// removal need not be sent again.
+func (l *ledger) isPhantom(a *account, n string) bool {
+	return l.shown(a, n) == nil && !a.subscribes(n) && !slices.ContainsFunc(a.mayHold(n, false, possibly), func(k fact) bool { return !k.absent() })
 }

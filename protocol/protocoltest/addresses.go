@@ -40,6 +40,21 @@ func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
 	return nil
 }
 
+// waitsForAddress reports whether a resource takes an address whose release waits: the resource that releases it
+// waits for clusters or for an address itself (HEAL-4). The names in seen form the chain of these waits so far.
+func (l *ledger) waitsForAddress(a *account, n string, seen []string) bool {
+	r := l.shown(a, n)
+	if !a.typ.Binds || a.world || r == nil {
+		return false
+	}
+	seen = append(seen, n)
+	return slices.ContainsFunc(l.knownNames(a), func(m string) bool {
+		is, was := l.shown(a, m), l.content(a, m, a.lastSent[m])
+		return is != nil && was != nil && !slices.Contains(seen, m) && was.Frees(is.Stamp, r.Stamp) && l.missing(a, m) != "" &&
+			(l.waitsForClusters(a, is) || l.waitsForAddress(a, m, seen))
+	})
+}
+
 // leadsTo reports whether a path leads from i to j.
 func leadsTo(next func(int) []int, i, j int, seen []int) bool {
 	return slices.ContainsFunc(next(i), func(k int) bool {

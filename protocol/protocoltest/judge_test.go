@@ -18,8 +18,8 @@ import (
 // the verdict that the judge must return. No session takes part.
 //
 // The lines before the first "case" are common to all cases of a file. A resource is written
-// name|alias=content>TYPE/reference,…; a "?" before it makes it on demand, a "!" after the content gives it a
-// TTL of 30 s, and the reference "?" makes its references unknown.
+// name|alias=content:PORT>TYPE/reference,…; a "?" before it makes it on demand, a "!" after the content gives it a
+// TTL of 30 s, PORT is the address that it takes, and the reference "?" makes its references unknown.
 //
 //	stream delta|sotw                   must be the first line
 //	option ttl resumes errors bodyless refused=true|false only=SDS grace=1s max=30

@@ -40,6 +40,10 @@ func (l *ledger) waiting() string {
 				continue
 			}
 			delete(a.waitsSince, n)
+			if l.waitsForAddress(a, n, nil) {
+				waits = append(waits, n)
+				continue
+			}
 			left = append(left, fmt.Sprintf("%s: %s %s", a.typ, n, what))
 			if _, owed := a.mustSend[n]; owed && asked == "" {
 				asked = left[len(left)-1]
@@ -75,7 +79,7 @@ func (l *ledger) waiting() string {
 			}
 		}
 		for _, n := range waits {
-			if !l.allows(func() bool { return l.waitsForClusters(a, l.shown(a, n)) }, tying...) {
+			if !l.allows(func() bool { return l.waitsForClusters(a, l.shown(a, n)) || l.waitsForAddress(a, n, nil) }, tying...) {
 				return fmt.Sprintf("%s: %s must be sent: nothing delays it", a.typ, n)
 			}
 		}

@@ -153,6 +153,7 @@ func parseResource(text string) *xds.Resource {
 	text, onDemand := strings.CutPrefix(text, "?")
 	left, refs, _ := strings.Cut(text, ">")
 	name, content, _ := strings.Cut(left, "=")
+	content, port, binds := strings.Cut(content, ":")
 	name, alias, aliased := strings.Cut(name, "|")
 	r := &xds.Resource{Stamp: &xds.Stamp{Name: name, Refs: []xds.Ref{}}, Body: []byte(text), OnDemand: onDemand}
 	for ref := range strings.SplitSeq(refs, ",") {
@@ -166,6 +167,9 @@ func parseResource(text string) *xds.Resource {
 	}
 	if aliased {
 		r.Aliases = []string{alias}
+	}
+	if binds {
+		r.Addresses = &[]xds.Address{{Port: port}}
 	}
 	if strings.HasSuffix(content, "!") {
 		r.TTL = 30 * time.Second

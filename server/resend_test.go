@@ -74,7 +74,9 @@ func TestDisconnect(t *testing.T) {
 		c.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
 		c.send(ack(c.want()))
 		st := o.only(t)
-		if first, again := st.Disconnect(), st.Disconnect(); !first || !again {
+		first := st.Disconnect()
+		again := st.Disconnect()
+		if !first || !again {
 			t.Error("the stream has ended already")
 		}
 		if s := status.Convert(c.end()); s.Code() != codes.Unavailable || s.Message() != "an operator has ended the stream: reconnect" {

@@ -20,10 +20,11 @@ import (
 
 const (
 	maxWait   = time.Hour
-	lookEvery = 20 * time.Millisecond // shortest interval between checks, however fast clients answer
-	lookAgain = time.Second           // interval of checks without a known change
-	lookers   = 4                     // goroutines that inspect streams for one request
-	named     = 10                    // node IDs in an answer
+	lookEvery = 20 * time.Millisecond  // shortest interval between checks, however fast clients answer
+	lookAgain = time.Second            // interval of checks without a known change
+	lookTime  = 250 * time.Millisecond // time of a look, though the wait ends before: with [waitTime] less than another server's deadline
+	lookers   = 4                      // goroutines that inspect streams for one request
+	named     = 10                     // node IDs in an answer
 )
 
 // wait answers when all selected clients have accepted the served revision or a later one. It also
@@ -55,9 +56,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 
 // waited waits for at most timeout and returns the result.
 func (s *Server) waited(r *http.Request, a *waiting, timeout time.Duration) api.WaitResult {
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-	result := a.result(a.run(ctx))
+	result := a.result(a.run(r.Context(), timeout))
 	if len(result.Refusals) > 0 {
 		result.Refusals = s.blamed(r.Context(), result.Refusals)
 	}
@@ -104,13 +103,20 @@ type waiting struct {
 	streamStates map[*server.Stream]Stand // states of the streams that were inspected while this revision was served
 }
 
-// run waits until all selected clients are settled, until one refuses, or until the context ends. It
-// reports whether all are settled.
-func (a *waiting) run(ctx context.Context) bool {
+// run waits until all selected clients are settled, until one refuses, or until the timeout or the context
+// ends. It reports whether all are settled. The first look and the last one have lookTime, also with a
+// timeout of 0s: a stream that is not inspected counts as pending.
+func (a *waiting) run(request context.Context, timeout time.Duration) bool {
+	end := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(request, end)
+	defer cancel()
 	for {
 		changed := a.s.Tracker.Changed()
 		began := time.Now()
-		switch done, refused := a.look(ctx); {
+		looking, stop := context.WithTimeout(request, max(time.Until(end), lookTime))
+		done, refused := a.look(looking)
+		stop()
+		switch {
 		case done:
 			return true
 		case refused && !a.ignoreRefusals, ctx.Err() != nil:
@@ -231,7 +237,7 @@ func (a *waiting) result(done bool) api.WaitResult {
 		r.Clients.By[c.State]++
 		for _, t := range c.Types {
 			if n := t.Nacked; n != nil && refusing[t.Stream] && (a.asked.Type == nil || a.asked.Type.URL == t.URL) {
-				refuses(why, c.Node, t.Type, n)
+				refuses(why, cmp.Or(c.Node, c.Path), t.Type, n)
 			}
 		}
 	}
@@ -243,7 +249,7 @@ func (a *waiting) result(done bool) api.WaitResult {
 	})
 	r.Refusals = r.Refusals[:min(len(r.Refusals), 100)]
 	for st, stand := range a.streamStates {
-		if node := st.Node.ID; stand == Pending && !slices.Contains(r.Pending, node) {
+		if node := cmp.Or(st.Node.ID, clients.PathOf(st.ID)); stand == Pending && !slices.Contains(r.Pending, node) {
 			r.Pending = append(r.Pending, node)
 		}
 	}

@@ -77,6 +77,13 @@ func TestWaitSynced(t *testing.T) {
 			w.Errorf("after %v: %+v", a.took, a)
 		}
 	})
+	within(t, "without time it looks once", func(w *waitFixture) {
+		one := w.open("one", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		one.ACK(one.Next(xds.Cluster))
+		synctest.Wait()
+		synced(w.T, w.admin, "timeout=0s")().verdictIs(w.T, api.WaitOK, "", "")
+	})
 	within(t, "the time is over", func(w *waitFixture) {
 		one := w.open("one", "edge")
 		one.Subscribe(xds.Cluster, "*")

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -128,6 +129,66 @@ func TestWait(t *testing.T) {
 			if r := result(); r.Done != done {
 				w.Errorf("%s: %+v", query, r)
 			}
+		}
+	})
+	within(t, "without time it looks once", func(w *waitFixture) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.Subscribe(xds.Cluster, "*")
+		}
+		one.ACK(one.Next(xds.Cluster))
+		of2 := two.Next(xds.Cluster)
+		for query, done := range map[string]bool{"": false, "&node=one": true, "&node=two": false} {
+			result, took := w.wait("timeout=0s" + query)
+			if r := result(); r.Done != done || !done && !slices.Equal(r.Pending, []string{"two"}) || took() > lookTime {
+				w.Errorf("%q: %+v after %v", query, r, took())
+			}
+		}
+		two.ACK(of2)
+		result, _ := w.wait("timeout=0s")
+		if r := result(); !r.Done {
+			w.Errorf("%+v, though all clients are synced", r)
+		}
+	})
+	within(t, "a hanging stream is pending after a short time", func(w *waitFixture) {
+		w.open("one", "edge").Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		w.admin.Settles = func(ctx context.Context, _ *server.Stream, _ *xds.Type) Stand { <-ctx.Done(); return Pending }
+		result, took := w.wait("timeout=0s")
+		if r := result(); r.Done || !slices.Equal(r.Pending, []string{"one"}) || took() != lookTime {
+			w.Errorf("%+v after %v", r, took())
+		}
+	})
+	within(t, "the last look does not list a synced client", func(w *waitFixture) {
+		one, two := w.open("one", "edge"), w.open("two", "mesh")
+		for _, c := range []*xdstest.Client{one, two} {
+			c.Subscribe(xds.Cluster, "*")
+		}
+		one.Next(xds.Cluster)
+		of2 := two.Next(xds.Cluster)
+		result, _ := w.wait("timeout=5s")
+		time.Sleep(5*time.Second - lookEvery/4)
+		two.ACK(of2)
+		if r := result(); r.Done || !slices.Equal(r.Pending, []string{"one"}) {
+			w.Errorf("%+v", r)
+		}
+	})
+	within(t, "a client without a node id has the name of its stream", func(w *waitFixture) {
+		one := w.open("", "edge")
+		one.Subscribe(xds.Cluster, "*")
+		of := one.Next(xds.Cluster)
+		synctest.Wait()
+		name := w.admin.Tracker.Clients(clients.Filter{All: true}).Items[0].Path
+		result, _ := w.wait("timeout=0s")
+		if r := result(); name == "" || !slices.Equal(r.Pending, []string{name}) {
+			w.Errorf("%+v, want %q pending", r, name)
+		}
+		synced(w.T, w.admin, "timeout=0s")().verdictIs(w.T, api.WaitTimeout, "not yet: "+name, "")
+		one.NACK(of, "no")
+		synctest.Wait()
+		result, _ = w.wait("timeout=0s")
+		if r := result(); len(r.Refusals) != 1 || !slices.Equal(r.Refusals[0].Nodes, []string{name}) {
+			w.Errorf("%+v, want %q in the refusal", r, name)
 		}
 	})
 	within(t, "a client refuses", func(w *waitFixture) {

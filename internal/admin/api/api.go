@@ -527,7 +527,7 @@ type WaitResult struct {
 	Clients    Counts    `json:"clients"`
 	Rejected   *Rejected `json:"rejected,omitempty"` // the rejected load, if it ended the wait
 	Refusals   []Refusal `json:"refusals,omitempty"`
-	Pending    []string  `json:"pending,omitempty"` // node IDs, at most 10
+	Pending    []string  `json:"pending,omitempty"` // node IDs, or names such as "stream:41", at most 10
 
 	StoreRevision string `json:"store_revision,omitempty"` // served revision of the store, such as r412; "": no store, or no revision of it is served
 

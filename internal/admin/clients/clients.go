@@ -112,6 +112,9 @@ func (t *Tracker) Client(node string) []api.Client {
 // streamPath begins the name of a client without a node ID; the number of its stream follows.
 const streamPath = "stream:"
 
+// PathOf returns the name of a client without a node ID ([api.Client.Path]).
+func PathOf(stream uint64) string { return streamPath + strconv.FormatUint(stream, 10) }
+
 // unnamed returns the stream number in a path such as "stream:41", unless a node has that ID.
 func (t *Tracker) unnamed(path string) (stream uint64, ok bool) {
 	number, is := strings.CutPrefix(path, streamPath)
@@ -183,7 +186,7 @@ func (t *Tracker) client(s *snapshot, p *places) api.Client {
 		Since: time.Unix(0, s.since), State: s.state.name(), Streams: make([]api.Stream, 0, len(s.rows)), Types: []api.TypeStatus{}, Troubles: s.troubles,
 	}
 	if s.key.stream != 0 {
-		c.Path = streamPath + strconv.FormatUint(s.key.stream, 10)
+		c.Path = PathOf(s.key.stream)
 	}
 	if d := s.departed; d != nil {
 		c.Left = &api.Left{At: time.Unix(0, d.at), Code: d.code.String(), Why: d.why}

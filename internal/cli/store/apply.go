@@ -111,6 +111,8 @@ Concurrent commits both succeed if they change different resources. Otherwise th
 fails with exit code 5 and changes nothing. With --if-head REV, apply also fails if the newest
 revision is not REV.
 
+Apply warns of values that Envoy would refuse. With --validate they are errors.
+
 Without --store apply asks the server of a store at --admin. The server must run with
 --store-write, and accepts commits only from authenticated callers: over a unix socket, or
 with a token or a client certificate. It rejects a revision that it would not serve. The
@@ -175,7 +177,7 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 		e := dirload.Exposure{Way: "over the network in plain text, to " + to, Remedy: hint}
 		opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) { return nil, e.Refuse(all) }
 	}
-	items, _, err := dircommit.Read(root, opts)
+	items, refusable, err := a.read(root, opts)
 	if err != nil {
 		return dirload.LoadError(cmd.ErrOrStderr(), root, "committed", err)
 	}
@@ -196,6 +198,7 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	if err != nil {
 		return err
 	}
+	done.Warnings = append(refusable, done.Warnings...)
 	if err := printCommit(&a.Output, cmd, done); err != nil || !a.ForPeople() || done.Kept == 0 {
 		return err
 	}
@@ -205,6 +208,34 @@ func (a *applyFlags) run(cmd *cobra.Command, root string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s of the store %s not in %s: --prune removes %s\n", textutil.Amount(done.Kept, "resource"), are, textutil.Line(root), them)
 	return nil
+}
+
+// read reads a directory. It returns a warning for each value that Envoy would refuse; with --validate such
+// a value is an error.
+func (a *applyFlags) read(root string, opts dir.Options) (items []*revisions.Item, refusable []string, err error) {
+	strict := opts
+	strict.Validate = true
+	items, _, err = dircommit.Read(root, strict)
+	if err == nil || a.load.Validate {
+		return items, nil, err
+	}
+	refusable = asWarnings(err) // if the same directory can be loaded without the validation
+	items, _, err = dircommit.Read(root, opts)
+	return items, refusable, err
+}
+
+// asWarnings returns the errors of a directory, or of its rejected groups, as warnings.
+func asWarnings(err error) (lines []string) {
+	rejected, _ := errors.AsType[dir.RejectedGroups](err)
+	for _, g := range rejected {
+		lines = append(lines, asWarnings(g.Err)...)
+	}
+	errs, _ := errors.AsType[dir.Errors](err)
+	for _, e := range errs {
+		e.Warning = true
+		lines = append(lines, e.Error())
+	}
+	return lines
 }
 
 // warningsOf returns the warnings about a revision, such as references to missing resources. It returns

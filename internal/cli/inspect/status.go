@@ -407,7 +407,7 @@ func refusalTable(all []api.Refusal, wide bool) *cli.Table {
 		}
 		client := textutil.Amount(r.Clients, "client")
 		if r.Clients == 1 && len(r.Nodes) == 1 {
-			client = r.Nodes[0]
+			client = nodeCell(r.Nodes[0], wide)
 		}
 		typ := r.Type
 		if r.Partly {
@@ -440,7 +440,7 @@ func printRefusals(w io.Writer, o *cli.Output, all []api.Refusal) {
 func troubles(w io.Writer, o *cli.Output, all []api.Trouble) {
 	t := cli.Table{Headers: []string{"LOOKS WRONG", "SINCE", "NODE", "WHAT"}}
 	for _, x := range all {
-		t.Row(x.Code, textutil.Since(x.Since), x.Node, x.Text)
+		t.Row(x.Code, textutil.Since(x.Since), nodeCell(x.Node, o.Wide()), x.Text)
 	}
 	t.Print(w, o)
 }
@@ -459,12 +459,24 @@ func turnedAway(w io.Writer, o *cli.Output, all []api.TurnedAway) {
 		if !o.Wide() {
 			text = textutil.Clip(text, 200)
 		}
-		t.Row(x.Kind, textutil.Since(x.At), textutil.Number(x.Times), x.Node, x.From, text)
+		t.Row(x.Kind, textutil.Since(x.At), textutil.Number(x.Times), nodeCell(x.Node, o.Wide()), x.From, text)
 	}
 	t.Print(w, o)
 	if more := len(all) - len(shown); more > 0 {
 		fmt.Fprintf(w, "(%s more: -o wide)\n", textutil.Number(more))
 	}
+}
+
+// maxNodeCell is the maximum number of characters of a node ID in a table that is not wide. A client chooses
+// its ID, and the longest cell of a column sets the width of all rows.
+const maxNodeCell = 64
+
+// nodeCell returns a node ID for a table.
+func nodeCell(id string, wide bool) string {
+	if wide {
+		return id
+	}
+	return textutil.Clip(id, maxNodeCell)
 }
 
 // clientTable has a row for each client, and a column for each type to which at least one client
@@ -488,7 +500,7 @@ func clientTable(all []api.Client, wide bool) *cli.Table {
 		t.Headers = append(t.Headers, "SERVER")
 	}
 	for _, c := range all {
-		row := []string{cmp.Or(c.Node, c.Path), strings.Join(c.Groups, ",")}
+		row := []string{nodeCell(cmp.Or(c.Node, c.Path), wide), strings.Join(c.Groups, ",")}
 		for _, name := range types {
 			row = append(row, typeCell(c, name))
 		}

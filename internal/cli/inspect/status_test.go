@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
@@ -42,6 +43,27 @@ func TestClientThatLeftHadRefused(t *testing.T) {
 			t.Errorf("%s lacks %s", b.String(), want)
 		}
 		c.Left = &api.Left{At: time.Now(), Code: "Canceled"}
+	}
+}
+
+// A long node ID does not widen the rows of other clients. -o wide shows it in full.
+func TestTablesCutLongNodeIDs(t *testing.T) {
+	long := strings.Repeat("ü", 4000)
+	o := overview{Status: &api.Status{}, list: &api.ClientList{Items: []api.Client{{Node: long}, {Node: "edge-1"}}}}
+	o.Refusals = []api.Refusal{{Type: "CDS", Clients: 1, Nodes: []string{long}}}
+	o.Troubles = []api.Trouble{{Code: "stuck", Node: long}}
+	o.TurnedAway = []api.TurnedAway{{Kind: "access", Node: long}}
+	for format, want := range map[string]string{"table": strings.Repeat("ü", 63) + "… ", "wide": long + " "} {
+		var b strings.Builder
+		o.print(&b, &cli.Output{Format: format}, adminclient.Filter{})
+		if n := strings.Count(b.String(), want); n != 4 {
+			t.Errorf("%s: %d tables of 4 have the node ID as expected", format, n)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line); format == "table" && n > 2*maxNodeCell {
+				t.Errorf("a line has %d characters", n)
+			}
+		}
 	}
 }
 

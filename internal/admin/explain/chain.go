@@ -229,6 +229,11 @@ func (c *chain) breaks(name, place, advice, format string, args ...any) {
 	}
 }
 
+// doubts adds a link with a likely problem that has not broken the chain.
+func (c *chain) doubts(name, place, format string, args ...any) {
+	c.links = append(c.links, api.Link{Name: name, Known: true, Text: fmt.Sprintf(format, args...), Place: place})
+}
+
 // unknown adds a link whose state is unknown, mostly because an earlier link is broken.
 func (c *chain) unknown(name, format string, args ...any) {
 	c.links = append(c.links, api.Link{Name: name, Text: fmt.Sprintf(format, args...)})

@@ -488,6 +488,22 @@ var failures = []struct {
 		says: []string{"loaded: BROKEN: the load was rejected 0 s ago", "selected: BROKEN: CDS \"a\" is of group \"edge\", and the node (id \"other\", cluster \"\") gets group default: otherwise\n", "advice: restore edge/group.yaml; or"},
 	},
 	{
+		name: "no client is connected, and Envoy is known to refuse the resource", what: "LDS in", broken: connected,
+		files: []string{"l.yaml", strings.Replace(resources(listener("in", "a")), "stat_prefix: x", "stat_prefix: \"\"", 1), "c.yaml", resources(cluster("a"))},
+		act:   func(*fixture) {},
+		says:  []string{"valid: BROKEN: Envoy is known to refuse this: "},
+	},
+	{
+		name: "an accepted resource is valid, though Envoy is known to refuse it", what: "LDS in",
+		files: []string{"l.yaml", strings.Replace(resources(listener("in", "a")), "stat_prefix: x", "stat_prefix: \"\"", 1), "c.yaml", resources(cluster("a"))},
+		act: func(r *fixture) {
+			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			takes(c, xds.Cluster)
+			takes(c, xds.Listener)
+		},
+		says: []string{"valid: ok: Envoy is known to refuse this, but the client has accepted it: "},
+	},
+	{
 		name: "a group of others is not loaded", what: "CDS b", node: "other",
 		files: []string{"edge/group.yaml", "on_error: alone\nmatch: {id: \"edge-*\"}\n", "edge/c.yaml", resources(cluster("a")), "c.yaml", resources(cluster("b"))},
 		act: func(r *fixture) {

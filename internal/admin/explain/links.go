@@ -231,8 +231,10 @@ func (c *chain) valid() {
 			c.breaks(valid, f.place, "define the missing resource, or correct the reference at "+f.place, "%s", text)
 		case c.refused():
 			c.breaks(valid, f.place, "correct "+f.place, "%s", text)
+		case c.is != nil && c.is.State == protocol.StateSynced:
+			c.ok(valid, f.place, "Envoy is known to refuse this, but the client has accepted it: %s", text)
 		default:
-			c.ok(valid, f.place, "Envoy is known to refuse this: %s", text)
+			c.doubts(valid, f.place, "Envoy is known to refuse this: %s", text)
 		}
 	}
 }

@@ -32,8 +32,9 @@ server that has the client, with the server's name. With --local it asks only on
 
 "chancery check --explain CODE" explains a finding of check.
 
-Exit codes: 0 the client has the resource; 1 a step is broken; 2 wrong usage; 3 no server
-answers, or it denies access; 4 the server does not know the node or resource.`,
+Exit codes: 0 the client has the resource; 1 a step is broken, also if the server does not know
+the node or the resource; 2 wrong usage; 3 no server answers, or it denies access; 4 the
+server does not know the type.`,
 		Example: `  chancery explain edge-7d9f-x2 route/ingress
   chancery explain edge-7d9f-x2
   chancery explain edge-7d9f-x2 cluster/pay -o json | jq -r .broken`,

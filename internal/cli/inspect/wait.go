@@ -42,8 +42,9 @@ shows the progress. With --local it asks only one server.
 Without --revision wait fails if the last load of the files was rejected, or that of a group of
 these clients: then the change has not arrived. If a group is frozen at an earlier revision, a
 hint names the group, because its clients do not have the newest revision. Wait also waits for
-removals that the server delays (--confirm-removals). If no client is connected, it succeeds
-with a hint; see --min-clients. It prints the server that it asks; with DIR it fails if that
+removals that the server delays (--confirm-removals). If no client is connected, it succeeds at
+once with a hint; --min-clients 1 waits for a client. With --node, --group or --type it always
+waits until a client matches. It prints the server that it asks; with DIR it fails if that
 server does not serve DIR.
 
 Exit codes: 0 all clients are synced; 1 a client refuses, the last load was rejected, or a group

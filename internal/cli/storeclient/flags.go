@@ -97,10 +97,10 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 		switch is, free, err := file.Found(dir); {
 		case err != nil:
 			return nil, nil, cli.Fail(fmt.Errorf("%s: %w", s.URL, err), "")
-		case !is && !s.MayCreate:
-			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("%s does not contain a store", dir), "chancery apply and chancery serve create one")
 		case !is && !free:
 			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("%s contains other files, but not a store", dir), "a new store needs a directory that is empty or does not exist")
+		case !is && !s.MayCreate:
+			return nil, nil, cli.FailWith(cli.NotFound, fmt.Errorf("%s does not contain a store", dir), "chancery apply and chancery serve create one")
 		}
 		e, err := file.Open(dir, log)
 		if err != nil {

@@ -19,7 +19,9 @@ func TestEndpointsCommands(t *testing.T) {
 			t.Errorf("%v: %q, want %q; %v", args, out, want, err)
 		}
 	}
-	chancery(t, 0, "ok: 0 set, 0 unchanged, 2 removed\nb is not registered any more: its endpoints in files or revisions are served\n", "endpoints", "rm", "b", "--release", "--admin", socket)
+	chancery(t, 0, "ok: 0 set, 0 unchanged, 2 removed\n", "endpoints", "rm", "b", "--all", "--admin", socket)
+	chancery(t, 0, "No endpoints are registered.", "endpoints", "ls", "b", "--admin", socket)
+	chancery(t, 0, "ok: 0 set, 0 unchanged, 0 removed\nb is not registered any more: its endpoints in files or revisions are served\n", "endpoints", "rm", "b", "--release", "--admin", socket)
 	chancery(t, 4, "get groups", "endpoints", "put", "b", "10.0.0.1:80", "-g", "nosuch", "--admin", socket)
 	chancery(t, 2, "must be 1 to 100000", "endpoints", "put", "b", "10.0.0.1:80", "--weight", "0", "--admin", socket)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -247,7 +248,7 @@ func listEndpoints(cmd *cobra.Command, o *cli.Output, list *api.EndpointList, on
 	if !o.ForPeople() {
 		return cli.PrintData(o, out, list, list.Items, func(c api.RegisteredCluster) string { return c.Cluster })
 	}
-	if len(list.Items) == 0 {
+	if !slices.ContainsFunc(list.Items, func(c api.RegisteredCluster) bool { return !one || len(c.Endpoints) > 0 }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "No endpoints are registered.")
 	}
 	t := cli.Table{Headers: []string{"CLUSTER", "GROUP", "ENDPOINTS"}}

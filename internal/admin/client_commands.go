@@ -107,6 +107,10 @@ func (s *Server) commandHere(r *http.Request, c *clientCommand) (out api.ClientC
 func (s *Server) commandNode(ctx context.Context, c *clientCommand, out *api.ClientCommand) error {
 	streams := s.Tracker.Streams(c.node)
 	if len(streams) == 0 {
+		if all := s.Tracker.Client(c.node); len(all) > 0 && all[0].Left != nil {
+			return missing("node", fmt.Sprintf("the client %s is not connected: it left at %s", quoted(c.node), all[0].Left.At.UTC().Format(time.RFC3339)),
+				"it gets its resources when it connects; chancery status NODE shows why it left")
+		}
 		return s.unknownNode(c.node)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)

@@ -27,7 +27,7 @@ func TestResyncAndDisconnect(t *testing.T) {
 	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) b: file not found"}})
 	s.gets("a") // b is in quarantine
 	asks("explain test cluster/b", 1, "chancery resync test CDS/b")
-	asks("resync test cluster/b", 0, "ok: test is sent again on 1 stream:", "1 out of quarantine")
+	asks("resync test cluster/b", 0, "ok: test is sent again on 1 stream:", "(1 refused version out of quarantine)")
 	if line := d.logged("client command requested"); line["command"] != "resync" || line["node"] != "test" || line["name"] != "b" || !strings.HasPrefix(line["author"].(string), "unix socket") {
 		t.Errorf("logged %v", line)
 	}
@@ -55,7 +55,8 @@ func TestResyncAndDisconnect(t *testing.T) {
 	if _, err := s.stream.Recv(); grpcstatus.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "an operator has ended the stream") {
 		t.Error(err)
 	}
-	asks("disconnect test", 4, "")
+	asks("disconnect test", 4, `the client "test" is not connected: it left at 20`, "hint: it gets its resources when it connects")
+	asks("resync test", 4, `the client "test" is not connected: it left at 20`)
 }
 
 // A probe of a client gets 200 once the client has accepted its configuration, and keeps it while the client

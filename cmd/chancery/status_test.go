@@ -68,7 +68,7 @@ func TestStatusShowsMissingReferences(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d", line, got, code)
 		}
 	}
-	want(1, "status", "The configuration has 1 warning, 1 for missing resources:", `r.yaml:1:1: group default: RDS "r" refers to CDS "serch", which no file has`, "CLIENTS 1 connected")
+	want(1, "status", "The configuration has 1 warning for missing resources:", `r.yaml:1:1: group default: RDS "r" refers to CDS "serch", which no file has`, "CLIENTS 1 connected")
 	want(1, "status -o json", `"dangling": 1`, `"code": "XDS0201"`)
 	want(1, "status -o json", `"items": []`, `"hidden": 1`)
 	for _, format := range []string{"json", "yaml"} {

@@ -128,6 +128,9 @@ func (r *endpointServer) registered() func(group, name string) (text string, n i
 	}
 	return func(group, name string) (string, int, bool) {
 		all, leased, ok := r.registry.Counts(endpoints.Cluster{Group: groups.BaseOf(group), Name: name}) // a lane of a group has the endpoints of the group
+		if all == 0 && ok {
+			return "registered by the admin API: none", 0, true
+		}
 		return fmt.Sprintf("registered by the admin API: %d, %d of them with a lease", all, leased), all, ok
 	}
 }

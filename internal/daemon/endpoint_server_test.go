@@ -26,6 +26,9 @@ func TestRolloutLaneHasRegisteredEndpointsOfItsGroup(t *testing.T) {
 		defer cancel()
 		go r.registry.Run(ctx)
 		<-r.registry.Loaded()
+		if text, n, ok := r.registered()(store.DefaultGroup, "backend"); ok && text != "registered by the admin API: none" || n != 0 {
+			t.Error(text, n, ok)
+		}
 		one := endpoints.Registered{ID: "a", Endpoint: endpoints.Endpoint{Address: "10.0.0.1", Port: 80}}
 		if _, err := r.registry.Put(ctx, endpoints.Cluster{Group: store.DefaultGroup, Name: "backend"}, []endpoints.Registered{one}, time.Minute); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // arrange assigns directories to groups, and makes the rules. A group keeps its last definition if it is
@@ -89,7 +90,7 @@ func (p *plan) vanished(d *definition) string {
 	if f := p.files[filepath.Join(d.dir, GroupFile)]; f != nil && f.definition != nil {
 		return fmt.Sprintf("it has another name now in %s, %q, and nodes that have %d resources of it", f.definition.File, f.definition.Name, n)
 	}
-	return fmt.Sprintf("%s is gone, with a group of %d resources", filepath.Join(d.dir, GroupFile), n)
+	return fmt.Sprintf("%s is gone, with a group of %s", filepath.Join(d.dir, GroupFile), text.Amount(n, "resource"))
 }
 
 // define sets the definitions of the layout. If the root has none, but other directories do, it adds

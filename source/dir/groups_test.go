@@ -404,7 +404,7 @@ func TestRemovedGroups(t *testing.T) {
 		do               func(b *fixture)
 		refused, becomes string
 	}{
-		"its file":       {func(b *fixture) { b.remove("edge/group.yaml") }, "edge/group.yaml is gone, with a group of 1 resources", "CDS a e"},
+		"its file":       {func(b *fixture) { b.remove("edge/group.yaml") }, "edge/group.yaml is gone, with a group of 1 resource", "CDS a e"},
 		"its directory":  {func(b *fixture) { b.remove("edge") }, `group "edge": `, "CDS a"},
 		"all its files":  {func(b *fixture) { b.remove("edge/e.yaml") }, `group "edge": the directory has no files any more`, ""},
 		"its name":       {func(b *fixture) { b.write("edge/group.yaml", "name: x\nmatch: {id: x}\n") }, `group "edge": it has another name now`, "CDS a"},

@@ -153,7 +153,7 @@ func printClientCommand(w io.Writer, c *api.ClientCommand) {
 		for _, t := range c.Types {
 			one := fmt.Sprintf("%s of %s", cli.Count(t.Resources, "resource"), text.Line(t.Type))
 			if t.Released > 0 {
-				one += fmt.Sprintf(" and %s out of quarantine", text.Number(t.Released))
+				one += fmt.Sprintf(" (%s out of quarantine)", cli.Count(t.Released, "refused version"))
 			}
 			all = append(all, one)
 		}

@@ -358,7 +358,10 @@ func (s overview) printLoads(w io.Writer) {
 	}
 	if c.Doubts > 0 {
 		fmt.Fprintf(w, "\nThe configuration has %s", textutil.Amount(c.Doubts, "warning"))
-		if c.Dangling > 0 {
+		switch {
+		case c.Dangling == c.Doubts:
+			fmt.Fprint(w, " for missing resources")
+		case c.Dangling > 0:
 			fmt.Fprintf(w, ", %s for missing resources", textutil.Number(c.Dangling))
 		}
 		fmt.Fprintln(w, ":")

@@ -26,9 +26,6 @@ func TestRolloutLaneHasRegisteredEndpointsOfItsGroup(t *testing.T) {
 		defer cancel()
 		go r.registry.Run(ctx)
 		<-r.registry.Loaded()
-		if text, n, ok := r.registered()(store.DefaultGroup, "backend"); ok && text != "registered by the admin API: none" || n != 0 {
-			t.Error(text, n, ok)
-		}
 		one := endpoints.Registered{ID: "a", Endpoint: endpoints.Endpoint{Address: "10.0.0.1", Port: 80}}
 		if _, err := r.registry.Put(ctx, endpoints.Cluster{Group: store.DefaultGroup, Name: "backend"}, []endpoints.Registered{one}, time.Minute); err != nil {
 			t.Fatal(err)
@@ -38,6 +35,13 @@ func TestRolloutLaneHasRegisteredEndpointsOfItsGroup(t *testing.T) {
 			if text, n, ok := r.registered()(group, "backend"); !ok || n != 1 || text != "registered by the admin API: 1, 1 of them with a lease" {
 				t.Error(group, text, ok)
 			}
+		}
+		if _, err := r.registry.Remove(ctx, endpoints.Cluster{Group: store.DefaultGroup, Name: "backend"}, "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if text, n, ok := r.registered()(store.DefaultGroup, "backend"); !ok || n != 0 || text != "registered by the admin API: none" {
+			t.Error(text, n, ok)
 		}
 	})
 }

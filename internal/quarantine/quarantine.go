@@ -341,7 +341,7 @@ func (s *Source) Event(st *server.Stream, e protocol.Event) {
 	}
 	w := s.watchOf(st)
 	if w != nil && e.Kind == protocol.Acked {
-		w.evidence.Accept(e.Type, w.agent, e.Version, e.Accepted)
+		w.evidence.Accept(e.Type, w.agent, w.owner, e.Version, e.Accepted)
 	}
 	switch {
 	case w == nil: // the stream has ended or has no node

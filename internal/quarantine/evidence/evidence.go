@@ -9,6 +9,9 @@
 package evidence
 
 import (
+	"cmp"
+	"hash/fnv"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -32,9 +35,9 @@ const (
 	maxNames    = 2 << 20  // names in the current tables of a book
 	maxBytes    = 64 << 20 // bytes of the replaced versions of a book
 	maxNamed    = 100_000  // names of a type in a scope that clients accepted by name
-	maxAgents   = 16       // kinds of clients of a type in a scope; further kinds share the last
+	maxAgents   = 16       // kinds of clients of a type in a scope, with the kind others
 	maxWorlds   = 4        // accepted tables of a kind of client
-	maxMessages = 256      // messages with names that are known
+	maxMessages = 1024     // messages with names that are known
 	maxAgent    = 256      // bytes of a kind of client
 	maxChain    = 8        // earlier tables that a new scope looks at
 )
@@ -71,9 +74,10 @@ type evidence struct {
 	replaced map[string][]version // by name, newest first
 	count    int                  // versions in replaced
 
-	agents   []string
-	worlds   [maxAgents][]*xds.Versions // tables that clients of a kind accepted as a whole, the newest last
-	named    map[string]acceptance      // accepted by name: current versions only
+	agents   []string              // see others
+	owners   [maxAgents]ownerSet   // owners of the clients of a kind
+	worlds   [maxAgents][]world    // tables that clients of a kind accepted as a whole, the newest last
+	named    map[string]acceptance // accepted by name: current versions only
 	messages map[message]bool
 	restored savedType // of an earlier run, until the first table
 
@@ -83,24 +87,55 @@ type evidence struct {
 // A version is a replaced version of a resource.
 type version struct {
 	*xds.Resource
+	support
 	until   time.Time // when it was replaced
-	by      agentSet  // kinds of clients that accepted it
 	removed bool      // the name was removed
 }
 
 // An acceptance is the version of a name that clients accepted.
 type acceptance struct {
 	sum xds.Sum
-	by  agentSet
+	support
 }
+
+// A world is a table that clients of a kind accepted as a whole.
+type world struct {
+	*xds.Versions
+	owners ownerSet
+}
+
+// A support is the kinds and the owners of the clients that accepted a version.
+type support struct {
+	by     agentSet
+	owners ownerSet
+}
+
+func (s *support) add(o support) { s.by, s.owners = s.by|o.by, s.owners|o.owners }
+
+// others is the kind of all clients whose kind has no index of its own. No client has the same kind.
+const others = ""
 
 // An agentSet has bit i for evidence.agents[i].
 type agentSet uint16
+
+// An ownerSet has one bit for each owner of clients. The bit is a hash: two owners may have the same bit.
+// The hash is equal on all servers.
+type ownerSet uint64
+
+func ownersOf(owner string) ownerSet {
+	h := fnv.New64a()
+	h.Write([]byte(owner))
+	sum := h.Sum64()
+	return 1 << ((sum ^ sum>>32) % 64)
+}
+
+func (o ownerSet) count() int { return bits.OnesCount64(uint64(o)) }
 
 // A message identifies the ACK of a message with names. Equal messages are counted once. Different messages
 // may have equal keys: then some evidence is missing.
 type message struct {
 	agent       int
+	owner       ownerSet
 	version     string
 	n           int
 	first, last *xds.Stamp
@@ -200,12 +235,12 @@ func (s *Scope) Show(now time.Time, t *xds.Type, table *xds.Table, recent func(*
 		before = recent(t)
 		before = before[:min(len(before), maxChain)]
 	}
-	others := s.book.elsewhere(s.key.group, t.URL)
+	elsewhere := s.book.elsewhere(s.key.group, t.URL)
 	defer s.book.change()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e = s.of(t)
-	e.elsewhere = others
+	e.elsewhere = elsewhere
 	first := e.current.Load() == nil
 	if first {
 		for _, old := range slices.Backward(before) {
@@ -246,16 +281,17 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 	if was == nil || was == table {
 		return
 	}
-	others := e.acceptedElsewhere(was)
+	elsewhere := e.acceptedElsewhere(was)
 	for old, is := range table.Versions().Since(was.Versions()) {
 		back := is != nil && s.returned(e, is)
 		if old == nil {
 			continue
 		}
-		by := e.acceptedBy(old.Name, old.Sum) | others(old)
+		by := e.acceptedBy(old.Name, old.Sum)
+		by.add(elsewhere(old))
 		delete(e.named, old.Name)
 		if r := was.Lookup(old.Name); r != nil && !back {
-			s.push(e, version{Resource: r, until: now, by: by, removed: is == nil})
+			s.push(e, version{Resource: r, until: now, support: by, removed: is == nil})
 		}
 	}
 	if e.count > maxReplaced || s.book.bytes.Load() > maxBytes {
@@ -263,11 +299,11 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 	}
 }
 
-// acceptedElsewhere returns a function that returns the kinds of clients that accepted a version in a table
-// on other servers.
-func (e *evidence) acceptedElsewhere(was *xds.Table) func(*xds.Stamp) agentSet {
+// acceptedElsewhere returns a function that returns the clients that accepted a version in a table on other
+// servers.
+func (e *evidence) acceptedElsewhere(was *xds.Table) func(*xds.Stamp) support {
 	type world struct {
-		by     agentSet
+		support
 		except []string // sorted
 	}
 	var worlds []world
@@ -275,14 +311,14 @@ func (e *evidence) acceptedElsewhere(was *xds.Table) func(*xds.Stamp) agentSet {
 	for _, t := range e.elsewhere {
 		for _, w := range t.Worlds {
 			if w.Sum == sum && w.Agent >= 0 && w.Agent < len(t.Agents) {
-				worlds = append(worlds, world{1 << e.agent(t.Agents[w.Agent]), w.Except})
+				worlds = append(worlds, world{support{1 << e.agent(t.Agents[w.Agent], t.ownersOf(w.Agent)), w.Owners}, w.Except})
 			}
 		}
 	}
-	return func(st *xds.Stamp) (by agentSet) {
+	return func(st *xds.Stamp) (by support) {
 		for _, w := range worlds {
 			if _, lacks := slices.BinarySearch(w.except, st.Name); !lacks {
-				by |= w.by
+				by.add(w.support)
 			}
 		}
 		for _, t := range e.elsewhere {
@@ -292,7 +328,7 @@ func (e *evidence) acceptedElsewhere(was *xds.Table) func(*xds.Stamp) agentSet {
 			}
 			for i, agent := range t.Agents[:min(len(t.Agents), maxAgents)] {
 				if t.Named[at].By&(1<<i) != 0 {
-					by |= 1 << e.agent(agent)
+					by.add(support{1 << e.agent(agent, t.ownersOf(i)), t.Named[at].Owners})
 				}
 			}
 		}
@@ -346,8 +382,9 @@ func (s *Scope) push(e *evidence, v version) {
 	e.count++
 	s.book.bytes.Add(int64(len(v.Body)))
 	if len(vs) > maxVersions {
-		at := len(vs) - 1 // the oldest version without an ACK, else the oldest
-		for i := at; i > 0; i-- {
+		turn := inTurn(slices.Clone(vs)) // the oldest version without an ACK, else the last in turn
+		at := slices.IndexFunc(vs, func(v version) bool { return v.Sum == turn[maxVersions].Sum })
+		for i := maxVersions; i > 0; i-- {
 			if vs[i].by == 0 {
 				at = i
 				break
@@ -399,94 +436,203 @@ func (s *Scope) trim(e *evidence, now time.Time) {
 	}
 }
 
-// acceptedBy returns the kinds of clients that accepted a current version.
-func (e *evidence) acceptedBy(name string, sum xds.Sum) (by agentSet) {
+// acceptedBy returns the clients that accepted a current version.
+func (e *evidence) acceptedBy(name string, sum xds.Sum) (by support) {
 	if a, ok := e.named[name]; ok && a.sum == sum {
-		by = a.by
+		by = a.support
 	}
 	for i := range e.agents {
 		for _, w := range e.worlds[i] {
 			if is := w.Get(name); is != nil && is.Sum == sum {
-				by |= 1 << i
+				by.add(support{1 << i, w.owners})
 			}
 		}
 	}
 	return by
 }
 
-// agent returns the index of a kind of client.
-func (e *evidence) agent(name string) int {
+// agent returns the index of a kind of client, and adds the owners of the client to the kind. If all indexes
+// are in use, a new kind takes the index of an owner that alone has several more kinds than the new owner.
+// Otherwise it shares the index of others. So the kinds that one owner makes up displace each other only.
+func (e *evidence) agent(name string, owners ownerSet) int {
 	i := slices.Index(e.agents, name)
 	switch {
+	case name == others:
+		return e.shared()
 	case i >= 0:
+	case len(e.agents) < maxAgents-1, len(e.agents) < maxAgents && slices.Contains(e.agents, others):
+		e.agents = append(e.agents, name)
+		i = len(e.agents) - 1
+	default:
+		shared := e.shared()
+		i = e.crowd()
+		if e.kinds(e.owners[i]) < e.kinds(owners)+2 {
+			return shared
+		}
+		e.move(i, shared)
+		e.agents[i] = name
+	}
+	e.owners[i] |= owners
+	return i
+}
+
+// shared returns the index of others.
+func (e *evidence) shared() int {
+	i := slices.Index(e.agents, others)
+	if i >= 0 {
 		return i
-	case len(e.agents) == maxAgents:
+	}
+	if len(e.agents) == maxAgents { // in the bytes of an earlier release several kinds share the last index
+		e.agents[maxAgents-1], e.owners[maxAgents-1] = others, 0
 		return maxAgents - 1
 	}
-	e.agents = append(e.agents, name)
+	e.agents = append(e.agents, others)
 	return len(e.agents) - 1
 }
 
-// Accept records an ACK of a client.
-func (s *Scope) Accept(t *xds.Type, agent string, answered string, a protocol.Acceptance) {
+// crowd returns a kind of the owner that alone has the most kinds.
+func (e *evidence) crowd() (most int) {
+	for i := range e.agents {
+		if e.kinds(e.owners[i]) > e.kinds(e.owners[most]) {
+			most = i
+		}
+	}
+	return most
+}
+
+// kinds returns the number of kinds that only one owner has. For several owners it is 0.
+func (e *evidence) kinds(owners ownerSet) (n int) {
+	for i, agent := range e.agents {
+		if agent != others && owners.count() == 1 && e.owners[i] == owners {
+			n++
+		}
+	}
+	return n
+}
+
+// move turns the ACKs of a kind into ACKs of another one.
+func (e *evidence) move(from, to int) {
+	turn := func(by *agentSet) {
+		if *by&(1<<from) != 0 {
+			*by = *by&^(1<<from) | 1<<to
+		}
+	}
+	for _, vs := range e.replaced {
+		for i := range vs {
+			turn(&vs[i].by)
+		}
+	}
+	for name, a := range e.named {
+		turn(&a.by)
+		e.named[name] = a
+	}
+	for i := range e.restored.Named {
+		turn(&e.restored.Named[i].By)
+	}
+	for i := range e.restored.Worlds {
+		if e.restored.Worlds[i].Agent == from {
+			e.restored.Worlds[i].Agent = to
+		}
+	}
+	for _, w := range e.worlds[from] {
+		e.keepWorld(to, w)
+	}
+	e.worlds[from], e.owners[from] = nil, 0
+	clear(e.messages)
+}
+
+// Accept records an ACK of a client. The owner of the client is its identity, else its address.
+func (s *Scope) Accept(t *xds.Type, agent, owner string, answered string, a protocol.Acceptance) {
 	if a.All == nil && a.Len() == 0 {
 		return
 	}
-	if s.accept(t, agent, answered, a) {
+	if s.accept(t, agent, ownersOf(owner), answered, a) {
 		s.book.change()
 	}
 }
 
 // accept reports whether the ACK is new evidence.
-func (s *Scope) accept(t *xds.Type, agent string, answered string, a protocol.Acceptance) (news bool) {
+func (s *Scope) accept(t *xds.Type, agent string, owner ownerSet, answered string, a protocol.Acceptance) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.of(t)
-	i := e.agent(agent)
-	news = a.All != nil && e.acceptAll(i, a.All)
-	return a.Len() > 0 && e.acceptNamed(i, answered, a) || news
+	i := e.agent(agent, owner)
+	news = a.All != nil && e.acceptAll(i, world{a.All, owner})
+	return a.Len() > 0 && e.acceptNamed(i, owner, answered, a) || news
 }
 
 // acceptAll records that a client has accepted all resources of a table.
-func (e *evidence) acceptAll(agent int, world *xds.Versions) (news bool) {
-	worlds := e.worlds[agent]
-	if slices.ContainsFunc(worlds, func(w *xds.Versions) bool { return w == world || w.Sum() == world.Sum() }) {
+func (e *evidence) acceptAll(agent int, w world) (news bool) {
+	if !e.keepWorld(agent, w) {
 		return false
 	}
 	current := e.current.Load()
-	if len(worlds) == maxWorlds {
-		oldest := 0
-		if current != nil && worlds[0].Sum() == current.Versions().Sum() {
-			oldest = 1
-		}
-		worlds = slices.Delete(worlds, oldest, oldest+1)
-	}
-	e.worlds[agent] = append(worlds, world)
-	if current == nil || current.Versions() == world || e.count == 0 {
+	if current == nil || current.Versions() == w.Versions || e.count == 0 {
 		return true
 	}
-	for _, is := range world.Since(current.Versions()) { // a late ACK
+	for _, is := range w.Since(current.Versions()) { // a late ACK
 		if is != nil {
-			e.late(agent, is)
+			e.late(is, support{1 << agent, w.owners})
 		}
 	}
 	return true
 }
 
+// keepWorld adds a table that clients of a kind accepted. It reports whether the table or an owner is new.
+func (e *evidence) keepWorld(agent int, w world) (news bool) {
+	worlds := e.worlds[agent]
+	for i, is := range worlds {
+		if is.Versions == w.Versions || is.Sum() == w.Sum() {
+			worlds[i].owners |= w.owners
+			return worlds[i].owners != is.owners
+		}
+	}
+	if len(worlds) == maxWorlds {
+		at := e.leastWorld(worlds)
+		worlds = slices.Delete(worlds, at, at+1)
+	}
+	e.worlds[agent] = append(worlds, w)
+	return true
+}
+
+// leastWorld returns the oldest table that is not the current one and whose owners accepted other tables,
+// too. If there is none, it returns the oldest that is not the current one.
+func (e *evidence) leastWorld(worlds []world) int {
+	current, oldest := e.current.Load(), -1
+	for i, w := range worlds {
+		if current != nil && w.Sum() == current.Versions().Sum() {
+			continue
+		}
+		if oldest < 0 {
+			oldest = i
+		}
+		var heard ownerSet
+		for k, o := range worlds {
+			if k != i {
+				heard |= o.owners
+			}
+		}
+		if w.owners&^heard == 0 {
+			return i
+		}
+	}
+	return oldest
+}
+
 // late records the ACK of a replaced version.
-func (e *evidence) late(agent int, st *xds.Stamp) {
+func (e *evidence) late(st *xds.Stamp, by support) {
 	vs := e.replaced[st.Name]
 	for i := range vs {
 		if vs[i].Sum == st.Sum {
-			vs[i].by |= 1 << agent
+			vs[i].add(by)
 			return
 		}
 	}
 }
 
 // acceptNamed records the ACK of a message with names.
-func (e *evidence) acceptNamed(agent int, answered string, a protocol.Acceptance) (news bool) {
-	k := message{agent: agent, version: answered, n: a.Len()}
+func (e *evidence) acceptNamed(agent int, owner ownerSet, answered string, a protocol.Acceptance) (news bool) {
+	k := message{agent: agent, owner: owner, version: answered, n: a.Len()}
 	k.first, k.last = a.Ends()
 	if e.messages[k] {
 		return false
@@ -499,20 +645,21 @@ func (e *evidence) acceptNamed(agent int, answered string, a protocol.Acceptance
 	if current == nil {
 		return false
 	}
+	by := support{1 << agent, owner}
 	for st := range a.Each {
 		r := current.Lookup(st.Name)
 		if r == nil || r.Sum != st.Sum {
-			e.late(agent, st)
+			e.late(st, by)
 			continue
 		}
 		was, ok := e.named[st.Name]
 		switch {
 		case ok && was.sum == st.Sum:
-			was.by |= 1 << agent
+			was.add(by)
 		case !ok && len(e.named) >= maxNamed:
 			continue
 		default:
-			was = acceptance{st.Sum, 1 << agent}
+			was = acceptance{st.Sum, by}
 		}
 		e.named[r.Name] = was
 	}
@@ -535,7 +682,7 @@ func (s *Scope) accepted(t *xds.Type, name string, sum xds.Sum, agent string) (a
 	if e == nil {
 		return false, false
 	}
-	by := e.acceptedBy(name, sum)
+	by := e.acceptedBy(name, sum).by
 	return by != 0, by.has(e, agent)
 }
 
@@ -545,23 +692,63 @@ func (b agentSet) has(e *evidence, agent string) bool {
 }
 
 // Before returns versions of a name that were served before the current one and that clients accepted: the
-// versions that clients of the same kind accepted come first, then the newest. Of a secret it returns only
-// the direct predecessor. The name is one that the client sees.
+// versions that clients of the same kind accepted come first, then the others, each as in [inTurn]. Of a
+// secret it returns only the direct predecessor. The name is one that the client sees.
 func (s *Scope) Before(now time.Time, t *xds.Type, name, agent string) (all []*xds.Resource) {
 	same, other := s.before(now, t, name, agent)
 	if len(same)+len(other) == 0 { // a client with another identity sees the same versions of the name
 		for _, o := range s.book.others(s) {
-			same, other = o.before(now, t, name, agent)
-			if len(same)+len(other) > 0 {
-				break
+			is, not := o.before(now, t, name, agent)
+			same, other = append(same, is...), append(other, not...)
+		}
+		same, other = join(same), join(other)
+	}
+	for _, v := range append(inTurn(same), inTurn(other)...) {
+		if !slices.ContainsFunc(all, func(r *xds.Resource) bool { return r.Sum == v.Sum }) {
+			all = append(all, v.Resource)
+		}
+	}
+	most := MaxBack
+	if secret(t) {
+		most = 1
+	}
+	return all[:min(len(all), most)]
+}
+
+// join sorts versions of several scopes, the newest first. Equal versions become one.
+func join(vs []version) (all []version) {
+	slices.SortStableFunc(vs, func(a, b version) int {
+		return cmp.Or(b.until.Compare(a.until), strings.Compare(a.Version, b.Version))
+	})
+	for _, v := range vs {
+		at := slices.IndexFunc(all, func(o version) bool { return o.Sum == v.Sum })
+		if at < 0 {
+			all = append(all, v)
+		} else {
+			all[at].add(v.support)
+		}
+	}
+	return all
+}
+
+// inTurn sorts versions, newest first. After the newest comes the version that the most owners accepted who
+// accepted none of the versions before it. So an owner that accepts each version costs one try.
+func inTurn(vs []version) (all []version) {
+	var heard ownerSet
+	for next := 0; len(vs) > 0; {
+		v := vs[next]
+		all, vs, heard = append(all, v), slices.Delete(vs, next, next+1), heard|v.owners
+		next = 0
+		for i, v := range vs {
+			if (v.owners &^ heard).count() > (vs[next].owners &^ heard).count() {
+				next = i
 			}
 		}
 	}
-	all = append(same, other...)
-	return all[:min(len(all), MaxBack)]
+	return all
 }
 
-func (s *Scope) before(now time.Time, t *xds.Type, name, agent string) (same, other []*xds.Resource) {
+func (s *Scope) before(now time.Time, t *xds.Type, name, agent string) (same, other []version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.find(t)
@@ -576,9 +763,9 @@ func (s *Scope) before(now time.Time, t *xds.Type, name, agent string) (same, ot
 		switch {
 		case v.removed || v.by == 0 || now.Sub(v.until) > MaxAge:
 		case v.by.has(e, agent):
-			same = append(same, v.Resource)
+			same = append(same, v)
 		default:
-			other = append(other, v.Resource)
+			other = append(other, v)
 		}
 	}
 	return same, other

@@ -48,7 +48,7 @@ func TestEvidence(t *testing.T) {
 		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "" {
 			t.Errorf("without an ACK: %q", got)
 		}
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
 		}
@@ -62,7 +62,7 @@ func TestEvidence(t *testing.T) {
 		v1 := table(t, xds.NewTable(xds.Cluster), "a", "1")
 		v2 := table(t, v1, "a", "2")
 		s.Show(start, xds.Cluster, v2, func(*xds.Type) []*xds.Table { return []*xds.Table{v1} })
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
 		}
@@ -73,7 +73,7 @@ func TestEvidence(t *testing.T) {
 		v2 := table(t, v1, "a", "2")
 		s := b.Scope("g", "i")
 		s.Show(start, xds.Cluster, v1, none)
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		s.Show(start, xds.Cluster, v2, none)
 		if got := bodies(b.Scope("g", "j").Before(start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
@@ -119,7 +119,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Show(start.Add(time.Duration(i)*time.Second), xds.Cluster, is, none)
-		s.Accept(xds.Cluster, fmt.Sprint(i), "1", all(is))
+		s.Accept(xds.Cluster, fmt.Sprint(i), "h", "1", all(is))
 	}
 	e := s.find(xds.Cluster)
 	n, bytes := 0, 0
@@ -159,7 +159,7 @@ func TestRepeatedAcceptCost(t *testing.T) {
 	s.Show(start, xds.Cluster, is, none)
 	if n := testing.AllocsPerRun(100, func() {
 		s.Show(start, xds.Cluster, is, none)
-		s.Accept(xds.Cluster, "x", "1", all(is))
+		s.Accept(xds.Cluster, "x", "h", "1", all(is))
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -192,7 +192,7 @@ func TestSaved(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "i")
 		s.Show(start, xds.Cluster, v1, none)
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		s.Show(start, xds.Cluster, v2, none)
 		s = again(&b).Scope("g", "i")
 		if got := before(s, "a"); got != "1 " {
@@ -208,7 +208,7 @@ func TestSaved(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")
 		s.Show(start, xds.Cluster, v1, none)
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		s = again(&b).Scope("g", "")
 		s.Show(start, xds.Cluster, v2, func(*xds.Type) []*xds.Table { return []*xds.Table{v1} })
 		if got := before(s, "a"); got != "1 " {
@@ -220,7 +220,7 @@ func TestSaved(t *testing.T) {
 		s := b.Scope("g", "")
 		for _, v := range []*xds.Table{v1, v2, v3} {
 			s.Show(start, xds.Cluster, v, none)
-			s.Accept(xds.Cluster, "x", "1", all(v))
+			s.Accept(xds.Cluster, "x", "h", "1", all(v))
 		}
 		s = again(&b).Scope("g", "")
 		s.Show(start, xds.Cluster, v1, none)
@@ -232,7 +232,7 @@ func TestSaved(t *testing.T) {
 		var b, other Book
 		s := b.Scope("g", "")
 		s.Show(start, xds.Cluster, v1, none)
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		s.Show(start, xds.Cluster, v2, none)
 		data, err := b.Save(start, 1<<20)
 		if err != nil {
@@ -253,7 +253,7 @@ func TestSaved(t *testing.T) {
 		var b, other Book
 		s := b.Scope("g", "")
 		s.Show(start, xds.Cluster, v1, none)
-		s.Accept(xds.Cluster, "x", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		data, err := b.Save(start, 1<<20)
 		if err != nil {
 			t.Fatal(err)
@@ -287,12 +287,12 @@ func TestSaved(t *testing.T) {
 		}
 		one, two := secrets("secret 1"), secrets("secret 2")
 		s.Show(start, xds.Secret, one, none)
-		s.Accept(xds.Secret, "x", "1", all(one))
+		s.Accept(xds.Secret, "x", "h", "1", all(one))
 		s.Show(start, xds.Secret, two, none)
 		if !stored() {
 			t.Error("the accepted key is not stored")
 		}
-		s.Accept(xds.Secret, "x", "1", all(two))
+		s.Accept(xds.Secret, "x", "h", "1", all(two))
 		if stored() {
 			t.Error("the rotated key is stored")
 		}

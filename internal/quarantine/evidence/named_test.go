@@ -43,7 +43,9 @@ func TestAcceptedByName(t *testing.T) {
 	before := func(s *Scope, name, agent string) string {
 		return bodies(s.Before(start, xds.Cluster, name, agent))
 	}
-	accept := func(s *Scope, agent string, e protocol.Event) { s.Accept(xds.Cluster, agent, e.Version, e.Accepted) }
+	accept := func(s *Scope, agent string, e protocol.Event) {
+		s.Accept(xds.Cluster, agent, "h", e.Version, e.Accepted)
+	}
 
 	t.Run("HEAL-3 only the names of the message count", func(t *testing.T) {
 		var b Book
@@ -127,7 +129,7 @@ func TestAcceptedByName(t *testing.T) {
 		s := b.Scope("g", "")
 		s.Show(start, xds.Cluster, v2, none)
 		quarantined := table(t, v2, "a", "1") // this client keeps a
-		s.Accept(xds.Cluster, "x", "1", all(quarantined))
+		s.Accept(xds.Cluster, "x", "h", "1", all(quarantined))
 		data, err := b.Save(start, 1<<20)
 		if err == nil {
 			err = next.Restore(data)
@@ -154,7 +156,7 @@ func TestEvidenceKeepsTheNewest(t *testing.T) {
 			is = table(t, is, "a", fmt.Sprint(i))
 			s.Show(start, xds.Cluster, is, none)
 			if i == 0 {
-				s.Accept(xds.Cluster, "x", "1", all(is))
+				s.Accept(xds.Cluster, "x", "h", "1", all(is))
 			}
 		}
 		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "0 " {
@@ -177,7 +179,7 @@ func TestEvidenceKeepsTheNewest(t *testing.T) {
 		for i, change := range [][]string{set("old"), set("new")} {
 			with := table(t, is, change...)
 			s.Show(start.Add(time.Duration(2*i)*time.Second), xds.Cluster, with, none)
-			s.Accept(xds.Cluster, "x", fmt.Sprint(i), all(with))
+			s.Accept(xds.Cluster, "x", "h", fmt.Sprint(i), all(with))
 			for j := range change {
 				if j%2 == 1 {
 					change[j] += "2"
@@ -231,7 +233,7 @@ func TestEvidenceKeepsTheNewest(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.Show(start, typ, is, none)
-				s.Accept(typ, "x", "1", all(is))
+				s.Accept(typ, "x", "h", "1", all(is))
 			}
 		}
 		data, err := b.Save(start, 2000)
@@ -261,8 +263,8 @@ func TestKindsOfClients(t *testing.T) {
 		var b, other Book
 		s := b.Scope("g", "")
 		s.Show(start, xds.Cluster, v1, none)
-		s.Accept(xds.Cluster, "x", "1", all(v1))
-		s.Accept(xds.Cluster, "y", "1", all(v1))
+		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
+		s.Accept(xds.Cluster, "y", "h", "1", all(v1))
 		data, err := b.Save(start, 1<<20)
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +273,7 @@ func TestKindsOfClients(t *testing.T) {
 		o := other.Scope("g", "")
 		o.Show(start, xds.Cluster, v1, none)
 		o.Show(start, xds.Cluster, v2, none)
-		o.Accept(xds.Cluster, "z", "2", all(v2)) // the other server does not know this
+		o.Accept(xds.Cluster, "z", "h", "2", all(v2)) // the other server does not know this
 		o.Show(start, xds.Cluster, v3, none)
 		if y, z := bodies(o.Before(start, xds.Cluster, "a", "y")), bodies(o.Before(start, xds.Cluster, "a", "z")); y != "1 2 " || z != "2 1 " {
 			t.Errorf("%q, %q", y, z)
@@ -288,7 +290,7 @@ func TestKindsOfClients(t *testing.T) {
 		s := b.Scope("g", "")
 		s.Show(start, xds.Cluster, v1, none)
 		for i := range 2 * maxAgents {
-			s.Accept(xds.Cluster, fmt.Sprint(i), "1", all(v1))
+			s.Accept(xds.Cluster, fmt.Sprint(i), "h", "1", all(v1))
 		}
 		s.Show(start, xds.Cluster, v2, none)
 		e := s.find(xds.Cluster)
@@ -309,27 +311,27 @@ func TestKindsOfClients(t *testing.T) {
 				t.Errorf("%d: %q", i, got)
 			}
 			if i == 0 {
-				s.Accept(xds.Secret, "x", "1", all(is))
+				s.Accept(xds.Secret, "x", "h", "1", all(is))
 			}
 		}
 	})
 	t.Run("HEAL-3 a late ACK counts for each kind once", func(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")
-		if s.Accept(xds.Cluster, "early", "1", all(v1)); s.Removed(start, xds.Cluster, "a") != nil || len(s.Before(start, xds.Cluster, "a", "early")) != 0 {
+		if s.Accept(xds.Cluster, "early", "h", "1", all(v1)); s.Removed(start, xds.Cluster, "a") != nil || len(s.Before(start, xds.Cluster, "a", "early")) != 0 {
 			t.Error("there is no version yet")
 		}
 		for _, v := range []*xds.Table{v1, v2, v3} {
 			s.Show(start, xds.Cluster, v, none)
 		}
 		for i, v := range []*xds.Table{v1, v2, v3, table(t, v3, "b", "0"), v1} {
-			s.Accept(xds.Cluster, "x", fmt.Sprint(i), all(v))
+			s.Accept(xds.Cluster, "x", "h", fmt.Sprint(i), all(v))
 		}
 		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "2 1 " {
 			t.Errorf("%q", got)
 		}
 		e := s.find(xds.Cluster)
-		if n := len(e.worlds[e.agent("x")]); n > maxWorlds {
+		if n := len(e.worlds[e.agent("x", 0)]); n > maxWorlds {
 			t.Errorf("%d tables", n)
 		}
 	})

@@ -38,6 +38,7 @@ type savedScope struct {
 type savedType struct {
 	URL      string         `json:"type"`
 	Agents   []string       `json:"agents"`
+	Owners   []ownerSet     `json:"owners,omitempty"` // of each agent
 	Worlds   []savedWorld   `json:"tables,omitempty"`
 	Named    []savedName    `json:"names,omitempty"`
 	Replaced []savedVersion `json:"replaced,omitempty"`
@@ -47,13 +48,23 @@ type savedType struct {
 type savedWorld struct {
 	Agent  int      `json:"agent"`
 	Sum    string   `json:"sum"`
+	Owners ownerSet `json:"owners,omitempty"`
 	Except []string `json:"except,omitempty"`
 }
 
 type savedName struct {
-	Name string   `json:"name"`
-	Sum  string   `json:"sum"`
-	By   agentSet `json:"by"`
+	Name   string   `json:"name"`
+	Sum    string   `json:"sum"`
+	By     agentSet `json:"by"`
+	Owners ownerSet `json:"owners,omitempty"`
+}
+
+// ownersOf returns the owners of the clients of a kind.
+func (t *savedType) ownersOf(agent int) ownerSet {
+	if agent < len(t.Owners) {
+		return t.Owners[agent]
+	}
+	return 0
 }
 
 type savedVersion struct {
@@ -65,6 +76,7 @@ type savedVersion struct {
 	Refs    []savedRef    `json:"refs"` // null: unknown
 	Until   time.Time     `json:"until"`
 	By      agentSet      `json:"by"`
+	Owners  ownerSet      `json:"owners,omitempty"`
 	Removed bool          `json:"removed,omitempty"`
 }
 
@@ -135,7 +147,7 @@ func (s *Scope) save(now time.Time, endpoints bool, left *int) (all []savedType)
 }
 
 func (e *evidence) save(now time.Time, left *int) savedType {
-	t := savedType{URL: e.typ.URL, Agents: slices.Clone(e.agents)}
+	t := savedType{URL: e.typ.URL, Agents: slices.Clone(e.agents), Owners: slices.Clone(e.owners[:len(e.agents)])}
 	if e.current.Load() == nil {
 		t.Worlds, t.Named = e.restored.Worlds, e.restored.Named
 	} else {
@@ -172,11 +184,11 @@ func (e *evidence) acceptsCurrent(name string) bool {
 		return false
 	}
 	r := t.Lookup(name)
-	return r == nil || e.acceptedBy(name, r.Sum) != 0
+	return r == nil || e.acceptedBy(name, r.Sum).by != 0
 }
 
 func (v *version) save() savedVersion {
-	s := savedVersion{Name: v.Name, Version: v.Version, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL, Until: v.until, By: v.by, Removed: v.removed}
+	s := savedVersion{Name: v.Name, Version: v.Version, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL, Until: v.until, By: v.by, Owners: v.owners, Removed: v.removed}
 	if v.Refs != nil {
 		s.Refs = make([]savedRef, len(v.Refs))
 		for i, r := range v.Refs {
@@ -190,7 +202,7 @@ func (e *evidence) saveWorlds() (all []savedWorld) {
 	current := e.current.Load().Versions()
 	for i := range e.agents {
 		for _, w := range e.worlds[i] {
-			s := savedWorld{Agent: i, Sum: current.Sum().String()}
+			s := savedWorld{Agent: i, Sum: current.Sum().String(), Owners: w.owners}
 			for old := range w.Since(current) {
 				if old != nil {
 					s.Except = append(s.Except, old.Name)
@@ -213,7 +225,7 @@ func (e *evidence) saveNamed() (all []savedName) {
 		if len(all) == maxSavedNames {
 			break
 		}
-		all = append(all, savedName{name, a.sum.String(), a.by})
+		all = append(all, savedName{name, a.sum.String(), a.by, a.owners})
 	}
 	slices.SortFunc(all, func(a, b savedName) int { return cmp.Compare(a.Name, b.Name) })
 	return all
@@ -278,7 +290,8 @@ func (s *Scope) restore(t savedType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.of(xds.TypeOf(t.URL))
-	e.agents = t.Agents[:min(len(t.Agents), maxAgents)]
+	e.agents = slices.Clone(t.Agents[:min(len(t.Agents), maxAgents)])
+	copy(e.owners[:len(e.agents)], t.Owners)
 	for _, v := range t.Replaced {
 		r := &xds.Resource{Stamp: &xds.Stamp{Name: v.Name, Addresses: wire.Addresses(e.typ, v.Body)}, Type: e.typ, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL}
 		if v.Refs != nil {
@@ -291,7 +304,7 @@ func (s *Scope) restore(t savedType) {
 		if r.CheckType(e.typ) == nil && len(e.replaced[v.Name]) < maxVersions && e.count < maxReplaced {
 			e.count++
 			s.book.bytes.Add(int64(len(r.Body)))
-			e.replaced[v.Name] = append(e.replaced[v.Name], version{Resource: r, until: v.Until, by: v.By, removed: v.Removed})
+			e.replaced[v.Name] = append(e.replaced[v.Name], version{Resource: r, until: v.Until, support: support{v.By, v.Owners}, removed: v.Removed})
 		}
 	}
 	for _, vs := range e.replaced {
@@ -310,12 +323,12 @@ func (e *evidence) resume() {
 			continue
 		}
 		if t, err := current.With(nil, w.Except...); err == nil {
-			e.worlds[w.Agent] = append(e.worlds[w.Agent], t.Versions())
+			e.worlds[w.Agent] = append(e.worlds[w.Agent], world{t.Versions(), w.Owners})
 		}
 	}
 	for _, n := range e.restored.Named {
 		if r := current.Lookup(n.Name); r != nil && r.Sum.String() == n.Sum && len(e.named) < maxNamed {
-			e.named[r.Name] = acceptance{r.Sum, n.By}
+			e.named[r.Name] = acceptance{r.Sum, support{n.By, n.Owners}}
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -23,6 +25,13 @@ func TestReady(t *testing.T) {
 	}
 	if refused < 50 || refused > 150 {
 		t.Errorf("%d of 300 requests are refused", refused)
+	}
+	other := httptest.NewRequest(http.MethodGet, "/ready?node=edge-2", nil)
+	other.Host, other.RemoteAddr = "localhost:18001", "127.0.0.9:1"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, other)
+	if w.Code != http.StatusOK {
+		t.Errorf("another address: %d %s", w.Code, w.Body)
 	}
 	s = newServer(newFleet())
 	s.Token = func() (string, error) { return "secret", nil }

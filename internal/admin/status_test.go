@@ -43,6 +43,19 @@ func (healthyFleet) SummaryOf(clients.Filter) (api.Counts, []api.Refusal, []api.
 	return api.Counts{Connected: 1, By: map[api.State]int{api.Synced: 1}}, nil, nil
 }
 
+// A rejected load of a group makes the status of the server unhealthy.
+func TestStatusOfRejectedGroupIsNotHealthy(t *testing.T) {
+	for _, rejected := range []*api.Rejected{nil, {Group: "mesh"}} {
+		s := newServer(newFleet())
+		s.About.ID, s.Tracker = "me", healthyFleet{newFleet()}
+		s.Groups = func() []api.Group { return []api.Group{{Name: "mesh", Rejected: rejected}} }
+		st, code := asksServer[api.Status](t, s, "/api/v1/status")
+		if code != http.StatusOK || st.Healthy == nil || *st.Healthy != (rejected == nil) {
+			t.Errorf("rejected %v: %+v", rejected, st)
+		}
+	}
+}
+
 // A server of the store that does not answer makes the status of all servers unhealthy.
 func TestStatusOfAllHealthy(t *testing.T) {
 	const well = `{"kind": "Status"}`

@@ -84,6 +84,7 @@ func (s *Server) waiter(q *query, longest time.Duration) (*waiting, time.Duratio
 	case a.stored > 0 && s.Config().Store == nil:
 		return nil, 0, missing("stored", fmt.Sprintf("this server has no store, so it cannot serve r%d", a.stored), "without an r it is the number that chancery status shows")
 	}
+	a.newest = a.revision == 0 && a.stored == 0
 	return &a, timeout, s.knownGroup(a.asked.Group)
 }
 
@@ -98,7 +99,8 @@ type waiting struct {
 	served       uint64                   // the revision that this server serves
 	of           string                   // the revision of the store that this server serves
 	reached      bool                     // this server serves the awaited revision
-	removals     *api.Removals            // delayed removals, if no revision was named
+	newest       bool                     // the caller named no revision
+	removals     *api.Removals            // delayed removals, if newest is set
 	rejected     *api.Rejected            // the rejected last load; nil: accepted or irrelevant
 	streamStates map[*server.Stream]Stand // states of the streams that were inspected while this revision was served
 }
@@ -149,7 +151,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	}
 	below := a.stored > 0 && (now.Store == nil || storedNumber(now.Store.Revision) < a.stored)
 	a.rejected, a.removals = nil, nil
-	if a.revision == 0 && a.stored == 0 {
+	if a.newest {
 		a.removals = now.Removals
 	}
 	if a.revision == 0 && (a.stored == 0 || below) {

@@ -74,10 +74,10 @@ func (s *Server) waitedByAll(r *http.Request, a *waiting, timeout time.Duration)
 	return sum, err
 }
 
-// arrived reports whether the clients of a server are done, or the server serves the revision and has no
+// arrived reports whether the clients of a server are done, or the server serves the revision whole and has no
 // selected client.
 func arrived(r *api.WaitResult) bool {
-	return r.Done || r.Served && r.Clients.Connected == 0
+	return r.Done || r.Served && r.Clients.Connected == 0 && r.Removals == nil
 }
 
 // addWaited adds the result of another server. A nil body (404) is from a server without the group: that

@@ -155,6 +155,35 @@ func TestWaitSyncedWaitsForDelayedRemovals(t *testing.T) {
 	})
 }
 
+// Idle clients are not among the clients that have not accepted yet.
+func TestLateNamesNoIdleClient(t *testing.T) {
+	w := syncedWait{r: httptest.NewRequest(http.MethodGet, "/", nil)}
+	r := api.WaitResult{Pending: []string{"one"}, Clients: api.Counts{Connected: 2, By: map[api.State]int{api.Sent: 1, api.Idle: 1}}}
+	if got, want := w.late(&r), "; not yet: one"; !strings.HasSuffix(got, want) {
+		t.Errorf("%q does not end with %q", got, want)
+	}
+	r.Clients = api.Counts{Connected: 3, By: map[api.State]int{api.Sent: 2, api.Idle: 1}}
+	if got, want := w.late(&r), "; not yet: one, 1 more"; !strings.HasSuffix(got, want) {
+		t.Errorf("%q does not end with %q", got, want)
+	}
+}
+
+// Removals that this server delays count also behind a store, and without clients.
+func TestWaitSyncedOfStoreWaitsForDelayedRemovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(&fleet{changed: make(chan struct{})})
+		s.Config = func() api.Config {
+			return api.Config{Revision: 7, Store: &api.Store{Revision: "r2"}, Removals: &api.Removals{Resources: 5}}
+		}
+		const all = `{"kind": "WaitResult", "done": true, "served": true}`
+		s.Replicas = &others{t: t, says: map[string]string{"a": all, "b": all}}
+		if a := synced(t, s, "timeout=3s")(); a.result.Class != api.WaitTimeout || a.result.Removals == nil {
+			t.Errorf("%+v", a.result)
+		}
+		synced(t, s, "timeout=3s&stored=r2")().verdictIs(t, api.WaitOK, "", "")
+	})
+}
+
 // A wait without any client succeeds with a hint; with min_clients it waits for clients.
 func TestWaitSyncedForMinimumOfClients(t *testing.T) {
 	within(t, "none is connected", func(w *waitFixture) {

@@ -73,7 +73,7 @@ func (w *syncedWait) late(r *api.WaitResult) string {
 		return fmt.Sprintf("%s, fewer than %s", r.Clients.Text(), text.Amount(w.least, "client"))
 	}
 	names := slices.Clone(r.Pending)
-	if more := r.Clients.Connected - r.Clients.By[api.Synced] - len(names); more > 0 && len(names) > 0 {
+	if more := r.Clients.Connected - r.Clients.By[api.Synced] - r.Clients.By[api.Idle] - len(names); more > 0 && len(names) > 0 {
 		names = append(names, text.Number(more)+" more")
 	}
 	return r.Clients.Text() + prefixed("; not yet: ", strings.Join(names, ", "))

@@ -302,6 +302,10 @@ func (d *storeSource) config() api.Config {
 	s.RolledBack = d.rolledBack()
 	if d.committer != nil {
 		s.Writer = d.writer()
+		src := d.committer.Source()
+		if src != nil { // this server is elected, and loads the directory
+			c.Removals = removalsOf(src)
+		}
 	}
 	c.Store = s
 	return c

@@ -160,9 +160,7 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 	for _, n := range sum.Counts {
 		c.Resources += n.N
 	}
-	if n, until := src.HeldUntil(); n > 0 {
-		c.Removals = &api.Removals{Resources: n, Until: until}
-	}
+	c.Removals = removalsOf(src)
 	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
 		p.Warning = false // the field of the answer says that it is a warning
@@ -175,6 +173,15 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 		c.Revision, c.At = newest.Seq, &newest.Time
 	}
 	return c
+}
+
+// removalsOf returns the removals that a directory delays; nil: none.
+func removalsOf(src *dir.Source) *api.Removals {
+	n, until := src.HeldUntil()
+	if n == 0 {
+		return nil
+	}
+	return &api.Removals{Resources: n, Until: until}
 }
 
 // maxWarnings is the maximum number of warnings in status.

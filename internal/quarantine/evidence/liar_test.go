@@ -107,6 +107,36 @@ func TestLiars(t *testing.T) {
 			t.Errorf("%d owners", vs[0].owners.count())
 		}
 	})
+	t.Run("HEAL-3 kinds of an earlier release make room", func(t *testing.T) {
+		var b, next Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, versions[0], none)
+		e := s.find(xds.Cluster)
+		for i := range maxAgents {
+			e.agents = append(e.agents, fmt.Sprint("old", i))
+			e.keepWorld(i, world{versions[0].Versions(), 0})
+		}
+		data, err := b.Save(start, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Restore(data); err != nil {
+			t.Fatal(err)
+		}
+		s = next.Scope("g", "")
+		s.Show(start, xds.Cluster, versions[0], none)
+		s.Show(start, xds.Cluster, versions[1], none)
+		s.Accept(xds.Cluster, "new", "h", "2", all(versions[1]))
+		s.Show(start, xds.Cluster, versions[2], none)
+		for agent, want := range map[string]string{"new": "2 1 ", "old0": "1 2 ", fmt.Sprint("old", maxAgents-1): "2 1 "} {
+			if got := bodies(s.Before(start, xds.Cluster, "a", agent)); got != want {
+				t.Errorf("%s: %q, want %q", agent, got, want)
+			}
+		}
+		if e := s.find(xds.Cluster); len(e.agents) != maxAgents || e.shared() != maxAgents-1 {
+			t.Errorf("%q", e.agents)
+		}
+	})
 	t.Run("HEAL-3 a kind that moves to the others keeps its ACKs", func(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")
@@ -122,6 +152,9 @@ func TestLiars(t *testing.T) {
 		e := s.find(xds.Cluster)
 		if vs := e.replaced["a"]; len(e.agents) != maxAgents || vs[1].by&(1<<e.shared()) == 0 || vs[1].by.has(e, "real0") {
 			t.Errorf("%v, %b", e.agents, vs[1].by)
+		}
+		if n := e.kinds(ownersOf("0")); n != 1 {
+			t.Errorf("the kind that moved leaves its owner: %d", n)
 		}
 		for i := range 3 {
 			if got := bodies(s.Before(start, xds.Cluster, "a", fmt.Sprint("real", i))); got != "2 1 " {

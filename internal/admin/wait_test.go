@@ -138,6 +138,7 @@ func TestWait(t *testing.T) {
 		}
 		one.ACK(one.Next(xds.Cluster))
 		of2 := two.Next(xds.Cluster)
+		synctest.Wait()
 		for query, done := range map[string]bool{"": false, "&node=one": true, "&node=two": false} {
 			result, took := w.wait("timeout=0s" + query)
 			if r := result(); r.Done != done || !done && !slices.Equal(r.Pending, []string{"two"}) || took() > lookTime {
@@ -145,6 +146,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 		two.ACK(of2)
+		synctest.Wait() // the server has read the ACK
 		result, _ := w.wait("timeout=0s")
 		if r := result(); !r.Done {
 			w.Errorf("%+v, though all clients are synced", r)

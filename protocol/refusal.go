@@ -260,8 +260,10 @@ func (u *subscription) absorb(at int) {
 	for i := 0; i < at; {
 		a, b := &u.refusals[i], &u.refusals[at]
 		if a.includedIn(b) {
+			out := maps.Clone(b.out) // a name that had left the older refusal does not concern the newer one
 			m := merge(*a, *b)
 			m.keepTries(b)
+			m.out = out
 			u.refusals[at] = m
 			u.refusals = slices.Delete(u.refusals, i, i+1)
 			at--

@@ -44,6 +44,7 @@ func TestRefusedContentIsRetried(t *testing.T) {
 				c.ACK(c.Expect(xds.Cluster, "a"))
 				time.Sleep(time.Hour)
 				c.ExpectNothing()
+				synctest.Wait()
 				if n := strings.Count(log.String(), "client refused a response (NACK)"); n != 1 {
 					t.Errorf("%d lines for one refusal:\n%s", n, &log)
 				}

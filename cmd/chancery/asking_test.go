@@ -15,7 +15,7 @@ import (
 func TestCommandsAboutOneClient(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "admin.sock")
-	d := serve(t, []string{"--admin-listen", "unix://" + socket}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
+	d := serve(t, []string{"--admin-listen", "unix://" + socket, "--retry-refused=false"}, "a.yaml", cluster("a"), "b.yaml", "# the bad one\n"+cluster("b"))
 	asks := d.asks("unix://" + socket)
 	asks("status", 0, "CLIENTS none connected", "2 resources in 2 files")
 	asks("explain test cluster/a", 1, "✘ connected")

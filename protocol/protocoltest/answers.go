@@ -151,7 +151,8 @@ func (a *account) doubtMerged(f *flight) {
 		}
 	}
 	for n, k := range a.lastSent {
-		a.maySend[n] = a.maySend[n] || a.covers(n) && k.seq > a.passed && a.newerResponses(&flight{seq: k.seq}) >= maxTracked
+		held := a.covers(n) || k.absent() && (a.wildcard || a.hadFound(n, k.seq)) // the client may hold a resource whose removal it refused
+		a.maySend[n] = a.maySend[n] || held && k.seq > a.passed && a.newerResponses(&flight{seq: k.seq}) >= maxTracked
 	}
 }
 

@@ -70,16 +70,19 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 		defer start(v, "a", a)()
 		defer start(v, "b", b)()
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if a.knows() != `"b1"` || b.knows() != `"a1"` {
 			t.Errorf("%s, %s", a.knows(), b.knows())
 		}
 		a.set("a2")
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if b.knows() != `"a2"` {
 			t.Error(b.knows())
 		}
 		writes := v.writes
 		time.Sleep(50 * time.Minute)
+		synctest.Wait()
 		if v.writes != writes {
 			t.Errorf("%d writes without a change", v.writes-writes)
 		}
@@ -88,13 +91,16 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 		a, b := newFact("a1"), newFact("b1")
 		stop := start(v, "a", a)
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		stop()
 		defer start(v, "b", b)()
 		time.Sleep(20 * time.Hour)
+		synctest.Wait()
 		if b.knows() != `"a1"` {
 			t.Error(b.knows())
 		}
 		time.Sleep(6 * time.Hour)
+		synctest.Wait()
 		if b.knows() != `` {
 			t.Error(b.knows())
 		}
@@ -106,6 +112,7 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 		v.denied = true
 		defer start(v, "b", b)()
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if b.knows() != `"a1"` || v.writes > 1 {
 			t.Errorf("%s, %d writes", b.knows(), v.writes)
 		}
@@ -117,8 +124,10 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 			defer start(v, fmt.Sprint(i), f)()
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		writes := v.writes
 		time.Sleep(30 * time.Minute)
+		synctest.Wait()
 		if v.writes != writes || len(v.is) > acceptedInAll+4000 || bytes.Count(v.is, []byte(`"at"`)) != 20 {
 			t.Errorf("%d writes at rest, %d bytes, %d servers", v.writes-writes, len(v.is), bytes.Count(v.is, []byte(`"at"`)))
 		}
@@ -128,6 +137,7 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 		a := newFact("a1")
 		defer start(v, "a", a)()
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if !bytes.Contains(v.is, []byte(`"a1"`)) {
 			t.Errorf("%s", v.is)
 		}

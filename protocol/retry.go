@@ -129,13 +129,29 @@ func (s *Session) retry(u *subscription) {
 			r.retryAt = time.Time{}
 			continue
 		}
-		if !s.opts.Retry(u.typ, s.bytes(u, r)) {
+		if world && s.isOutdated(u, r) || !s.opts.Retry(u.typ, s.bytes(u, r)) {
 			r.retryAt = s.now.Add(minRetry + minRetry*time.Duration(s.opts.Spread%1024)/1024)
 			continue
 		}
 		r.retryAt = time.Time{}
 		u.retryNames(s, r)
 	}
+}
+
+// isOutdated reports whether the view lacks content that was new in a refused full state, such as a reverted
+// resource whose removal is delayed. The change of the view is sent then, and needs no retry.
+func (s *Session) isOutdated(u *subscription, r *refusal) bool {
+	t := s.table(u.typ)
+	for name, it := range r.members {
+		if !stands(it.is) || same(it.was, it.is) {
+			continue
+		}
+		in := t.Lookup(name)
+		if in == nil || !same(in.Stamp, it.is) {
+			return true
+		}
+	}
+	return false
 }
 
 // retryNames marks the names that a refusal holds back to be sent again.

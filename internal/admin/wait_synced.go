@@ -79,8 +79,7 @@ func (w *syncedWait) run() (r api.WaitResult, err error) {
 	if v := w.unknownRevision(); v != nil {
 		return v.of(r), nil
 	}
-	newest := w.asked.revision == 0 && w.named == 0
-	if newest {
+	if w.asked.newest {
 		if v := w.rejectedNewest(); v != nil {
 			w.end = time.Now()
 			r, err = w.round()
@@ -113,7 +112,7 @@ func (w *syncedWait) run() (r api.WaitResult, err error) {
 			if err != nil {
 				return r, err
 			}
-			if v == nil && newest { // the server may have rejected a load during the wait
+			if v == nil && w.asked.newest { // the server may have rejected a load during the wait
 				v = w.rejectedNewest()
 			}
 		}

@@ -35,7 +35,7 @@ func (w *syncedWait) verdictOf(r *api.WaitResult) verdict {
 		return verdict{api.WaitFailed, "not synced: " + r.Clients.Text(), "chancery explain NODE shows details"}
 	}
 	if of := w.s.Config().Store; of != nil && len(r.Replicas) <= 1 && w.asked.stored > 0 && !r.Served {
-		return verdict{api.WaitTimeout, fmt.Sprintf("revision r%d is not served yet: %s is%s", w.asked.stored, cmp.Or(of.Revision, "none"), prefixed(": ", of.Error)), ""}
+		return verdict{api.WaitTimeout, fmt.Sprintf("revision r%d is not served yet: %s is%s", w.asked.stored, cmp.Or(of.Revision, "none"), text.Prefixed(": ", of.Error)), ""}
 	}
 	return verdict{api.WaitTimeout, fmt.Sprintf("not synced after %v: %s", w.timeout, w.late(r)), ""}
 }
@@ -76,7 +76,7 @@ func (w *syncedWait) late(r *api.WaitResult) string {
 	if more := r.Clients.Connected - r.Clients.By[api.Synced] - r.Clients.By[api.Idle] - len(names); more > 0 && len(names) > 0 {
 		names = append(names, text.Number(more)+" more")
 	}
-	return r.Clients.Text() + prefixed("; not yet: ", strings.Join(names, ", "))
+	return r.Clients.Text() + text.Prefixed("; not yet: ", strings.Join(names, ", "))
 }
 
 // rejectedText returns the text of a rejected load.
@@ -113,14 +113,6 @@ func behind(r *api.WaitResult) (all []string) {
 		all = append(all, "there may be other servers: "+r.Unsure)
 	}
 	return all
-}
-
-// prefixed returns lead and text, or "" if text is empty.
-func prefixed(lead, text string) string {
-	if text == "" {
-		return ""
-	}
-	return lead + text
 }
 
 // heldBefore lists the groups that are frozen at an earlier revision: those that stay, with a hint, and

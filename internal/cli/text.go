@@ -13,13 +13,5 @@ func Count(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-// Prefixed returns lead and text, or "" if text is empty.
-func Prefixed(lead, text string) string {
-	if text == "" {
-		return ""
-	}
-	return lead + text
-}
-
 // OrDash returns text, or "-" if it is empty.
 func OrDash(text string) string { return cmp.Or(text, "-") }

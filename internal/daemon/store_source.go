@@ -22,6 +22,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -251,7 +252,7 @@ func (d *storeSource) ready() error {
 	}
 	err := errors.New("no revision to serve, neither from disk nor from the store " + d.dir)
 	if t := d.trouble.Load(); t != nil {
-		err = fmt.Errorf("%w: %w%s", err, t.err, cli.Prefixed(": ", d.firstStep(t.err)))
+		err = fmt.Errorf("%w: %w%s", err, t.err, textutil.Prefixed(": ", d.firstStep(t.err)))
 	}
 	return err
 }
@@ -297,7 +298,7 @@ func (d *storeSource) config() api.Config {
 		}
 	}
 	if t := d.trouble.Load(); t != nil {
-		s.Error, s.Since = clipped(problemsOf(t.err))+cli.Prefixed(": ", d.firstStep(t.err)), &t.since
+		s.Error, s.Since = clipped(problemsOf(t.err))+textutil.Prefixed(": ", d.firstStep(t.err)), &t.since
 	}
 	s.RolledBack = d.rolledBack()
 	if d.committer != nil {

@@ -99,7 +99,7 @@ func (d *storeSource) standbyText(ctx context.Context) string {
 	if w.ID == "" {
 		return cli.StandbyReload + ": ask that one"
 	}
-	return fmt.Sprintf("%s, %s: ask that one%s", cli.StandbyReload, text.Line(w.ID), cli.Prefixed(", by --admin ", text.Line(w.Admin)))
+	return fmt.Sprintf("%s, %s: ask that one%s", cli.StandbyReload, text.Line(w.ID), text.Prefixed(", by --admin ", text.Line(w.Admin)))
 }
 
 // writerText describes, for /readyz, which server commits its directory to the store.

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// Prefixed returns lead and text, or "" if text is empty.
+func Prefixed(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}
+
 // Since returns the time since t in one or two units: 4s, 18m, 3d2h. The result is "" for the zero time.
 func Since(t time.Time) string {
 	if t.IsZero() {

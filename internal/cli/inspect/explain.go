@@ -108,7 +108,7 @@ func printChain(w io.Writer, e *api.Explanation) {
 		case !l.Known:
 			continue
 		}
-		fmt.Fprintf(w, "%s %-11s %s%s\n", mark, textutil.Line(l.Name), textutil.Line(l.Text), cli.Prefixed("  ", textutil.Line(l.Place)))
+		fmt.Fprintf(w, "%s %-11s %s%s\n", mark, textutil.Line(l.Name), textutil.Line(l.Text), textutil.Prefixed("  ", textutil.Line(l.Place)))
 	}
 	if e.Advice != "" {
 		fmt.Fprintf(w, "→ %s\n", textutil.Line(e.Advice))

@@ -143,7 +143,7 @@ func (g *graphed) text() string {
 	if g.Missing {
 		return textutil.Line(text) + "  MISSING"
 	}
-	return textutil.Line(text + cli.Prefixed("  ", g.Place))
+	return textutil.Line(text + textutil.Prefixed("  ", g.Place))
 }
 
 // printTree prints a resource and its references. It expands each resource only once.

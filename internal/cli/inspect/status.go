@@ -262,7 +262,7 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 		fmt.Fprintf(w, "         rollout %s of %s to %s was rolled back %s ago: %s\n", textutil.Line(x.Rollout), textutil.Line(strings.Join(x.Groups, ", ")), x.Revision, textutil.Since(x.Since), textutil.Line(x.Why))
 	}
 	if x := s.Writer; x != nil {
-		does := "another server writes its directory to the store" + cli.Prefixed(": ", textutil.Line(x.Server)) + "; this server is on standby, for"
+		does := "another server writes its directory to the store" + textutil.Prefixed(": ", textutil.Line(x.Server)) + "; this server is on standby, for"
 		if x.Writes {
 			does = "this server writes " + textutil.Line(x.Dir) + " to the store, for"
 		}

@@ -87,13 +87,13 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 	line := func(title, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s%s\n", title, text.Line(fmt.Sprintf(format, args...)))
 	}
-	line("NODE", "%s%s", cmp.Or(c.Node, c.Path), cli.Prefixed(", cluster ", c.Cluster))
+	line("NODE", "%s%s", cmp.Or(c.Node, c.Path), text.Prefixed(", cluster ", c.Cluster))
 	state := string(c.State)
 	if c.Left != nil {
-		state = fmt.Sprintf("left %s ago: %s%s", text.Since(c.Left.At), c.Left.Code, cli.Prefixed(": ", c.Left.Why))
+		state = fmt.Sprintf("left %s ago: %s%s", text.Since(c.Left.At), c.Left.Code, text.Prefixed(": ", c.Left.Why))
 	}
 	line("STATE", "%s", state)
-	line("CLIENT", "%s%s, since %s%s", cli.OrDash(c.Agent), cli.Prefixed(" at ", c.Peer), text.Since(c.Since), cli.Prefixed(", identity ", c.Identity))
+	line("CLIENT", "%s%s, since %s%s", cli.OrDash(c.Agent), text.Prefixed(" at ", c.Peer), text.Since(c.Since), text.Prefixed(", identity ", c.Identity))
 	if c.Replica != "" {
 		line("SERVER", "%s", c.Replica)
 	}
@@ -156,7 +156,7 @@ func nackText(w io.Writer, s api.TypeStatus, left bool) {
 	}
 	fmt.Fprintf(w, "\n%s %s, last %s ago (nonce %s, version %s):\n  %s\n", s.Type, what, text.Since(n.At), text.Line(n.Nonce), cli.ShortVersion(text.Line(n.Version)), text.Line(n.Error))
 	for _, r := range n.Resources {
-		fmt.Fprintf(w, "  %s %s%s%s\n", text.Line(r.Type), text.Line(r.Name), cli.Prefixed(" at ", text.Line(r.Place)), cli.Prefixed(": ", text.Line(r.Reason)))
+		fmt.Fprintf(w, "  %s %s%s%s\n", text.Line(r.Type), text.Line(r.Name), text.Prefixed(" at ", text.Line(r.Place)), text.Prefixed(": ", text.Line(r.Reason)))
 	}
 	for _, k := range n.Kept {
 		has := "has no resource of that name"

@@ -1,12 +1,16 @@
 package listen
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -98,8 +102,7 @@ func TestUnix(t *testing.T) {
 func TestStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xds.sock")
 	old := mustOpen(t, "unix:"+path)
-	old.(*net.UnixListener).SetUnlinkOnClose(false)
-	old.Close()
+	old.(*unixListener).UnixListener.Close() // leaves the file
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatal(err)
 	}
@@ -126,4 +129,85 @@ func TestOtherFilesAreNotReplaced(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	refuses(t, "unix:"+filepath.Join(dir, "none", "xds.sock"), "no such file or directory")
+}
+
+// OpenWhenFree waits while another listener has the address, and ends with its context.
+func TestOpenWhenFree(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "xds.sock")
+			synctest.Test(t, func(t *testing.T) {
+				address := "127.0.0.1:0"
+				if network == "unix" {
+					address = "unix://" + socket
+				}
+				old := mustOpen(t, address)
+				if network == "tcp" {
+					address = old.Addr().String()
+				}
+				at, err := Parse(address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error)
+				go func() {
+					_, err := at.OpenWhenFree(ctx)
+					ended <- err
+				}()
+				time.Sleep(time.Minute)
+				cancel()
+				if err := <-ended; !errors.Is(err, ErrInUse) {
+					t.Errorf("after the end of the context: %v", err)
+				}
+				opened := make(chan net.Listener)
+				go func() {
+					l, err := at.OpenWhenFree(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					opened <- l
+				}()
+				time.Sleep(time.Minute)
+				select {
+				case <-opened:
+					t.Fatal("two listeners have the address")
+				default:
+				}
+				old.Close()
+				began := time.Now()
+				l := <-opened
+				defer l.Close()
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("opened after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// OpenWhenFree returns other errors at once.
+func TestOpenWhenFreeReturnsOtherErrors(t *testing.T) {
+	at, err := Parse("unix://" + filepath.Join(t.TempDir(), "none", "xds.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := at.OpenWhenFree(t.Context()); err == nil || errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
+}
+
+// A listener whose file was replaced leaves the file of the newer one.
+func TestReplacedSocketStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "xds.sock")
+	old := mustOpen(t, "unix:"+path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	l := mustOpen(t, "unix:"+path)
+	old.Close()
+	if err := dial(t, l); err != nil {
+		t.Error(err)
+	}
 }

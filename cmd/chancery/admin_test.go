@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -239,6 +241,53 @@ func TestAdminTLS(t *testing.T) {
 	}
 }
 
+// A server that starts before its predecessor has ended takes the addresses of the admin API and of metrics when
+// they are free. Until then, the hint of a command names its control socket.
+func TestOverlappingRestartTakesFreedAddresses(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	port, other := freePort(t), freePort(t)
+	flags := []string{"--admin-listen", "127.0.0.1:" + port, "--admin-listen", "unix://" + socket, "--metrics-listen", "127.0.0.1:" + other, "--state-dir", ""}
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", cluster("a"))
+	old := serveDir(t, dir, flags...)
+	next := serveDir(t, dir, flags...)
+	var waits []string
+	for _, line := range next.passed {
+		if line["msg"] == "the address of a listener is in use, trying it until it is free" {
+			waits = append(waits, fmt.Sprint(line["for"]))
+		}
+	}
+	if want := []string{"metrics and health", "admin API", "admin API"}; !slices.Equal(waits, want) {
+		t.Errorf("waits for the addresses of %q, want %q", waits, want)
+	}
+	control, err := filepath.Glob(os.Getenv("XDG_RUNTIME_DIR") + "/chancery/*-*/admin")
+	if err != nil || len(control) != 2 {
+		t.Fatal(control, err)
+	}
+	chancery(t, 3, "servers of this user answer at other addresses: --admin unix://"+control[0]+" or unix://"+control[1], "status", "--admin", "http://127.0.0.1:"+freePort(t))
+	old.signal(syscall.SIGTERM)
+	took := map[any]bool{}
+	for len(took) < 3 {
+		line := <-next.log
+		if line == nil {
+			t.Fatalf("the log ended after %v", took)
+		}
+		next.passed = append(next.passed, line)
+		if line["msg"] == "admin API" || line["msg"] == "metrics and health" {
+			took[line["http"]] = true
+		}
+	}
+	for _, target := range []string{"http://127.0.0.1:" + port, "unix://" + socket} {
+		about, err := adminClient(t, adminclient.Target{URL: target}).About(next.ctx)
+		if err != nil || about.Server.PID != next.cmd.Process.Pid {
+			t.Errorf("%s: %+v, %v", target, about, err)
+		}
+	}
+	next.loggedAround("the other server has ended: chancery reload reaches this one")
+	chancery(t, 0, fmt.Sprintf("process %d", next.cmd.Process.Pid), "reload", dir, "--state-dir", "")
+}
+
 // If another program has the default port, the server starts without the admin API.
 func TestServerStartsWithoutAdminIfPortIsTaken(t *testing.T) {
 	t.Setenv("CHANCERY_ADMIN_LISTEN", "") // the default port, which another server on this machine may have
@@ -249,7 +298,7 @@ func TestServerStartsWithoutAdminIfPortIsTaken(t *testing.T) {
 		defer l.Close()
 	}
 	d := serve(t, nil, "a.yaml", cluster("a"))
-	d.meanwhile("the admin API is not served")
+	d.meanwhile("the address of a listener is in use, trying it until it is free")
 }
 
 // A server that requires a token does not start then: clients would send their token to the other program.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
+	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
@@ -198,8 +199,11 @@ func AdminError(err error) error {
 	}
 	if u, is := errors.AsType[*adminclient.Unreachable](err); is {
 		hint := "is chancery serve running? --admin or CHANCERY_ADMIN must be the address of its --admin-listen"
-		if errors.Is(err, os.ErrPermission) {
+		switch {
+		case errors.Is(err, os.ErrPermission):
 			hint = "only the user and the group of the server may use the socket"
+		case u.Local():
+			hint += runningHint()
 		}
 		return FailWith(NoServer, PrintableError(u), hint)
 	}
@@ -229,6 +233,18 @@ func AdminError(err error) error {
 		return f
 	}
 	return f
+}
+
+// runningHint returns the end of a hint that names the servers of this user on this machine; "" if none runs.
+// Such a server has another --admin-listen, or waits until another process frees its address.
+func runningHint() string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	all := lastgood.ControlSockets(ctx)
+	if len(all) == 0 {
+		return ""
+	}
+	return "; servers of this user answer at other addresses: --admin unix://" + strings.Join(all, " or unix://")
 }
 
 // PrintableError removes control characters from the text of an error, because the text comes from a

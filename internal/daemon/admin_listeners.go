@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -43,7 +44,9 @@ func (a *adminFlags) served() bool { return len(a.parsed) > 0 }
 type adminListeners struct {
 	adminFlags
 
-	listeners []net.Listener
+	mu        sync.Mutex       // guards listeners after open; not held during I/O
+	listeners []net.Listener   // that serve, or will
+	inUse     []listen.Address // in use by another process at the start; serve tries them again
 	control   controlSocket
 	limit     *listen.Limit
 	certs     *authcerts.Source // nil: no TLS
@@ -85,8 +88,9 @@ func (a *adminFlags) check() error {
 	return nil
 }
 
-// open opens the listeners. If the default port is taken, for example by another server on this machine, the
-// server starts without the admin API.
+// open opens the listeners. An address that another process uses, for example the server that this one
+// replaces, does not end the start: serve tries it again. It does end the start if callers must authenticate,
+// because they would send their tokens to the other process.
 func (a *adminListeners) open(log *slog.Logger, most int) error {
 	if len(a.parsed) == 0 {
 		return nil
@@ -108,6 +112,10 @@ func (a *adminListeners) open(log *slog.Logger, most int) error {
 	for _, at := range a.parsed {
 		l, err := at.Open(context.Background())
 		switch {
+		case errors.Is(err, listen.ErrInUse) && !a.authenticates():
+			logInUse(log, "admin API", "--admin-listen", err)
+			a.inUse = append(a.inUse, at)
+			continue
 		case err != nil && !a.chosen:
 			log.Warn("the admin API is not served", "error", err, "hint", "--admin-listen chooses another address")
 			continue
@@ -115,12 +123,33 @@ func (a *adminListeners) open(log *slog.Logger, most int) error {
 			a.close()
 			return cli.Fail(err, "--admin-listen chooses another address")
 		}
-		a.listeners = append(a.listeners, a.limit.On(l))
-		if !listen.Loopback(l.Addr()) && !a.tls.Configured() {
-			log.Warn("the admin API sends and gets everything in plain text, the token included", "http", l.Addr().String(), "hint", "--admin-tls-cert, --admin-tls-key")
-		}
+		a.add(log, l)
 	}
 	return nil
+}
+
+// logInUse logs that a part waits until its address is free.
+func logInUse(log *slog.Logger, part, flag string, err error) {
+	log.Warn("the address of a listener is in use, trying it until it is free", "for", part, "error", err, "hint", flag+" chooses another address")
+}
+
+// add adds an open listener and returns it with the limit of connections.
+func (a *adminListeners) add(log *slog.Logger, l net.Listener) net.Listener {
+	if !listen.Loopback(l.Addr()) && !a.tls.Configured() {
+		log.Warn("the admin API sends and gets everything in plain text, the token included", "http", l.Addr().String(), "hint", "--admin-tls-cert, --admin-tls-key")
+	}
+	l = a.limit.On(l)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.listeners = append(a.listeners, l)
+	return l
+}
+
+// opened returns the open listeners.
+func (a *adminListeners) opened() []net.Listener {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.listeners)
 }
 
 // serve answers requests until ctx is done.
@@ -132,27 +161,46 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 		s.TLS = webTLS(a.certs.Config())
 	}
 	running.Go(func() { s.RunGroupCommands(ctx) })
+	answer := func(l net.Listener) {
+		if err := s.Serve(ctx, l); err != nil {
+			s.Log.Error("the listener of the admin API failed", "error", err)
+		}
+	}
 	if l := a.control.listener; l != nil {
 		running.Go(func() {
 			defer a.control.close()
-			if err := s.Serve(ctx, a.limit.On(l)); err != nil {
-				s.Log.Error("the listener of the admin API failed", "error", err)
-			}
+			answer(a.limit.On(l))
 		})
 	}
-	for i, l := range a.listeners {
+	logged := func(l net.Listener) {
+		s.Log.Info("admin API", "http", addressOf(l), "tls", a.certs != nil, "token", a.token != "")
+	}
+	for _, l := range a.opened() {
+		running.Go(func() { answer(l) })
+		logged(l)
+	}
+	for _, at := range a.inUse {
 		running.Go(func() {
-			if err := s.Serve(ctx, l); err != nil {
+			l, err := at.OpenWhenFree(ctx)
+			switch {
+			case ctx.Err() != nil:
+				if l != nil {
+					_ = l.Close()
+				}
+			case err != nil:
 				s.Log.Error("the listener of the admin API failed", "error", err)
+			default:
+				l = a.add(s.Log, l)
+				logged(l)
+				answer(l)
 			}
 		})
-		s.Log.Info("admin API", "http", a.at(i), "tls", a.certs != nil, "token", a.token != "")
 	}
 }
 
-// at returns the address of a listener, with the port that the system chose.
-func (a *adminListeners) at(i int) string {
-	addr := a.listeners[i].Addr()
+// addressOf returns the address of a listener, with the port that the system chose.
+func addressOf(l net.Listener) string {
+	addr := l.Addr()
 	if addr.Network() == "unix" {
 		return "unix://" + addr.String()
 	}

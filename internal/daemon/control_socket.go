@@ -2,11 +2,9 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -26,7 +24,7 @@ const (
 
 // open opens the socket. The server works without it.
 func (c *controlSocket) open(log *slog.Logger) {
-	folder, err := lastgood.OpenRuntime(fmt.Sprintf("/control/%d", os.Getpid()))
+	folder, path, err := lastgood.OpenControl()
 	if err != nil {
 		log.Info(noControlSocket, "error", err, "hint", controlHint)
 		return
@@ -34,7 +32,6 @@ func (c *controlSocket) open(log *slog.Logger) {
 	if !folder.Storing() { // another server in this process has the socket
 		return
 	}
-	path := filepath.Join(folder.Dir(), "admin")
 	at, err := listen.Parse("unix://" + path)
 	var l net.Listener
 	if err == nil {

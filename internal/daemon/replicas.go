@@ -123,7 +123,7 @@ func (a *adminListeners) urlFor(at, host string) string {
 	if at != "" {
 		return scheme + at
 	}
-	for _, l := range a.listeners {
+	for _, l := range a.opened() {
 		tcp, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
 			continue

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -135,14 +136,11 @@ func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 	}
 }
 
-// openHealth serves metrics and health if --metrics-listen is given.
+// openHealth serves metrics and health if --metrics-listen is given. If another process uses the address, it
+// is tried until it is free, because clients need the configuration without metrics, too.
 func (d *daemon) openHealth(ctx context.Context, running *sync.WaitGroup) error {
 	if d.cfg.health.address == "" {
 		return nil
-	}
-	l, err := d.cfg.health.parsed.Open(ctx)
-	if err != nil {
-		return cli.Fail(err, "--metrics-listen chooses another address")
 	}
 	h := &health.Server{Metrics: d.metrics.Handler(), Log: d.log}
 	h.Check("serving", func() error {
@@ -155,13 +153,36 @@ func (d *daemon) openHealth(ctx context.Context, running *sync.WaitGroup) error 
 		h.Ready = d.view.tracker.Ready
 	}
 	h.Note("configuration", d.source.note)
-	running.Go(func() {
+	at := d.cfg.health.parsed
+	l, err := at.Open(ctx)
+	switch {
+	case errors.Is(err, listen.ErrInUse):
+		logInUse(d.log, "metrics and health", "--metrics-listen", err)
+		running.Go(func() {
+			l, err := at.OpenWhenFree(ctx)
+			switch {
+			case err == nil:
+				d.serveHealth(ctx, h, l)()
+			case ctx.Err() == nil:
+				d.log.Error("the metrics listener failed", "error", err)
+			}
+		})
+		return nil
+	case err != nil:
+		return cli.Fail(err, "--metrics-listen chooses another address")
+	}
+	running.Go(d.serveHealth(ctx, h, l))
+	return nil
+}
+
+// serveHealth logs the address of metrics and health. The returned function answers requests until ctx is done.
+func (d *daemon) serveHealth(ctx context.Context, h *health.Server, l net.Listener) func() {
+	d.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
+	return func() {
 		if err := h.Serve(ctx, d.probes.On(l)); err != nil {
 			d.log.Error("the metrics listener failed", "error", err)
 		}
-	})
-	d.log.Info("metrics and health", "http", l.Addr().String(), "profiles", listen.Loopback(l.Addr()))
-	return nil
+	}
 }
 
 func (d *daemon) openXDS(context.Context, *sync.WaitGroup) error {

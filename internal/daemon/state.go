@@ -54,11 +54,11 @@ func (s *state) open(log *slog.Logger, served string) error {
 	switch {
 	case err != nil:
 		log.Warn(reloadUnreachable, "error", err, "hint", "use SIGHUP to reload, or give a --state-dir for the socket")
+		return nil
 	case !door.Storing():
-		log.Warn(reloadUnreachable, "error", "it reaches another running server of this directory")
-	default:
-		s.reloadFolder = door
+		log.Warn(reloadUnreachable, "error", "until it ends, chancery reload reaches another running server of this directory")
 	}
+	s.reloadFolder = door
 	return nil
 }
 
@@ -199,6 +199,13 @@ func (s *state) drop() {
 func (s *state) run(ctx context.Context, running *sync.WaitGroup, log *slog.Logger, src *dir.Source) {
 	if s.reloadFolder != nil {
 		running.Go(func() {
+			waits := !s.reloadFolder.Storing()
+			if !s.reloadFolder.WaitForLock(ctx) {
+				return
+			}
+			if waits {
+				log.Info("the other server has ended: chancery reload reaches this one")
+			}
 			defer s.reloadFolder.Release()
 			s.listen(ctx, s.reloadFolder.Dir(), log, src)
 		})

@@ -170,6 +170,9 @@ func (u *Unreachable) Error() string {
 	return fmt.Sprintf("no admin API answers at %s: %v", u.URL, u.Err)
 }
 
+// Local reports whether the URL is of the loopback, so that only a server of this machine can answer.
+func (u *Unreachable) Local() bool { return loopback(u.URL) }
+
 // Unwrap returns Err, for errors.Is and errors.As.
 func (u *Unreachable) Unwrap() error { return u.Err }
 

@@ -184,24 +184,32 @@ func (k *Keeper) Keep(c Config) {
 // retry is how often to try again to lock the folder, and to write after an error of the system.
 const retry = 5 * time.Second
 
+// WaitForLock tries to lock the folder until it succeeds or ctx is done. It reports whether this keeper has the
+// lock.
+func (k *Keeper) WaitForLock(ctx context.Context) bool {
+	for k.lock == nil {
+		select {
+		case <-time.After(retry):
+			_ = k.Lock()
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // Run writes configurations until ctx is done, and writes the last one before it returns. It writes at
 // most half of the time, so that frequent changes of a large configuration do not keep the disk busy.
 // After an error of the system, such as a full disk, the relay tries again, because the next change
 // may be days away.
 func (k *Keeper) Run(ctx context.Context) {
-	other := false
-	for k.lock == nil {
-		if !other {
-			other = true
-			k.Log.Warn("another server of the same directory stores the last good configuration: until it ends, this one stores none", "state", k.dir,
-				"hint", "chancery reload reaches the other server; give each its own --state-dir")
-		}
-		select {
-		case <-time.After(retry):
-			_ = k.Lock()
-		case <-ctx.Done():
-			return
-		}
+	other := k.lock == nil
+	if other {
+		k.Log.Warn("another server of the same directory stores the last good configuration: until it ends, this one stores none", "state", k.dir,
+			"hint", "chancery reload reaches the other server; give each its own --state-dir")
+	}
+	if !k.WaitForLock(ctx) {
+		return
 	}
 	defer func() { k.lock.Unlock() }()
 	if other {

@@ -1,6 +1,9 @@
 package lastgood
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,4 +32,29 @@ func OpenRuntime(served string) (*Keeper, error) {
 		return nil, err
 	}
 	return Open(folder)
+}
+
+// controlName is the file name of a control socket in its folder.
+const controlName = "admin"
+
+// OpenControl opens the folder for the control socket of this process, as [OpenRuntime] does, and returns the
+// path of the socket.
+func OpenControl() (*Keeper, string, error) {
+	k, err := OpenRuntime(fmt.Sprintf("/control/%d", os.Getpid()))
+	if err != nil {
+		return nil, "", err
+	}
+	return k, filepath.Join(k.dir, controlName), nil
+}
+
+// ControlSockets returns the paths of the control sockets of this user on which a server listens.
+func ControlSockets(ctx context.Context) (open []string) {
+	all, _ := filepath.Glob(filepath.Join(RuntimeRoot(), "*", controlName)) // the pattern is valid
+	for _, path := range all {
+		if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
+			c.Close()
+			open = append(open, path)
+		}
+	}
+	return open
 }

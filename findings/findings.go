@@ -50,7 +50,7 @@ const (
 	NoSettings      Code = "XDS0412" // a filter without settings
 	NoCert          Code = "XDS0413" // TLS for clients without a certificate
 	Weights         Code = "XDS0414" // weighted clusters whose weights add up to 0
-	UnknownCluster  Code = "XDS0415" // a route inside a listener to a cluster that does not exist
+	UnknownCluster  Code = "XDS0415" // a route that Envoy validates, to a cluster that does not exist
 
 	AccessRule    Code = "XDS0501" // a rule in access.yaml that cannot be used
 	AmbiguousRule Code = "XDS0502" // a rule in access.yaml that may match more than you want

@@ -100,9 +100,9 @@ var table = []Kind{
 	{Weights, false, "weighted clusters whose weights add up to 0",
 		"Envoy could not choose a cluster, and refuses the routes: \"Sum of weights in the weighted_cluster must be greater than 0\".",
 		"Give one of them a weight."},
-	{UnknownCluster, false, "a route inside a listener to a cluster that does not exist",
-		"Envoy looks for the clusters of routes in route_config of a listener, and refuses the listener: \"route: unknown cluster\". check reports this if it knows the bootstrap (--bootstrap, _bootstrap.yaml), and otherwise warns with XDS0201. Routes from RDS may name any cluster.",
-		"Add the cluster, correct the name, or send the routes by RDS. With validate_clusters: false Envoy accepts the listener, and requests to that cluster fail."},
+	{UnknownCluster, false, "a route that Envoy validates, to a cluster that does not exist",
+		"Envoy looks for the clusters of routes inside a listener (route_config, scoped_routes), inside a scope (SRDS), and in RDS with validate_clusters: true. It refuses the resource: \"route: unknown cluster\". check reports this if it knows the bootstrap (--bootstrap, _bootstrap.yaml), and otherwise warns with XDS0201. Other routes from RDS may name any cluster.",
+		"Add the cluster, correct the name, or send the routes by RDS. With validate_clusters: false Envoy accepts the resource, and requests to that cluster fail."},
 
 	{AccessRule, false, "a rule in access.yaml that cannot be used",
 		"The server uses no rule of the file. A running server keeps its previous rules, and a starting server ends with the error. Without the broken rule, clients could see more or less than you want.",

@@ -39,8 +39,9 @@ func newReach(l *layout, worlds map[string]groupContent) *reach {
 // dangling returns the warnings of [reach.dangling] for the served configuration.
 func (s *Source) dangling(r *reach) []dangling {
 	found := r.dangling(s.shown, s.bootstraps.has)
+	required := requirer{source: s}
 	for i, d := range found[:s.shown(len(found))] {
-		if d.Hint == hints[xds.Cluster.URL] && s.required(d) != "" {
+		if d.Hint == hints[xds.Cluster.URL] && required.path(d) != "" {
 			found[i].Hint = requiredHint
 		}
 	}

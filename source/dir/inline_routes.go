@@ -2,6 +2,7 @@ package dir
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,19 +14,23 @@ import (
 const connectionManager = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 // requiredHint explains a reference in [requiredClusters] if the bootstrap is unknown.
-const requiredHint = "Envoy refuses the listener, unless its bootstrap has the cluster"
+const requiredHint = "Envoy refuses the resource, unless the bootstrap has the cluster"
 
-// requiredClusters returns the clusters without which Envoy refuses a listener, with the path of a field
-// that names each. These are the clusters of routes inside the listener: "if the route table is statically
-// defined via the route_config option", validate_clusters is true by default. gRPC clients, which use
-// api_listener, do not check them.
-func requiredClusters(types *Types, listener protoreflect.Message) map[string]string {
+// requiredClusters returns the clusters without which Envoy refuses a resource, with the path of a field that
+// names each. These are the clusters of routes: "if the route table is statically defined via the route_config
+// option", validate_clusters is true by default. The same holds for routes inside a scope. Routes from RDS have
+// the default false. Envoy checks no route inside a matcher. gRPC clients, which use api_listener, check none.
+func requiredClusters(types *Types, typ *xds.Type, m protoreflect.Message) map[string]string {
 	w := requirements{types: types, clusters: map[string]string{}}
-	chains := get(listener, "filter_chains").List()
-	for i := range chains.Len() {
-		w.chain(chains.Get(i).Message(), fmt.Sprintf("filter_chains[%d]", i))
+	switch {
+	case typ.Is(xds.Listener):
+		w.each(m, "filter_chains", "", w.chain)
+		w.chain(get(m, "default_filter_chain").Message(), "default_filter_chain")
+	case typ.Is(xds.Route):
+		w.routes(m, "", false)
+	case typ.Is(xds.ScopedRoute):
+		w.scope(m, "")
 	}
-	w.chain(get(listener, "default_filter_chain").Message(), "default_filter_chain")
 	return w.clusters
 }
 
@@ -35,11 +40,14 @@ type requirements struct {
 	clusters map[string]string
 }
 
+// join returns the path of a field of the message at path.
+func join(path, field string) string { return strings.TrimPrefix(path+"."+field, ".") }
+
 // each calls f for the messages in a list.
 func (w *requirements) each(m protoreflect.Message, field protoreflect.Name, path string, f func(m protoreflect.Message, path string)) {
 	list := get(m, field).List()
 	for i := range list.Len() {
-		f(list.Get(i).Message(), fmt.Sprintf("%s.%s[%d]", path, field, i))
+		f(list.Get(i).Message(), join(path, fmt.Sprintf("%s[%d]", field, i)))
 	}
 }
 
@@ -47,7 +55,7 @@ func (w *requirements) each(m protoreflect.Message, field protoreflect.Name, pat
 func (w *requirements) name(m protoreflect.Message, field protoreflect.Name, path string) {
 	name := get(m, field).String()
 	if _, known := w.clusters[name]; name != "" && !known {
-		w.clusters[name] = path + "." + string(field)
+		w.clusters[name] = join(path, string(field))
 	}
 }
 
@@ -71,49 +79,68 @@ func (w *requirements) chain(chain protoreflect.Message, path string) {
 		if (proto.UnmarshalOptions{Resolver: w.types}).Unmarshal(get(config, "value").Bytes(), m.Interface()) != nil {
 			return
 		}
-		w.routes(get(m, "route_config").Message(), path+".typed_config.route_config")
+		path += ".typed_config"
+		w.routes(get(m, "route_config").Message(), join(path, "route_config"), true)
+		scopes := get(get(m, "scoped_routes").Message(), "scoped_route_configurations_list").Message()
+		w.each(scopes, "scoped_route_configurations", join(path, "scoped_routes.scoped_route_configurations_list"), w.scope)
 	})
 }
 
-func (w *requirements) routes(config protoreflect.Message, path string) {
-	validate := config.Descriptor().Fields().ByName("validate_clusters")
-	if config.Has(validate) && !get(config.Get(validate).Message(), "value").Bool() {
+func (w *requirements) scope(scope protoreflect.Message, path string) {
+	w.routes(get(scope, "route_configuration").Message(), join(path, "route_configuration"), true)
+}
+
+// routes records the clusters of a route configuration; byDefault is the default of validate_clusters.
+func (w *requirements) routes(config protoreflect.Message, path string, byDefault bool) {
+	validate := byDefault
+	if field := config.Descriptor().Fields().ByName("validate_clusters"); config.Has(field) {
+		validate = get(config.Get(field).Message(), "value").Bool()
+	}
+	if !validate {
 		return
 	}
 	w.each(config, "virtual_hosts", path, func(host protoreflect.Message, at string) {
 		w.each(host, "routes", at, func(route protoreflect.Message, to string) {
-			action := route.Descriptor().Fields().ByName("route")
-			if !route.Has(action) {
-				return
-			}
-			to += ".route"
-			m := route.Get(action).Message()
+			to = join(to, "route")
+			m := get(route, "route").Message()
 			w.name(m, "cluster", to)
-			w.each(get(m, "weighted_clusters").Message(), "clusters", to+".weighted_clusters", func(m protoreflect.Message, path string) { w.name(m, "name", path) })
-			// "Specifying this at [a lower] level will override any policies configured" above it.
+			w.each(get(m, "weighted_clusters").Message(), "clusters", join(to, "weighted_clusters"), func(m protoreflect.Message, path string) { w.name(m, "name", path) })
+			// "Specifying this at [a lower] level will override any policies configured" above it. Envoy
+			// also checks the upper policies for a route without "route", such as a redirect.
 			_ = w.mirrors(m, to) || w.mirrors(host, at) || w.mirrors(config, path)
 		})
 	})
 }
 
-// required returns the path of a field that names the cluster of a reference, if Envoy refuses a listener
-// without that cluster; "" otherwise.
-func (s *Source) required(d dangling) string {
-	if !d.from.Type.Is(xds.Listener) || !d.to.Type.Is(xds.Cluster) || !mayViolate(d.from) {
-		return ""
-	}
-	m, err := s.message(d.from.Type.URL, d.from.Body)
-	if err != nil {
-		return ""
-	}
-	return requiredClusters(s.types, m.ProtoReflect())[d.to.Name]
+// A requirer finds the dangling references without which Envoy refuses a resource. References of one resource
+// follow each other, so it is decoded once.
+type requirer struct {
+	source   *Source
+	of       *xds.Resource     // decoded last; nil: none yet
+	clusters map[string]string // see requiredClusters
 }
 
-// splitRequired makes an error of each missing cluster without which Envoy refuses a listener, if the bootstraps
+// path returns the path of a field that names the cluster of a reference, if Envoy refuses the resource
+// without that cluster; "" otherwise.
+func (r *requirer) path(d dangling) string {
+	if !d.to.Type.Is(xds.Cluster) || !mayViolate(d.from) {
+		return ""
+	}
+	if r.of != d.from.Resource {
+		r.of, r.clusters = d.from.Resource, nil
+		if m, err := r.source.message(d.from.Type.URL, d.from.Body); err == nil {
+			r.clusters = requiredClusters(r.source.types, d.from.Type, m.ProtoReflect())
+		}
+	}
+	return r.clusters[d.to.Name]
+}
+
+// splitRequired makes an error of each missing cluster without which Envoy refuses a resource, if the bootstraps
 // of the clients are known. It returns the others as warnings.
 func (s *Source) splitRequired(missing []dangling) (refused, doubtful []dangling) {
+	required := requirer{source: s}
 	for _, d := range missing {
-		d.path = s.required(d)
+		d.path = required.path(d)
 		switch {
 		case d.path != "" && s.bootstraps.complete:
 			d.Warning, d.Code = false, findings.UnknownCluster

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,6 +22,12 @@ route_config: {CONFIG virtual_hosts: [{HOST name: v, domains: ["*"], routes: [{m
 ROUTE}}]}]}}}]}]}`)
 }
 
+// routeConfiguration is a resource with a route to the cluster "missing"; before and after are parts of it.
+func routeConfiguration(message, before, after string) string {
+	return `{"@type": type.googleapis.com/envoy.config.route.v3.` + message + `, name: r,
+` + before + `virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: missing}}]}]}` + after
+}
+
 func bootstrapOf(t *testing.T, json string) []proto.Message {
 	t.Helper()
 	m := envoyapi.Envoy().New("envoy.config.bootstrap.v3.Bootstrap").Interface()
@@ -30,9 +37,9 @@ func bootstrapOf(t *testing.T, json string) []proto.Message {
 	return []proto.Message{m}
 }
 
-// SAFE-3: Envoy 1.40 refuses each of these listeners, with "route: unknown cluster", "unknown weighted
+// SAFE-3: Envoy 1.40 refuses each of these resources that is an error here, with "route: unknown cluster", "unknown weighted
 // cluster" or "unknown shadow cluster".
-func TestListenerWithRouteToUnknownCluster(t *testing.T) {
+func TestRouteToUnknownClusterThatEnvoyValidates(t *testing.T) {
 	const own, mirror = clusterURL + "\nname: own\n", "request_mirror_policies: [{cluster: missing}], "
 	const static = `{"static_resources": {"clusters": [{"name": "kept"}]}, "dynamic_resources": {"cds_config": {"ads": {}}}}`
 	for name, tt := range map[string]struct {
@@ -61,6 +68,40 @@ func TestListenerWithRouteToUnknownCluster(t *testing.T) {
 			errs, warnings = problemsOf(b.dir, Check(b.dir, Options{}))
 			if errs != "" || strings.Contains(warnings, requiredHint) != (tt.refused != "") {
 				t.Errorf("without a bootstrap: errors %q, warnings %q", errs, warnings)
+			}
+		})
+	}
+	for name, tt := range map[string]struct {
+		resource string
+		refused  string // the place of the error; "": it is a warning
+	}{
+		"a mirror next to a redirect": {
+			resource: strings.Replace(inlineRoutes("", mirror, ""), "route: {\n}", `redirect: {host_redirect: x}`, 1), refused: "l.yaml:5:"},
+		"a matcher of routes, which Envoy does not check": {resource: strings.Replace(inlineRoutes("", mirror, ""), "routes: [{match: {prefix: /}, route: {\n}}]",
+			`matcher: {on_no_match: {action: {name: a, typed_config: {"@type": type.googleapis.com/envoy.config.route.v3.Route, match: {prefix: /}, route: {cluster: missing}}}}}`, 1)},
+		"routes of a scope inside the listener": {resource: strings.NewReplacer("route_config: {", `scoped_routes: {name: scopes, scope_key_builder: {fragments: [{header_value_extractor: {name: h, index: 0}}]},
+scoped_route_configurations_list: {scoped_route_configurations: [{name: s, key: {fragments: [{string_key: k}]}, route_configuration: {`, "}}]}]}}}]}]}", "}}]}]}}]}}}}]}]}").
+			Replace(inlineRoutes("cluster: missing", "", "")), refused: "l.yaml:7:10: "},
+		"RDS":                           {resource: routeConfiguration("RouteConfiguration", "", "")},
+		"RDS with validate_clusters":    {resource: routeConfiguration("RouteConfiguration", "validate_clusters: true, ", ""), refused: "l.yaml:2:"},
+		"SRDS with routes":              {resource: routeConfiguration("ScopedRouteConfiguration", "key: {fragments: [{string_key: k}]}, route_configuration: {name: x, ", "}"), refused: "l.yaml:2:"},
+		"SRDS with routes, unvalidated": {resource: routeConfiguration("ScopedRouteConfiguration", "key: {fragments: [{string_key: k}]}, route_configuration: {name: x, validate_clusters: false, ", "}")},
+	} {
+		t.Run("SAFE-3 "+name, func(t *testing.T) {
+			b := newFixture(t, "own.yaml", own, "l.yaml", tt.resource)
+			errs, warnings := problemsOf(b.dir, Check(b.dir, Options{Bootstraps: bootstrapOf(t, static)}))
+			if tt.refused == "" {
+				if errs != "" || !strings.Contains(warnings, "XDS0201 ") {
+					t.Errorf("errors %q, warnings %q", errs, warnings)
+				}
+			} else if !strings.HasPrefix(errs, "XDS0415 "+tt.refused) || strings.Count(errs, "\n") > 1 || strings.Contains(warnings, "XDS0201") {
+				t.Errorf("errors %q, warnings %q", errs, warnings)
+			}
+			// A server knows no bootstrap.
+			b.src = New(b.dir, b.st, Options{References: true})
+			b.expectLoad("", "")
+			if got := fmt.Sprint(b.src.Summary().Warnings); strings.Contains(got, requiredHint) != (tt.refused != "") || !strings.Contains(got, `refers to CDS "missing"`) {
+				t.Errorf("at load: %s", got)
 			}
 		})
 	}

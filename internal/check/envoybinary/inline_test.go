@@ -22,8 +22,8 @@ func TestAgreesWithEnvoyAboutRoutesInListeners(t *testing.T) {
 	type object = map[string]any
 	mirror := []object{{"cluster": "missing"}}
 	for name, tt := range map[string]struct {
-		route, host, config object
-		accepted            bool
+		route, redirect, host, config object
+		scoped, accepted              bool
 	}{
 		"a cluster":              {route: object{"cluster": "missing"}},
 		"a cluster of its own":   {route: object{"cluster": "own"}, accepted: true},
@@ -35,6 +35,11 @@ func TestAgreesWithEnvoyAboutRoutesInListeners(t *testing.T) {
 			host: object{"request_mirror_policies": mirror}, accepted: true},
 		"a cluster without validation": {route: object{"cluster": "missing"}, config: object{"validate_clusters": false}, accepted: true},
 		"a cluster by a header":        {route: object{"cluster_header": "x"}, accepted: true},
+		"a mirror next to a redirect":  {redirect: object{"host_redirect": "x"}, host: object{"request_mirror_policies": mirror}},
+		"a scope":                      {route: object{"cluster": "missing"}, scoped: true},
+		"a scope without validation":   {route: object{"cluster": "missing"}, config: object{"validate_clusters": false}, scoped: true, accepted: true},
+		"a matcher": {host: object{"routes": nil, "request_mirror_policies": mirror, "matcher": object{"on_no_match": object{"action": object{"name": "a", "typed_config": object{
+			"@type": "type.googleapis.com/envoy.config.route.v3.Route", "match": object{"prefix": "/"}, "route": object{"cluster": "missing"}}}}}}, accepted: true},
 	} {
 		t.Run("SAFE-3 "+name, func(t *testing.T) {
 			t.Parallel()
@@ -42,12 +47,25 @@ func TestAgreesWithEnvoyAboutRoutesInListeners(t *testing.T) {
 				maps.Copy(base, more)
 				return base
 			}
-			host := with(object{"name": "v", "domains": []string{"*"}, "routes": []object{{"match": object{"prefix": "/"}, "route": tt.route}}}, tt.host)
+			route := object{"match": object{"prefix": "/"}}
+			if tt.redirect != nil {
+				route["redirect"] = tt.redirect
+			} else {
+				route["route"] = tt.route
+			}
+			host := with(object{"name": "v", "domains": []string{"*"}, "routes": []object{route}}, tt.host)
 			routes := with(object{"virtual_hosts": []object{host}}, tt.config)
 			router := object{"name": "r", "typed_config": object{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}
 			manager := object{
 				"@type":       "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 				"stat_prefix": "s", "route_config": routes, "http_filters": []object{router},
+			}
+			if tt.scoped {
+				delete(manager, "route_config")
+				builder := object{"fragments": []object{{"header_value_extractor": object{"name": "h", "index": 0, "element_separator": ","}}}}
+				scope := object{"name": "s", "key": object{"fragments": []object{{"string_key": "k"}}}, "route_configuration": with(routes, object{"name": "r"})}
+				manager["scoped_routes"] = object{"name": "scopes", "scope_key_builder": builder,
+					"scoped_route_configurations_list": object{"scoped_route_configurations": []object{scope}}}
 			}
 			listener := object{
 				"name": "l", "address": object{"socket_address": object{"address": "127.0.0.1", "port_value": 1}},

@@ -99,10 +99,11 @@ func (e *evidence) crowd() (most int) {
 	return most
 }
 
-// kinds returns the number of kinds that only one owner has. For several owners it is 0.
+// kinds returns the number of kinds that only one owner has. For several owners it is 0. The kind others has
+// no owners.
 func (e *evidence) kinds(owners ownerSet) (n int) {
-	for i, agent := range e.agents {
-		if agent != others && owners.count() == 1 && e.owners[i] == owners {
+	for i := range e.agents {
+		if owners.count() == 1 && e.owners[i] == owners {
 			n++
 		}
 	}

@@ -114,6 +114,7 @@ func TestLiars(t *testing.T) {
 		e := s.find(xds.Cluster)
 		for i := range maxAgents {
 			e.agents = append(e.agents, fmt.Sprint("old", i))
+			e.owners[i] = 1 << i
 			e.keepWorld(i, world{versions[0].Versions(), 0})
 		}
 		data, err := b.Save(start, 1<<20)
@@ -133,7 +134,7 @@ func TestLiars(t *testing.T) {
 				t.Errorf("%s: %q, want %q", agent, got, want)
 			}
 		}
-		if e := s.find(xds.Cluster); len(e.agents) != maxAgents || e.shared() != maxAgents-1 {
+		if e := s.find(xds.Cluster); len(e.agents) != maxAgents || e.shared() != maxAgents-1 || e.agents[maxAgents-1] != others || e.owners[maxAgents-1]&(1<<15) != 0 {
 			t.Errorf("%q", e.agents)
 		}
 	})

@@ -75,8 +75,8 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 		by := e.acceptedBy(old.Name, old.Sum)
 		by.add(elsewhere(old))
 		delete(e.named, old.Name)
-		if r := was.Lookup(old.Name); r != nil && !back {
-			s.push(e, version{Resource: r, until: now, support: by, removed: is == nil})
+		if !back {
+			s.push(e, version{Resource: was.Lookup(old.Name), until: now, support: by, removed: is == nil})
 		}
 	}
 	if e.count > maxReplaced || s.book.bytes.Load() > maxBytes {

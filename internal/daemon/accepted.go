@@ -24,6 +24,7 @@ type acceptedKeeper struct {
 	book   *evidence.Book
 	log    *slog.Logger
 	failed bool // the last write failed
+	newer  bool // a newer version wrote the file, which therefore stays
 }
 
 // restore reads the stored evidence. Call it before the first client.
@@ -38,6 +39,7 @@ func (a *acceptedKeeper) restore() {
 	if err == nil {
 		err = a.book.Restore(data)
 	}
+	a.newer = errors.Is(err, lastgood.ErrNewer) || errors.Is(err, evidence.ErrNewer)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.log.Warn("the stored accepted versions cannot be used", "error", err, "hint", "clients that start now and refuse a version get no earlier one until other clients have accepted it")
 	}
@@ -68,6 +70,9 @@ func (a *acceptedKeeper) run(ctx context.Context) {
 }
 
 func (a *acceptedKeeper) save(now time.Time) {
+	if a.newer {
+		return
+	}
 	data, err := a.book.Save(now, lastgood.MaxAccepted/2)
 	if err == nil {
 		err = a.keeper.SaveAccepted(data)

@@ -69,3 +69,33 @@ func TestSweepRemovesWhatItsPlanCounts(t *testing.T) {
 		t.Error(due, err)
 	}
 }
+
+// A sweep removes revisions and packs only. So a build that does not know the key of another one keeps it: the
+// accepted versions (HEAL-3) survive a sweep of a server of any build.
+func TestSweepKeepsKeysOfOtherBuilds(t *testing.T) {
+	ctx := t.Context()
+	e := engine(t)
+	for _, key := range []string{"accepted", "of-a-newer-build"} {
+		if err := e.CompareAndSwap(ctx, key, nil, []byte("kept")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repo := revisions.Open(e, revisions.Options{})
+	for i := range 4 {
+		base, err := repo.Head(ctx)
+		if err == nil {
+			_, err = repo.Commit(ctx, base, base.To([]*revisions.Item{in("edge", "a", strconv.Itoa(i))}), revisions.Note{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := repo.Sweep(ctx, 1); err != nil || got.Revisions != 3 || len(got.Foreign) != 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, key := range []string{"accepted", "of-a-newer-build"} {
+		if b, err := e.Get(ctx, key); err != nil || string(b) != "kept" {
+			t.Errorf("HEAL-3 %s: %q, %v", key, b, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/bits"
@@ -16,6 +17,7 @@ import (
 
 const (
 	acceptedKey     = "accepted"
+	acceptedFormat  = 1                           // of the value
 	acceptedTime    = 24 * time.Hour              // time for which the evidence of a server that has ended is kept
 	acceptedRenewal = time.Hour                   // interval at which a server states that its evidence is current
 	acceptedInAll   = revisions.MaxValue * 9 / 10 // bytes of the evidence of all servers, in equal shares
@@ -32,8 +34,9 @@ type Evidence interface {
 // that starts on one server then gets the version that clients of another server run on.
 //
 // All evidence is one value, with a part for each server. A server that may only read the repository learns
-// from the others and shares nothing. Builds without this type ignore the value. The value has the bodies of
-// replaced versions, so it does not depend on the revisions that a sweep keeps.
+// from the others and shares nothing. Builds without this type ignore the value, and a server leaves a value
+// of a newer format in place. The value has the bodies of replaced versions, so it does not depend on the
+// revisions that a sweep keeps.
 type Accepted struct {
 	engine   revisions.Engine
 	evidence Evidence
@@ -51,7 +54,8 @@ func NewAccepted(e revisions.Engine, evidence Evidence, server string, log *slog
 	return &Accepted{engine: e, evidence: evidence, server: server, log: log, due: true}
 }
 
-// An acceptedText is the stored form of the evidence.
+// An acceptedText is the stored form of the evidence. A server keeps the evidence of other servers as it is, but
+// no other fields that it does not know: new fields belong into the evidence.
 type acceptedText struct {
 	Format  int                     `json:"format"`
 	Servers map[string]acceptedPart `json:"servers"`
@@ -109,10 +113,14 @@ func (a *Accepted) sync(ctx context.Context, now time.Time) error {
 	if err != nil && !errors.Is(err, revisions.ErrNotFound) {
 		return err
 	}
-	is := acceptedText{Format: 1}
+	is := acceptedText{Format: acceptedFormat}
 	if err == nil {
-		if err := json.Unmarshal(old, &is); err != nil || is.Format != 1 {
-			is = acceptedText{Format: 1} // the value has a newer format or is invalid: begin with an empty one
+		err := json.Unmarshal(old, &is) // sets the format even if a newer one has other fields
+		switch {
+		case is.Format > acceptedFormat:
+			return fmt.Errorf("%s: %w", acceptedKey, revisions.ErrNewer)
+		case err != nil || is.Format != acceptedFormat:
+			is = acceptedText{Format: acceptedFormat} // the value is invalid: begin with an empty one
 		}
 	}
 	if is.Servers == nil {

@@ -5,10 +5,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A fact is the evidence of a server in a test: one text.
@@ -53,13 +58,17 @@ func (f *fact) knows() string {
 }
 
 func TestAcceptedVersionsAreShared(t *testing.T) {
+	var logged strings.Builder
 	run := func(name string, f func(t *testing.T, v *value, start func(v *value, server string, is *fact) (stop func()))) {
 		t.Run("HEAL-3 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f(t, &value{}, func(v *value, server string, is *fact) func() {
 					ctx, cancel := context.WithCancel(t.Context())
 					done := make(chan struct{})
-					go func() { defer close(done); NewAccepted(v, is, server, slog.New(slog.DiscardHandler)).Run(ctx) }()
+					go func() {
+						defer close(done)
+						NewAccepted(v, is, server, slog.New(slog.NewTextHandler(&logged, nil))).Run(ctx)
+					}()
 					return func() { cancel(); <-done }
 				})
 			})
@@ -132,14 +141,83 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 			t.Errorf("%d writes at rest, %d bytes, %d servers", v.writes-writes, len(v.is), bytes.Count(v.is, []byte(`"at"`)))
 		}
 	})
-	run("a value of a newer format is replaced", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
-		v.is = []byte(`{"format":2}`)
+	run("a value of a newer format stays, and the log has it once", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		for _, newer := range []string{`{"format":2}`, `{"format":2,"servers":["a"]}`} {
+			v.is = []byte(newer)
+			a := newFact("a1")
+			stop := start(v, "a", a)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if string(v.is) != newer || v.writes > 0 || strings.Count(logged.String(), "written by a newer version") != 1 {
+				t.Errorf("%s\n%s", v.is, logged.String())
+			}
+			stop()
+			logged.Reset()
+		}
+	})
+	run("an invalid value is replaced", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		v.is = []byte(`{"format":`)
 		a := newFact("a1")
 		defer start(v, "a", a)()
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if !bytes.Contains(v.is, []byte(`"a1"`)) {
 			t.Errorf("%s", v.is)
+		}
+	})
+	run("the evidence of another server stays as it is, whatever its format", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		const newer = `"newer":{"at":"2000-01-01T00:00:00Z","evidence":{"format":2,"unknown":[1]}}`
+		v.is = []byte(`{"format":1,"servers":{` + newer + `}}`)
+		a := newFact("a1")
+		defer start(v, "a", a)()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if !bytes.Contains(v.is, []byte(newer)) || !bytes.Contains(v.is, []byte(`"a1"`)) {
+			t.Errorf("%s", v.is)
+		}
+	})
+}
+
+// The file in testdata is the value that the previous build stored: without owners of clients.
+func TestAcceptedVersionsOfThePreviousBuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored, err := os.ReadFile("testdata/accepted.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, book := &value{is: stored}, &evidence.Book{}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); NewAccepted(v, book, "this", slog.New(slog.DiscardHandler)).Run(ctx) }()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		cancel()
+		<-done
+		s := book.Scope("default", "")
+		now := time.Date(2030, 1, 1, 1, 0, 0, 0, time.UTC)
+		for _, c := range []struct {
+			t     *xds.Type
+			name  string
+			agent string
+			want  string
+		}{
+			{xds.Cluster, "a", "envoy 1.36", "a1"},
+			{xds.Cluster, "a", "grpc", "a1"},
+			{xds.Cluster, "gone", "envoy 1.36", ""},
+			{xds.Listener, "l", "envoy 1.36", "l1"},
+			{xds.Route, "r", "envoy 1.36", ""}, // it was not replaced
+		} {
+			got := ""
+			for _, r := range s.Before(now, c.t, c.name, c.agent) {
+				got += string(r.Body)
+			}
+			if got != c.want {
+				t.Errorf("HEAL-3 %s %s for %s: %q, want %q", c.t, c.name, c.agent, got, c.want)
+			}
+		}
+		_, part, _ := bytes.Cut(bytes.TrimSuffix(stored, []byte("}}")), []byte(`"servers":{`))
+		if !bytes.Contains(v.is, part) || !bytes.Contains(v.is, []byte(`"this":`)) {
+			t.Errorf("HEAL-3 the previous build has lost its part: %s", v.is)
 		}
 	})
 }

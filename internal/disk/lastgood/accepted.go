@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/chancery-xds/chancery/internal/disk"
 )
@@ -18,7 +19,13 @@ const MaxAccepted = 32 << 20
 // acceptedName is a file of its own, which earlier versions of this program ignore.
 const acceptedName = "accepted"
 
-const acceptedHead = "chancery accepted versions 1\n"
+const (
+	acceptedHead  = acceptedTitle + "1\n"
+	acceptedTitle = "chancery accepted versions " // and the format
+)
+
+// ErrNewer means that a newer version of this program wrote a file.
+var ErrNewer = errors.New("written by a newer version of Chancery")
 
 // SaveAccepted stores which versions clients accepted (HEAL-3). It stores nothing while another program has
 // the lock of the folder, or without secrets: the bodies of replaced versions may have some.
@@ -33,7 +40,8 @@ func (k *Keeper) SaveAccepted(data []byte) error {
 	})
 }
 
-// LoadAccepted returns the stored evidence. The error is [os.ErrNotExist] if there is none.
+// LoadAccepted returns the stored evidence. The error is [os.ErrNotExist] if there is none, and [ErrNewer] if the
+// caller must leave the file in place.
 func (k *Keeper) LoadAccepted() ([]byte, error) {
 	path := filepath.Join(k.dir, acceptedName)
 	info, err := os.Lstat(path)
@@ -48,6 +56,11 @@ func (k *Keeper) LoadAccepted() ([]byte, error) {
 		return nil, err
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(acceptedHead))
+	format, _, _ := bytes.Cut(bytes.TrimPrefix(b, []byte(acceptedTitle)), []byte("\n"))
+	n, err := strconv.Atoi(string(format))
+	if err == nil && n > 1 {
+		return nil, fmt.Errorf("%s: %w", path, ErrNewer)
+	}
 	if !ok || len(rest) < sha256.Size {
 		return nil, fmt.Errorf("%s: %w", path, errDamaged)
 	}

@@ -3,6 +3,7 @@ package evidence
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ import (
 
 // savedFormat is the format of the bytes. A reader ignores unknown fields.
 const savedFormat = 1
+
+// ErrNewer means that a newer version of this program saved the evidence, in another format.
+var ErrNewer = errors.New("evidence of a newer version of Chancery")
 
 // maxExcept is the maximum number of current names that a saved table lacks.
 const maxExcept = 1000
@@ -232,7 +236,7 @@ func (e *evidence) saveNamed() (all []savedName) {
 }
 
 // Restore adds the evidence that an earlier run of this server saved. Call it before the first use of the
-// book.
+// book. After [ErrNewer] the caller must keep the bytes for the newer version.
 func (b *Book) Restore(data []byte) error {
 	scopes, err := b.read(data)
 	if err != nil {
@@ -268,10 +272,13 @@ func (b *Book) Learn(servers [][]byte) {
 // read returns the scopes in saved evidence.
 func (b *Book) read(data []byte) (all []*Scope, err error) {
 	var in saved
-	if err := json.Unmarshal(data, &in); err != nil {
+	err = json.Unmarshal(data, &in) // sets the format even if a newer one has other fields
+	switch {
+	case in.Format > savedFormat:
+		return nil, ErrNewer
+	case err != nil:
 		return nil, err
-	}
-	if in.Format != savedFormat {
+	case in.Format != savedFormat:
 		return nil, fmt.Errorf("evidence has the format %d, want %d", in.Format, savedFormat)
 	}
 	for _, is := range in.Scopes {

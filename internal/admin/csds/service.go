@@ -251,6 +251,7 @@ func (s *Service) metadata(m protoreflect.Message, n *xds.Node) {
 	fd := m.Descriptor().Fields().ByName("metadata")
 	is := m.NewField(fd).Message()
 	if proto.Unmarshal(n.Metadata, is.Interface()) == nil {
+		flattenStruct(is, 1)
 		m.Set(fd, protoreflect.ValueOfMessage(is))
 	}
 }

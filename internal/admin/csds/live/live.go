@@ -55,12 +55,16 @@ func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []cs
 			}
 			streams[k] = append(streams[k], st)
 		}
+		hosts := map[string]int{} // by node ID
+		for _, k := range order {
+			hosts[k.node]++
+		}
 		all := make([]csds.Client, 0, len(order))
 		for _, k := range order {
 			of := streams[k]
 			slices.SortFunc(of, func(a, b *server.Stream) int { return cmp.Compare(a.ID, b.ID) })
 			all = append(all, csds.Client{
-				Node: of[0].Node, Since: of[len(of)-1].Since,
+				Node: of[0].Node, Since: of[len(of)-1].Since, Scope: scope(k.node, k.host, k.stream, hosts[k.node]),
 				Config: func(ctx context.Context) ([]csds.TypeConfig, error) {
 					return (&clientStreams{t: t, held: held, streams: of}).config(ctx)
 				},
@@ -71,6 +75,18 @@ func Clients(t Tracker, held func(*server.Stream, *xds.Type) []Held) func() []cs
 		})
 		return all
 	}
+}
+
+// scope returns the client_scope of a client, which is unique in an answer: its node ID, with the address if the
+// node ID has several clients. A client without a node ID has the name that the admin API gives it.
+func scope(node, host string, stream uint64, same int) string {
+	switch {
+	case node == "":
+		return clients.PathOf(stream)
+	case same > 1 && host != "":
+		return node + "@" + host
+	}
+	return node
 }
 
 // host returns the address of a peer without the port, because each stream of a client may have

@@ -322,6 +322,21 @@ func TestLiveWithoutNodeID(t *testing.T) {
 	}
 }
 
+// Each client has its own client_scope, by which tools without matchers choose a client.
+func TestLiveScopes(t *testing.T) {
+	tr := &tracker{}
+	for i, at := range []struct{ node, ip string }{{"one", "10.0.0.1"}, {"two", "10.0.0.1"}, {"two", "10.0.0.2"}, {"two", "10.0.0.2"}, {"", "10.0.0.1"}} {
+		tr.Opened(&server.Stream{ID: uint64(i + 1), Node: &xds.Node{ID: at.node}, Peer: &net.TCPAddr{IP: net.ParseIP(at.ip), Port: i + 1}})
+	}
+	var got []string
+	for _, c := range Clients(tr, nil)() {
+		got = append(got, c.Scope)
+	}
+	if want := []string{"stream:5", "one", "two@10.0.0.1", "two@10.0.0.2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // CSDS over gRPC shows the state of a real server.
 func TestLiveService(t *testing.T) {
 	tr, st := &tracker{}, store.New()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -154,11 +155,51 @@ func TestExplainGRPC(t *testing.T) {
 		s.sees(p, patience, "it gives its stream up", func(rs tap.Records) bool {
 			return len(rs.Where(func(r tap.Record) bool { return r.Kind == tap.Close })) > 0
 		})
-		eventually(t, patience, "too big", says(admin, "e2e", "EDS", "greeter", "sent", "the resource has 5.0 MiB; gRPC clients accept messages of at most 4.0 MiB", "make it smaller, or raise the client's limit"))
+		eventually(t, patience, "too big", says(admin, "e2e", "EDS", "greeter", "connected",
+			"it left right after a response of EDS with 5.0 MiB, ", " times; gRPC clients accept 4 MiB by default: the resource has 5.0 MiB", "make it smaller, or raise the client's limit"))
 		s.gets("it keeps its resources")
 		s.commit("they are small again", func(w world) { w.set(assignment("greeter", s.at.port)) })
 		eventually(t, 2*patience, "it has them", says(admin, "e2e", "EDS", "greeter", ""))
 		s.gets("it keeps its resources")
+	})
+	s.step("SAFE-4 a disconnect loop after a response of clusters", func(t *testing.T) {
+		big := func(bytes int) *cluster.Cluster {
+			c := edsCluster("greeter", time.Second)
+			c.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{
+				"e2e": {Fields: map[string]*structpb.Value{"ballast": structpb.NewStringValue(strings.Repeat("x", bytes))}},
+			}}
+			return c
+		}
+		p := s.commit("its cluster is too big", func(w world) { w.set(big(57 << 20 / 10)) })
+		s.sees(p, patience, "it gives its stream up", func(rs tap.Records) bool {
+			return len(rs.Where(func(r tap.Record) bool { return r.Kind == tap.Close })) > 0
+		})
+		fails := func(args string, code int, texts ...string) {
+			t.Helper()
+			eventually(t, patience, args, func() error {
+				cmd := exec.Command(binary, strings.Fields(args)...)
+				cmd.Env = append(cmd.Environ(), "CHANCERY_ADMIN="+at)
+				out, _ := cmd.CombinedOutput()
+				for _, text := range texts {
+					if !strings.Contains(string(out), text) {
+						return fmt.Errorf("%q is missing:\n%s", text, out)
+					}
+				}
+				if got := cmd.ProcessState.ExitCode(); got != code {
+					return fmt.Errorf("exit code %d:\n%s", got, out)
+				}
+				return nil
+			})
+		}
+		const loop = "it left right after a response of CDS with 5.7 MiB, "
+		fails("status", 1, "disconnect-loop", loop, " times; gRPC clients accept 4 MiB by default")
+		fails("wait --timeout 20s", 1, "not synced: client e2e: "+loop)
+		fails("explain e2e", 1, loop)
+		s.gets("it keeps its resources")
+		s.commit("it is small again", func(w world) { w.set(big(10)) })
+		fails("wait --timeout 1m", 0)
+		fails("status", 0)
+		fails("explain e2e", 0)
 	})
 	s.leave()
 }

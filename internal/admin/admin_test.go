@@ -67,6 +67,8 @@ func (f *fleet) GroupCounts() map[string]api.Counts {
 	return map[string]api.Counts{"edge": {Connected: 2, By: map[api.State]int{api.Nacked: 1, api.Synced: 1}}, "default": {Connected: 1, By: map[api.State]int{api.Synced: 1}}}
 }
 
+func (f *fleet) Loops(clients.Filter) []clients.Loop { return nil }
+
 func (f *fleet) Client(node string) (found []api.Client) {
 	for _, c := range f.all {
 		if c.Node == node {

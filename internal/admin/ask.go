@@ -15,6 +15,7 @@ type Tracker interface {
 	SummaryOf(clients.Filter) (api.Counts, []api.Refusal, []api.Trouble)
 	TurnedAway(node string) []api.TurnedAway
 	GroupCounts() map[string]api.Counts
+	Loops(clients.Filter) []clients.Loop
 	Clients(clients.Filter) api.ClientList
 	Client(node string) []api.Client
 	Nodes(prefix string, most int) []string

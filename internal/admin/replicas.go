@@ -181,13 +181,19 @@ func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error
 		st.Clients.By[state] += n
 	}
 	st.Refusals = addRefusals(st.Refusals, is.Refusals)
-	for _, x := range few(is.Troubles, maxTold) {
-		st.Troubles = append(st.Troubles, api.Trouble{Code: textutil.Head(x.Code, maxWords), Node: textutil.Head(x.Node, maxWords), Type: textutil.Head(x.Type, maxWords), Since: x.Since, Text: textutil.Head(x.Text, maxWords)})
-	}
+	st.Troubles = append(st.Troubles, cutTroubles(is.Troubles)...)
 	for _, x := range few(is.TurnedAway, maxTold) {
 		st.TurnedAway = append(st.TurnedAway, api.TurnedAway{Kind: textutil.Head(x.Kind, maxWords), Node: textutil.Head(x.Node, maxWords), From: textutil.Head(x.From, maxWords), Text: textutil.Head(x.Text, maxWords), Times: x.Times, Since: x.Since, At: x.At})
 	}
 	return nil
+}
+
+// cutTroubles returns the troubles of another server's answer, cut to a limited size.
+func cutTroubles(all []api.Trouble) (cut []api.Trouble) {
+	for _, x := range few(all, maxTold) {
+		cut = append(cut, api.Trouble{Code: textutil.Head(x.Code, maxWords), Node: textutil.Head(x.Node, maxWords), Type: textutil.Head(x.Type, maxWords), Since: x.Since, Text: textutil.Head(x.Text, maxWords)})
+	}
+	return cut
 }
 
 // addRefusals merges the refusals of another server by type, error, and files of the resources.

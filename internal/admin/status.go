@@ -43,7 +43,8 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 }
 
 // healthy reports whether nothing in a status is wrong. A relay that cannot reach the upstream serves older
-// resources, like a server after a rejected load; an idle one does not need the upstream.
+// resources, like a server after a rejected load; an idle one does not need the upstream. A client in a disconnect loop
+// does not get a response that it was sent.
 func healthy(st *api.Status) bool {
 	by, c := st.Clients.By, st.Config
 	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0
@@ -51,7 +52,8 @@ func healthy(st *api.Status) bool {
 	fails := func(r api.Replica) bool {
 		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 	}
-	return by[api.Nacked]+by[api.Stale] == 0 && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
+	loops := func(x api.Trouble) bool { return x.Code == api.DisconnectLoop }
+	return by[api.Nacked]+by[api.Stale] == 0 && !slices.ContainsFunc(st.Troubles, loops) && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
 		upstream && revision && st.Unsure == "" && !slices.ContainsFunc(st.Replicas, fails)
 }
 

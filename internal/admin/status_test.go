@@ -17,7 +17,7 @@ func TestStatusHealthy(t *testing.T) {
 	store := func(s api.Store) api.Status { return of(api.Config{Store: &s}) }
 	upstream := func(u api.Upstream) api.Status { return of(api.Config{Upstream: &u}) }
 	for _, st := range []api.Status{
-		{}, clients(api.Synced), clients(api.Sent), clients(api.Idle), of(api.Config{Doubts: 1}), store(api.Store{Writer: &api.StoreWriter{}}),
+		{}, clients(api.Synced), clients(api.Sent), clients(api.Idle), of(api.Config{Doubts: 1}), {Troubles: []api.Trouble{{Code: "flaps"}}}, store(api.Store{Writer: &api.StoreWriter{}}),
 		upstream(api.Upstream{Connected: true}), upstream(api.Upstream{Idle: true}), {Replicas: []api.Replica{{Asked: true}, {}}},
 	} {
 		if !healthy(&st) {
@@ -25,6 +25,7 @@ func TestStatusHealthy(t *testing.T) {
 		}
 	}
 	for _, st := range []api.Status{
+		{Troubles: []api.Trouble{{Code: "flaps"}, {Code: api.DisconnectLoop}}},
 		clients(api.Nacked), clients(api.Stale), of(api.Config{Dangling: 1}), of(api.Config{Rejected: &api.Rejected{}}), {RejectedGroups: []api.Rejected{{}}},
 		store(api.Store{Error: "e"}), store(api.Store{Writer: &api.StoreWriter{Error: "e"}}), store(api.Store{RolledBack: []api.RolledBack{{}}}),
 		upstream(api.Upstream{}), upstream(api.Upstream{Connected: true, Refused: 1}),

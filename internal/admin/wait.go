@@ -101,6 +101,8 @@ type waiting struct {
 	reached      bool                     // this server serves the awaited revision
 	newest       bool                     // the caller named no revision
 	removals     *api.Removals            // delayed removals, if newest is set
+	loops        []api.Trouble            // clients that leave again and again after a response of the served revision
+	left         []string                 // node IDs of other clients that left without an answer, and may return
 	rejected     *api.Rejected            // the rejected last load; nil: accepted or irrelevant
 	streamStates map[*server.Stream]Stand // states of the streams that were inspected while this revision was served
 }
@@ -192,13 +194,28 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 	}
 	at.Wait()
 	a.streamStates = streamStates
+	a.findLoops(&now)
 	// A filter that no client matches yet is not done: such clients may still connect.
-	done = a.removals == nil && (len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil)
+	done = a.removals == nil && len(a.loops)+len(a.left) == 0 && (len(all) > 0 || a.asked.Node == nil && a.asked.Group == "" && a.asked.Type == nil)
 	for _, stand := range streamStates {
 		done = done && (stand == Settled || stand == Gone)
 		refused = refused || stand == Refuses
 	}
-	return done, refused
+	return done, refused || len(a.loops) > 0
+}
+
+// findLoops finds the selected clients that ended their stream soon after a response, without an answer. A
+// loop is a failure if its last end is later than the served revision. An earlier end concerns an earlier
+// revision, so the answer to this one is still awaited.
+func (a *waiting) findLoops(now *api.Config) {
+	a.loops, a.left = nil, nil
+	for _, l := range a.s.Tracker.Loops(a.asked) {
+		if l.Certain && (now.At == nil || l.At.After(*now.At)) {
+			a.loops = append(a.loops, l.Trouble)
+		} else {
+			a.left = append(a.left, l.Node)
+		}
+	}
 }
 
 // rejectedGroup returns the rejected load of a single group that the request selects, or that a selected
@@ -250,12 +267,16 @@ func (a *waiting) result(done bool) api.WaitResult {
 		return cmp.Or(-cmp.Compare(x.Clients, y.Clients), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Error, y.Error))
 	})
 	r.Refusals = r.Refusals[:min(len(r.Refusals), 100)]
+	slices.SortFunc(a.loops, func(x, y api.Trouble) int { return cmp.Compare(x.Node, y.Node) })
+	r.Loops = a.loops[:min(len(a.loops), maxTold)]
 	for st, stand := range a.streamStates {
 		if node := cmp.Or(st.Node.ID, clients.PathOf(st.ID)); stand == Pending && !slices.Contains(r.Pending, node) {
 			r.Pending = append(r.Pending, node)
 		}
 	}
+	r.Pending = append(r.Pending, a.left...)
 	slices.Sort(r.Pending)
+	r.Pending = slices.Compact(r.Pending)
 	r.Pending = r.Pending[:min(len(r.Pending), named)]
 	return r
 }

@@ -77,7 +77,7 @@ func (s *Server) waitedByAll(r *http.Request, a *waiting, timeout time.Duration)
 // arrived reports whether the clients of a server are done, or the server serves the revision whole and has no
 // selected client.
 func arrived(r *api.WaitResult) bool {
-	return r.Done || r.Served && r.Clients.Connected == 0 && r.Removals == nil
+	return r.Done || r.Served && r.Clients.Connected+len(r.Loops)+len(r.Pending) == 0 && r.Removals == nil
 }
 
 // addWaited adds the result of another server. A nil body (404) is from a server without the group: that
@@ -106,6 +106,7 @@ func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 	if is.Rejected != nil && sum.Rejected == nil {
 		sum.Rejected = &api.Rejected{Group: textutil.Head(is.Rejected.Group, maxWords), Since: is.Rejected.Since, Errors: cutAll(is.Rejected.Errors, named)}
 	}
+	sum.Loops = few(append(sum.Loops, cutTroubles(is.Loops)...), maxTold)
 	sum.Refusals = addRefusals(sum.Refusals, is.Refusals)
 	sum.Pending = few(append(sum.Pending, cutAll(is.Pending, named)...), named)
 	return nil

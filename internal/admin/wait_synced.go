@@ -119,7 +119,7 @@ func (w *syncedWait) run() (r api.WaitResult, err error) {
 		switch {
 		case v != nil:
 			return v.of(r), nil
-		case !held && (r.Done || r.Rejected != nil || len(r.Refusals) > 0 || over):
+		case !held && (r.Done || r.Rejected != nil || len(r.Refusals) > 0 || len(r.Loops) > 0 || over):
 			return w.verdictOf(&r).of(r), nil
 		}
 		if err := w.pause(roundTime - time.Since(began)); err != nil {

@@ -34,6 +34,9 @@ func (w *syncedWait) verdictOf(r *api.WaitResult) verdict {
 	case len(r.Refusals) > 0:
 		return verdict{api.WaitFailed, "not synced: " + r.Clients.Text(), "chancery explain NODE shows details"}
 	}
+	if len(r.Loops) > 0 {
+		return verdict{api.WaitFailed, "not synced: " + loopsText(r.Loops), "chancery explain NODE shows details"}
+	}
 	if of := w.s.Config().Store; of != nil && len(r.Replicas) <= 1 && w.asked.stored > 0 && !r.Served {
 		return verdict{api.WaitTimeout, fmt.Sprintf("revision r%d is not served yet: %s is%s", w.asked.stored, cmp.Or(of.Revision, "none"), text.Prefixed(": ", of.Error)), ""}
 	}
@@ -52,6 +55,16 @@ func (w *syncedWait) frozenHint() string {
 		return ""
 	}
 	return fmt.Sprintf("%s: these clients do not have %s; wait --revision %[2]s includes them", strings.Join(append(stays, goes...), "; "), of.Revision)
+}
+
+// loopsText names a client that leaves again and again, and the number of the others.
+func loopsText(all []api.Trouble) string {
+	x := all[0]
+	why := fmt.Sprintf("client %s: %s", x.Node, x.Text)
+	if more := len(all) - 1; more > 0 {
+		why += fmt.Sprintf(" (and %s more)", text.Number(more))
+	}
+	return why
 }
 
 // late returns the reason why not all clients have accepted the configuration in time.

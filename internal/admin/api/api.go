@@ -333,12 +333,16 @@ type Group struct {
 
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
-	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps"
+	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop"
 	Node  string    `json:"node,omitempty"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`
 	Text  string    `json:"text"`
 }
+
+// DisconnectLoop is the code of a [Trouble]: the clients of a node end their stream soon after a response,
+// again and again, without an ACK or NACK of it.
+const DisconnectLoop = "disconnect-loop"
 
 // TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.
 type TurnedAway struct {
@@ -521,12 +525,13 @@ type Locality struct {
 type WaitResult struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`     // "WaitResult"
-	Done       bool      `json:"done"`     // false: timeout, a client refused, or a load was rejected
+	Done       bool      `json:"done"`     // false: timeout, a client refused or leaves again and again, or a load was rejected
 	Revision   uint64    `json:"revision"` // revision number that this server serves, as in the field config of its status
 	Served     bool      `json:"served"`   // the served revision is the awaited one or a later one
 	Clients    Counts    `json:"clients"`
 	Rejected   *Rejected `json:"rejected,omitempty"` // the rejected load, if it ended the wait
 	Refusals   []Refusal `json:"refusals,omitempty"`
+	Loops      []Trouble `json:"loops,omitempty"`   // clients that leave again and again after a response of the served revision, which they do not answer; at most 100
 	Pending    []string  `json:"pending,omitempty"` // node IDs, or names such as "stream:41", at most 10
 
 	StoreRevision string `json:"store_revision,omitempty"` // served revision of the store, such as r412; "": no store, or no revision of it is served

@@ -89,7 +89,8 @@ func (t *Tracker) Client(node string) []api.Client {
 	if unnamed {
 		here.all = slices.DeleteFunc(here.all, func(s snapshot) bool { return s.key.stream != stream })
 	}
-	all := t.inspectAll(here, nil).all
+	seen := t.inspectAll(here, nil)
+	all := seen.all
 	slices.SortStableFunc(all, func(a, b snapshot) int {
 		switch {
 		case a.departed == nil && b.departed == nil:
@@ -101,6 +102,9 @@ func (t *Tracker) Client(node string) []api.Client {
 		}
 		return cmp.Compare(b.now, a.now)
 	})
+	if len(all) > 0 && all[0].departed != nil && len(seen.absentTroubles) > 0 {
+		all[0].troubles = append(all[0].troubles, seen.absentTroubles[0].Trouble)
+	}
 	var clients []api.Client
 	p := t.places()
 	for i := range all {

@@ -64,9 +64,15 @@ func (s *snapshot) healthy() bool {
 // A roster is a list of client snapshots, taken at one time.
 type roster struct {
 	now            int64
-	all            []snapshot // clients with the same node ID are neighbours
-	flapped        map[string]int64
-	absentTroubles []api.Trouble // troubles of nodes without a connected client
+	all            []snapshot             // clients with the same node ID are neighbours
+	trouble        map[string]api.Trouble // trouble of each node whose clients disconnect again and again
+	absentTroubles []absentTrouble
+}
+
+// An absentTrouble is the trouble of a node without a connected client.
+type absentTrouble struct {
+	api.Trouble
+	groups []string // groups of the node; nil: unknown
 }
 
 // gather takes snapshots of all connected clients. If left is true, it also takes those of the
@@ -87,7 +93,7 @@ func (t *Tracker) inspectAll(p *roster, of *xds.Type) *roster {
 // only is not nil, it lists only the clients with this node ID. The state of the clients is not set
 // yet.
 func (t *Tracker) present(left bool, only *string) *roster {
-	p := &roster{now: t.now(), flapped: map[string]int64{}}
+	p := &roster{now: t.now(), trouble: map[string]api.Trouble{}}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	nodes, n := t.nodes, len(t.clients)
@@ -100,10 +106,10 @@ func (t *Tracker) present(left bool, only *string) *roster {
 	p.all = make([]snapshot, 0, n)
 	rows := make([]*row, 0, n)
 	for id, n := range nodes {
-		if at := n.connects[maxFlaps-1]; id != "" && at != 0 && p.now-at <= int64(flapsWithin) {
-			p.flapped[id] = at
+		if x, groups, ok := n.trouble(id, p.now); ok {
+			p.trouble[id] = x
 			if len(n.clients) == 0 {
-				p.absentTroubles = append(p.absentTroubles, flaps(id, at))
+				p.absentTroubles = append(p.absentTroubles, absentTrouble{x, groups})
 			}
 		}
 		for _, c := range n.clients {
@@ -170,8 +176,8 @@ const (
 	flapsWithin = time.Minute
 	sameAfter   = 10 * time.Second // age from which a connection counts for "same-node", because a reconnecting client may have two for a moment
 	warmsAfter  = 15 * time.Second
-	nearLimit   = 7 << 19 // 3.5 MiB: gRPC clients accept 4 MiB by default
-	maxShown    = 100     // maximum number of refusals, of troubles and of regressions in an answer
+	nearLimit   = grpcLimit / 8 * 7
+	maxShown    = 100 // maximum number of refusals, of troubles and of regressions in an answer
 )
 
 // findTroubles adds the troubles of all clients.
@@ -192,15 +198,24 @@ func (t *Tracker) findTroubles(p *roster) {
 		if same[0].node == "" {
 			continue
 		}
-		if since, ok := p.flapped[same[0].node]; ok {
-			same[0].troubles = append(same[0].troubles, flaps(same[0].node, since))
+		if x, ok := p.trouble[same[0].node]; ok {
+			same[0].troubles = append(same[0].troubles, x)
 		}
 		duplicateNodes(same, p.now)
 	}
 }
 
-func flaps(node string, since int64) api.Trouble {
-	return api.Trouble{Code: "flaps", Node: node, Since: time.Unix(0, since), Text: fmt.Sprintf("it has connected %d times within %v", maxFlaps, flapsWithin)}
+// trouble returns the trouble of a node whose clients disconnect again and again, and the groups of the node
+// if they are known. A loop explains why a node flaps.
+func (n *node) trouble(id string, now int64) (x api.Trouble, groups []string, ok bool) {
+	l, since := n.leaving.Load(), n.connects[maxFlaps-1]
+	switch {
+	case l.certain(now):
+		return l.trouble(id), l.groups, true
+	case id == "" || since == 0 || now-since > int64(flapsWithin):
+		return x, nil, false
+	}
+	return api.Trouble{Code: "flaps", Node: id, Since: time.Unix(0, since), Text: fmt.Sprintf("it has connected %d times within %v", maxFlaps, flapsWithin)}, nil, true
 }
 
 // clientTroubles adds the troubles of one client.

@@ -29,8 +29,10 @@ func (t *Tracker) SummaryOf(f Filter) (api.Counts, []api.Refusal, []api.Trouble)
 		counts.By[all[i].state.name()]++
 		troubles = append(troubles, all[i].troubles...)
 	}
-	if len(all) == whole { // all clients are selected: add the troubles of nodes without a connected client
-		troubles = append(troubles, p.absentTroubles...)
+	for _, x := range p.absentTroubles {
+		if x.groups == nil && len(all) == whole || x.groups != nil && (f.Group == "" || slices.Contains(x.groups, f.Group)) {
+			troubles = append(troubles, x.Trouble)
+		}
 	}
 	slices.SortFunc(troubles, func(a, b api.Trouble) int {
 		return cmp.Or(strings.Compare(a.Code, b.Code), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node), strings.Compare(a.Type, b.Type))

@@ -54,6 +54,7 @@ type clientKey struct {
 type client struct {
 	clientID
 	key     clientKey
+	home    *node
 	cluster string
 	agent   string
 	envoy   bool
@@ -81,6 +82,7 @@ type node struct {
 	clients  []*client
 	left     int             // number of remembered disconnected clients
 	connects [maxFlaps]int64 // times when a client connected while the node had no other client, newest first
+	leaving  atomic.Pointer[leaving]
 }
 
 // A departed client has disconnected.
@@ -173,7 +175,7 @@ func (t *Tracker) addStream(key clientKey, st *server.Stream, r *row, now int64)
 			copy(n.connects[1:], n.connects[:])
 			n.connects[0] = now
 		}
-		c.at = len(n.clients)
+		c.at, c.home = len(n.clients), n
 		n.clients = append(n.clients, c)
 	}
 	r.client = c
@@ -203,6 +205,8 @@ func (t *Tracker) Closed(st *server.Stream, err error) {
 		return
 	}
 	r, now := v.(*row), t.now()
+	code, _ := reason(err)
+	t.leaves(r, st, code, now)
 	if left := t.removeStream(r, err, now); left != nil {
 		t.ring.add(&record{kind: "leave", client: &r.client.clientID, stream: st.ID, at: now, text: left.text()})
 	}
@@ -324,10 +328,12 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 		r.mu.Unlock()
 		said.kind, said.count, said.removed = "send", count(e.Count+e.Beats), count(e.Removed)
 	case protocol.Acked:
+		r.client.home.answers(e.Type)
 		said.nonce, said.took = number(e.Nonce), e.Took
 		m := t.acked(r, &e, said.nonce, now)
 		said.kind, said.count, said.removed = "ack", m.count, m.removed
 	case protocol.Nacked:
+		r.client.home.answers(e.Type)
 		said.nonce, said.took = number(e.Nonce), e.Took
 		var m pending
 		said.cause, m = t.nacked(r, st, &e, said.nonce, now)

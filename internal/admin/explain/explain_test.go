@@ -543,6 +543,27 @@ var failures = []struct {
 		says: []string{"it left 0 s ago: gone", "look at the client's log", "sent: ?"},
 	},
 	{
+		name: "leaves again and again", what: "CDS", broken: connected, files: []string{"c.yaml", resources(cluster("a"))},
+		act: func(r *fixture) {
+			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)
+			r.seen.loop = "it left right after a response of CDS with 5.7 MiB, 14 times"
+		},
+		says: []string{"connected: BROKEN: it left right after a response of CDS with 5.7 MiB, 14 times", "look at the client's log: it may not accept a response of this size"},
+	},
+	{
+		name: "leaves again and again, and is not connected", what: "CDS big", broken: connected,
+		files: []string{"c.yaml", resources(cluster("big") + "  metadata: {filter_metadata: {x: {y: " + strings.Repeat("z", 5<<20) + "}}}\n")},
+		act: func(r *fixture) {
+			c := xdstest.SotW(r, r.conn, xdstest.WithNode(xds.Node{ID: "edge-1", UserAgentName: "gRPC Go"}))
+			c.Subscribe(xds.Cluster)
+			synctest.Wait()
+			c.Close()
+			synctest.Wait()
+			r.seen.loop = "it left right after a response of CDS with 5.0 MiB, 3 times"
+		},
+		says: []string{"connected: BROKEN: it left right after a response of CDS with 5.0 MiB, 3 times: the resource has 5.0 MiB", "[c.yaml:2:3]", "make it smaller, or raise the client's limit"},
+	},
+	{
 		name: "waiting for a parent", what: "LDS l", broken: sent,
 		files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(listener("l", "a"))},
 		act: func(r *fixture) {

@@ -131,6 +131,7 @@ type tracker struct {
 	streams []*server.Stream
 	nacks   map[*server.Stream]map[string]*api.NackedStatus
 	left    map[string]api.Left
+	loop    string // text of the trouble of all clients; "": none
 }
 
 func (t *tracker) Opened(s *server.Stream) {
@@ -185,6 +186,9 @@ func (t *tracker) Client(node string) (all []api.Client) {
 	}
 	if l, ok := t.left[node]; ok && all == nil {
 		all = append(all, api.Client{Node: node, Left: &l})
+	}
+	if t.loop != "" {
+		all[0].Troubles = []api.Trouble{{Code: "flaps", Text: "it flaps"}, {Code: api.DisconnectLoop, Text: t.loop}}
 	}
 	return all
 }

@@ -134,5 +134,8 @@ func (c *client) nacked(t *xds.Type, stream uint64) *api.NackedStatus {
 
 // agent returns the name and version of the client, such as "envoy 1.40.0".
 func (c *client) agent() string {
+	if len(c.streams) == 0 && len(c.clients) > 0 {
+		return c.clients[0].Agent
+	}
 	return strings.TrimSpace(c.node.UserAgentName + " " + c.node.UserAgentVersion)
 }

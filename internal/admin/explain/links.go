@@ -394,6 +394,15 @@ func (c *chain) deniedBefore() (api.Event, bool) {
 
 // connectedLink adds the link "connected" about the client's connection.
 func (c *chain) connectedLink() {
+	if x := c.loop(); x != nil {
+		place, advice := "", "look at the client's log: it may not accept a response of this size, or end at the content"
+		text := c.large()
+		if text != "" {
+			place, advice = c.at.Pos.String(), smaller
+		}
+		c.breaks(connected, place, advice, "%s%s", x.Text, textutil.Prefixed(": ", text))
+		return
+	}
 	if c.connected() {
 		l := c.on
 		if l == nil {
@@ -424,6 +433,18 @@ func (c *chain) connectedLink() {
 		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
 	}
 	c.breaks(connected, "", advice, "no client with node id %s is connected, and none was lately", quote(c.id))
+}
+
+// loop returns the trouble of clients that disconnect again and again after a response, or nil.
+func (c *chain) loop() *api.Trouble {
+	for i := range c.clients {
+		for j := range c.clients[i].Troubles {
+			if x := &c.clients[i].Troubles[j]; x.Code == api.DisconnectLoop {
+				return x
+			}
+		}
+	}
+	return nil
 }
 
 func from(l *inspection) string {

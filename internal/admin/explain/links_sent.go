@@ -18,7 +18,7 @@ const tooLarge = 4<<20 - 4<<10
 
 // large returns a text if the resource, or a response with it, is too large for the client; else "".
 func (c *chain) large() string {
-	switch agent := strings.ToLower(c.node.UserAgentName); {
+	switch agent := strings.ToLower(c.agent()); {
 	case c.at == nil, c.is != nil && c.is.State == protocol.StateSynced, strings.HasPrefix(agent, "envoy"):
 		return ""
 	case len(c.at.Body) > tooLarge:
@@ -40,12 +40,15 @@ func (c *chain) large() string {
 	return fmt.Sprintf("a response with all %s has %s, and state of the world cannot split it; gRPC clients accept messages of at most 4.0 MiB by default", c.t, size(total))
 }
 
+// smaller is the advice about a resource that is too large for the client.
+const smaller = "make it smaller, or raise the client's limit for messages (in gRPC: max receive message size)"
+
 func size(bytes int) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
 // sent adds the link "sent". If the current state was not sent, the link has the reason.
 func (c *chain) sent() {
 	if text := c.large(); text != "" && c.broken == "" {
-		c.breaks(sent, c.at.Pos.String(), "make it smaller, or raise the client's limit for messages (in gRPC: max receive message size)", "%s", text)
+		c.breaks(sent, c.at.Pos.String(), smaller, "%s", text)
 		return
 	}
 	if c.is == nil || c.is.State == protocol.StateUnwanted {

@@ -58,7 +58,7 @@ States of a client with a type:
 
 Exit codes: 0 all is well, or -w was interrupted; 1 at least one of these is wrong:
 
-  - a client refuses a response, or is stale
+  - a client refuses a response, is stale, or leaves again and again after a response
   - the last load was rejected, or the configuration refers to missing resources
   - the upstream of a relay is unreachable, or sends unusable resources
   - a server of the store does not answer, does not serve the newest revision, or does not

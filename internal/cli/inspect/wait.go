@@ -47,8 +47,9 @@ once with a hint; --min-clients 1 waits for a client. With --node, --group or --
 waits until a client matches. It prints the server that it asks; with DIR it fails if that
 server does not serve DIR.
 
-Exit codes: 0 all clients are synced; 1 a client refuses, the last load was rejected, or a group
-is frozen at a revision before that of --revision; 2 wrong usage; 3 no server answers, or it
+Exit codes: 0 all clients are synced; 1 a client refuses or leaves again and again after a
+response, the last load was rejected, or a group is frozen at a revision before that of
+--revision; 2 wrong usage; 3 no server answers, or it
 denies access; 4 the group or revision does not exist; 124 --timeout is over.`,
 		Example: `  chancery reload /etc/chancery && chancery wait --for=synced /etc/chancery
   chancery wait --for=synced -g edge --type routes
@@ -185,7 +186,7 @@ func printResult(cmd *cobra.Command, o *cli.Output, r *api.WaitResult, at string
 	switch code, known := codesOf[r.Class]; {
 	case r.Class == api.WaitOK:
 		return nil
-	case !o.ForPeople() && (r.Rejected != nil || len(r.Refusals) > 0): // the answer has the reason
+	case !o.ForPeople() && (r.Rejected != nil || len(r.Refusals)+len(r.Loops) > 0): // the answer has the reason
 		return cli.ErrNo
 	case !known:
 		return cli.Fail(fmt.Errorf("unknown class of the result: %q: the server has another version", r.Class), "")

@@ -39,7 +39,7 @@ func (d *daemon) adminServer() *admin.Server {
 		Groups:  func() []api.Group { return d.view.groups(src()) },
 		Tracker: d.view.tracker,
 		Explainer: explainerAPI{explain.New(explain.Deps{
-			Tracker: d.view.tracker, Source: src(), Snapshot: d.store.Snapshot, Upstream: d.source.upstreamNote(), Store: storeForExplain(d.source), Frozen: frozenForExplain(d.source),
+			Tracker: d.view.tracker, Source: src(), Snapshot: d.store.Snapshot, Upstream: d.source.upstreamNote(), Undecided: undecidedForExplain(d.source), Store: storeForExplain(d.source), Frozen: frozenForExplain(d.source),
 			Allowed:    d.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
 			Held:       heldForExplain(d.held),
 			Denied:     d.view.denied,

@@ -177,6 +177,16 @@ func (r *relaySource) upstreamNote() func() (string, bool) {
 	return func() (string, bool) { return r.note(), r.source.Ready() }
 }
 
+// undecidedForExplain returns a function that reports whether the upstream of a relay has not answered whether a
+// resource exists. It returns nil for a server that is no relay.
+func undecidedForExplain(s source) func(*xds.Type, string) bool {
+	r, ok := s.(*relaySource)
+	if !ok {
+		return nil
+	}
+	return r.source.Undecided
+}
+
 func (r *relaySource) reload(context.Context, bool) api.Reload {
 	return api.Reload{Errors: []string{cli.RelayReload}}
 }

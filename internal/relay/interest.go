@@ -336,7 +336,12 @@ func (v *view) Undecided(t *xds.Type, n string) bool {
 	if all := v.Table(t); all.Lookup(n) != nil || all.Aliased(n).Len() > 0 {
 		return false
 	}
-	s := v.source
+	return v.source.Undecided(t, n)
+}
+
+// Undecided reports whether the upstream has not answered yet whether a name exists that has no resource in the
+// store. Any goroutine may call it.
+func (s *Source) Undecided(t *xds.Type, n string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.types[t.URL]

@@ -74,6 +74,10 @@ type Deps struct {
 	// the relay has received resources from the upstream. Nil: the server is not a relay.
 	Upstream func() (text string, known bool)
 
+	// Undecided reports whether the upstream of a relay has not answered whether a resource exists. Nil: the
+	// resources of the snapshot are all that exist.
+	Undecided func(t *xds.Type, name string) bool
+
 	// Store returns a text about the revision that the server serves from a revision store, and reports
 	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)

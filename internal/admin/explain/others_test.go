@@ -463,3 +463,49 @@ func TestSuspects(t *testing.T) {
 		}
 	})
 }
+
+// On a relay, explain follows references to the end, too. It has no files, so the references of the explained
+// resource itself count. A name about which the upstream has not answered is not missing.
+func TestExplainReferencesOnRelay(t *testing.T) {
+	listener, routes, gone := xds.Ref{Type: xds.Listener, Name: "http"}, xds.Ref{Type: xds.Route, Name: "local"}, xds.Ref{Type: xds.Cluster, Name: "gone"}
+	for _, c := range []struct {
+		what      string
+		undecided bool
+		says      string
+	}{
+		{"", false, `references: BROKEN: RDS "local" refers to CDS "gone", which the node does not get`},
+		{"LDS http", false, `references: BROKEN: it refers to RDS "local", which refers to CDS "gone", which the node does not get`},
+		{"RDS local", false, `references: BROKEN: RDS "local" refers to CDS "gone", which the node does not get`},
+		{"", true, ""}, {"LDS http", true, ""}, {"RDS local", true, ""},
+	} {
+		within(t, fmt.Sprint(c.what, " ", c.undecided), func(t *testing.T) {
+			r := start(t)
+			if _, err := r.st.Update(func(tx *store.Tx) error {
+				for _, x := range [][2]xds.Ref{{listener, routes}, {routes, gone}} {
+					res := xds.NewResource(x[0].Type, x[0].Name, nil)
+					res.Refs = []xds.Ref{x[1]}
+					tx.Set(res)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			r.deps.Upstream = func() (string, bool) { return "xds://upstream:18000", true }
+			r.deps.Undecided = func(typ *xds.Type, name string) bool { return c.undecided && typ == xds.Cluster && name == "gone" }
+			r.Explainer = New(r.deps)
+			client := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			takes(client, xds.Listener)
+			client.Subscribe(xds.Route, "local")
+			client.ACK(client.Next(xds.Route))
+			synctest.Wait()
+			x, text := r.explain("edge-1", c.what)
+			broken, advice := references, `define CDS "gone" at the upstream, or correct the reference there`
+			if c.says == "" {
+				broken, advice = "", ""
+			}
+			if x.Broken != broken || x.Advice != advice || !strings.Contains(text, c.says) {
+				t.Errorf("broken at %q, not at %q:\n%s", x.Broken, broken, text)
+			}
+		})
+	}
+}

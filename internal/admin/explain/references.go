@@ -36,9 +36,10 @@ func (c *chain) follower() follower {
 }
 
 // misses reports whether the node gets no resource for a reference, neither from the server nor from a known
-// bootstrap.
+// bootstrap. A relay knows that only if its upstream has answered.
 func (f follower) misses(ref xds.Ref) bool {
-	return len(f.groups) > 0 && ref.Name != xds.Wildcard && !ref.Type.V2 && !hasName(f.view, ref.Type, ref.Name) && !f.e.d.Source.InBootstrap(ref)
+	return len(f.groups) > 0 && ref.Name != xds.Wildcard && !ref.Type.V2 && !hasName(f.view, ref.Type, ref.Name) && !f.e.d.Source.InBootstrap(ref) &&
+		(f.e.d.Undecided == nil || !f.e.d.Undecided(ref.Type, ref.Name))
 }
 
 // direct returns the first missing reference of a resource; nil if the node gets all resources to which it
@@ -115,13 +116,23 @@ func (c *chain) breaksReferences(f follower, m *missingReference, lead, more str
 	if near := c.e.d.Source.Nearest(m.to.Type, m.to.Name); near != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", quote(near))
 	}
-	c.breaks(references, place, fmt.Sprintf("define %s, or correct the reference at %s", to, orElse(place, "its place")), "%s%s%s", text, unlessBootstrap(m.to.Type), more)
+	advice := fmt.Sprintf("define %s, or correct the reference at %s", to, orElse(place, "its place"))
+	if c.e.d.Upstream != nil {
+		advice = fmt.Sprintf("define %s at the upstream, or correct the reference there", to)
+	}
+	c.breaks(references, place, advice, "%s%s%s", text, unlessBootstrap(m.to.Type), more)
 }
 
 // references adds the link "references" if a resource to which the explained one leads is missing.
 func (c *chain) referencesLink() {
-	f := c.follower()
-	if m := f.below(xds.Ref{Type: c.t, Name: c.name}); m != nil {
+	f, self := c.follower(), xds.Ref{Type: c.t, Name: c.name}
+	if c.at == nil { // the link "valid" covers only resources of files
+		if m := f.direct(self); m != nil {
+			c.breaksReferences(f, m, "", "")
+			return
+		}
+	}
+	if m := f.below(self); m != nil {
 		c.breaksReferences(f, m, "it refers to ", "")
 	}
 }

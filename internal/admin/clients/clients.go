@@ -119,17 +119,26 @@ const streamPath = "stream:"
 // PathOf returns the name of a client without a node ID ([api.Client.Path]).
 func PathOf(stream uint64) string { return streamPath + strconv.FormatUint(stream, 10) }
 
-// unnamed returns the stream number in a path such as "stream:41", unless a node has that ID.
+// unnamed returns the stream number in a path such as "stream:41". A node may choose its ID, also such a path: the
+// path is the ID of that node only if no client without a node ID has or had the stream.
 func (t *Tracker) unnamed(path string) (stream uint64, ok bool) {
 	number, is := strings.CutPrefix(path, streamPath)
 	if !is {
 		return 0, false
 	}
-	t.mu.RLock()
-	named := t.nodes[path] != nil
-	t.mu.RUnlock()
 	stream, err := strconv.ParseUint(number, 10, 64)
-	return stream, err == nil && stream != 0 && !named
+	if err != nil || stream == 0 {
+		return 0, false
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.nodes[path] == nil {
+		return stream, true
+	}
+	if n := t.nodes[""]; n != nil && slices.ContainsFunc(n.clients, func(c *client) bool { return c.key.stream == stream }) {
+		return stream, true
+	}
+	return stream, slices.ContainsFunc(t.left, func(d *departed) bool { return d.key.stream == stream })
 }
 
 // Streams returns the open streams of a node ID. A stream may end before the caller uses it.

@@ -264,7 +264,7 @@ func TestFilter(t *testing.T) {
 	})
 }
 
-// A client without a node ID is found by its stream, unless a node has that name as its ID.
+// A client without a node ID is found by its stream. A node that chooses such a name as its ID does not hide it.
 func TestClientWithoutNodeID(t *testing.T) {
 	tr := New(Options{})
 	a, b := &server.Stream{ID: 7, Node: &xds.Node{}}, &server.Stream{ID: 8, Node: &xds.Node{}}
@@ -280,11 +280,25 @@ func TestClientWithoutNodeID(t *testing.T) {
 	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Left == nil {
 		t.Errorf("the disconnected client: %+v", all)
 	}
-	tr.Opened(&server.Stream{ID: 9, Node: &xds.Node{ID: "stream:7"}})
-	if all := tr.Client("stream:7"); len(all) != 1 || all[0].Node != "stream:7" {
-		t.Errorf("the node with this ID: %+v", all)
+	for id, name := range map[uint64]string{9: "stream:7", 10: "stream:8", 11: "stream:99"} {
+		tr.Opened(&server.Stream{ID: id, Node: &xds.Node{ID: name}})
 	}
-	for _, path := range []string{"stream:", "stream:0", "stream:x", "stream:99", "7"} {
+	if all := tr.Client("stream:7"); len(all) != 1 || all[0].Node != "" || all[0].Path != "stream:7" {
+		t.Errorf("a node has the name as its ID: %+v", all)
+	}
+	if all := tr.Streams("stream:7"); len(all) != 1 || all[0] != a {
+		t.Errorf("a node has the name as its ID: %+v", all)
+	}
+	if all := tr.Client("stream:8"); len(all) != 1 || all[0].Node != "" {
+		t.Errorf("a node has the name of the disconnected client: %+v", all)
+	}
+	if all := tr.Streams("stream:8"); len(all) != 0 {
+		t.Errorf("a node has the name of the disconnected client: %+v", all)
+	}
+	if all := tr.Client("stream:99"); len(all) != 1 || all[0].Node != "stream:99" || all[0].Path != "" {
+		t.Errorf("no other client has the name: %+v", all)
+	}
+	for _, path := range []string{"stream:", "stream:0", "stream:x", "stream:98", "7"} {
 		if all := tr.Client(path); len(all) != 0 {
 			t.Errorf("%s: %+v", path, all)
 		}

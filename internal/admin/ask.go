@@ -21,7 +21,7 @@ type Tracker interface {
 	Nodes(prefix string, most int) []string
 	Selected(clients.Filter) []*server.Stream
 	Streams(node string) []*server.Stream
-	Ready(node string, strict bool) (ok bool, why string)
+	Ready(node, from string, strict bool) (ok bool, why string)
 	Events(after uint64) []api.Event
 	Await(ctx context.Context, after uint64) ([]api.Event, error)
 	Changed() <-chan struct{}

@@ -26,7 +26,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", "1")
 		return &problem{code: http.StatusTooManyRequests, message: "too many requests for readiness from this address"}
 	}
-	ok, why := s.Tracker.Ready(node, strict)
+	ok, why := s.Tracker.Ready(node, host, strict)
 	switch {
 	case ok:
 		headers(w, "text/plain; charset=utf-8")

@@ -26,12 +26,14 @@ func TestReady(t *testing.T) {
 	if refused < 50 || refused > 150 {
 		t.Errorf("%d of 300 requests are refused", refused)
 	}
-	other := httptest.NewRequest(http.MethodGet, "/ready?node=edge-2", nil)
-	other.Host, other.RemoteAddr = "localhost:18001", "127.0.0.9:1"
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, other)
-	if w.Code != http.StatusOK {
-		t.Errorf("another address: %d %s", w.Code, w.Body)
+	for _, of := range []struct{ node, from string }{{"edge-2", "127.0.0.9:1"}, {"other", "10.0.0.7:1"}} {
+		other := httptest.NewRequest(http.MethodGet, "/ready?node="+of.node, nil)
+		other.Host, other.RemoteAddr = "localhost:18001", of.from
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, other)
+		if w.Code != http.StatusOK {
+			t.Errorf("%+v: %d %s", of, w.Code, w.Body)
+		}
 	}
 	s = newServer(newFleet())
 	s.Token = func() (string, error) { return "secret", nil }

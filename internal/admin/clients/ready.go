@@ -2,6 +2,7 @@ package clients
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"time"
 )
@@ -16,7 +17,11 @@ const readyAfter = time.Second
 // client has accepted a response of the type, because then it runs on the versions that quarantine keeps.
 // A client that was ready stays ready while it is connected. With strict, all clients must have accepted
 // everything, now. The text is the reason if they are not ready.
-func (t *Tracker) Ready(node string, strict bool) (ok bool, why string) {
+//
+// Of several clients with the node ID, those at the address of the caller count alone, if there are any: a client
+// of another address that uses the ID cannot make the probe of this one fail. The argument from is the address
+// of the caller, without a port; "": unknown.
+func (t *Tracker) Ready(node, from string, strict bool) (ok bool, why string) {
 	type connected struct {
 		*client
 		rows []*row
@@ -32,8 +37,15 @@ func (t *Tracker) Ready(node string, strict bool) (ok bool, why string) {
 	if len(all) == 0 {
 		return false, "no client with this node ID is connected"
 	}
+	elsewhere := func(c connected) bool {
+		host, _, _ := net.SplitHostPort(c.peer)
+		return host != from
+	}
+	if !slices.ContainsFunc(all, func(c connected) bool { return !elsewhere(c) }) || from == "" {
+		elsewhere = func(connected) bool { return false }
+	}
 	now := t.now()
-	for _, c := range all {
+	for _, c := range slices.DeleteFunc(all, elsewhere) {
 		missing := unready(c.rows, now, strict)
 		if missing == "" {
 			c.complete.Store(true)

@@ -30,8 +30,9 @@ import (
 type Server struct {
 	Metrics http.Handler // serves /metrics; nil: not found
 	// Ready reports whether the clients with a node ID have accepted a complete configuration; with strict,
-	// everything. Nil: /ready is not found.
-	Ready func(node string, strict bool) (ok bool, why string)
+	// everything. Of several clients with the ID, those at the address from of the caller may count alone.
+	// Nil: /ready is not found.
+	Ready func(node, from string, strict bool) (ok bool, why string)
 	Log   *slog.Logger // logs malformed requests; nil: slog.Default()
 
 	checks []check

@@ -15,7 +15,7 @@ const probeRate = 20
 // A clientReady answers the startup probes of clients. Its callers are not authenticated, so the answer has
 // no reason.
 type clientReady struct {
-	ready  func(node string, strict bool) (ok bool, why string)
+	ready  func(node, from string, strict bool) (ok bool, why string)
 	probes *rate.Owners
 }
 
@@ -31,7 +31,7 @@ func (c *clientReady) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	strict, err := strconv.ParseBool(q.Get("strict"))
 	if node := q.Get("node"); node == "" || q.Has("strict") && err != nil {
 		answer(w, http.StatusBadRequest, "write /ready?node=ID or /ready?node=ID&strict=1\n")
-	} else if ok, _ := c.ready(node, strict); !ok {
+	} else if ok, _ := c.ready(node, host, strict); !ok {
 		answer(w, http.StatusServiceUnavailable, "not ready\n")
 	} else {
 		answer(w, http.StatusOK, "ok")

@@ -4,7 +4,9 @@ import "testing"
 
 // A startup probe gets 200 or 503 without a reason, and one address has a limit.
 func TestClientReady(t *testing.T) {
-	s := &Server{Ready: func(node string, strict bool) (bool, string) { return node == "a" && !strict, "secret reason" }}
+	s := &Server{Ready: func(node, from string, strict bool) (bool, string) {
+		return node == "a" && !strict || from == "10.0.0.7", "secret reason"
+	}}
 	h := s.Handler(public)
 	for _, c := range []struct {
 		query string
@@ -21,6 +23,9 @@ func TestClientReady(t *testing.T) {
 		if code, body := ask(h, "GET", "/ready?"+c.query, "x", "10.0.0.1:1"); code != c.code || c.body != "" && body != c.body {
 			t.Errorf("%s: %d %q, want %d %q", c.query, code, body, c.code, c.body)
 		}
+	}
+	if code, _ := ask(h, "GET", "/ready?node=b", "x", "10.0.0.7:1"); code != 200 {
+		t.Errorf("the address of the caller is not passed on: %d", code)
 	}
 	refused := 0
 	for range 300 {

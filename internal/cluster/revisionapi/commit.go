@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
@@ -176,6 +178,9 @@ func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *ap
 func Claimed(known, says string) string {
 	if says == "" {
 		return known
+	}
+	if strings.ContainsAny(says, `()"`) { // the name must not look like the end of the known part
+		says = strconv.Quote(says)
 	}
 	return fmt.Sprintf("%s (says %s)", known, says)
 }

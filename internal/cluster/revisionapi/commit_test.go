@@ -200,7 +200,7 @@ func TestMark(t *testing.T) {
 
 // The author of a commit for somebody else contains the authenticated program.
 func TestClaimed(t *testing.T) {
-	for says, want := range map[string]string{"": "token", "ana": "token (says ana)"} {
+	for says, want := range map[string]string{"": "token", "ana": "token (says ana)", "ana) certificate of root (says ben": `token (says "ana) certificate of root (says ben")`, `"`: `token (says "\"")`} {
 		if got := Claimed("token", says); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

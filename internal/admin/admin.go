@@ -57,11 +57,12 @@ type Server struct {
 
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
-	readers, waiters, syncing, heavy, making, asking, spreading, writing, streams, commits doors // created by Handler
-	unpacking                                                                              door
-	probes                                                                                 *rate.Owners
-	groupJobs                                                                              chan groupJob // without a slot: RunGroupCommands takes one job at a time
-	once                                                                                   sync.Once
+	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors       // created by Handler
+	waiting, waitingSynced                                                        *waitPlaces // of requests for wait, and for wait/synced
+	unpacking                                                                     door
+	probes                                                                        *rate.Owners
+	groupJobs                                                                     chan groupJob // without a slot: RunGroupCommands takes one job at a time
+	once                                                                          sync.Once
 
 	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection

@@ -119,7 +119,8 @@ func (s *Server) prepare() {
 	s.once.Do(func() {
 		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
 		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
-		s.writing, s.streams, s.syncing = newDoors(maxWriters), newDoors(maxReaders), newDoors(maxReaders)
+		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
+		s.waiting, s.waitingSynced = newWaitPlaces(maxReaders), newWaitPlaces(maxReaders)
 		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
 		s.groupJobs, s.probes = make(chan groupJob), rate.NewOwners(1000, probeRate)
 	})

@@ -108,7 +108,7 @@ func TestServeEnds(t *testing.T) {
 			all = append(all, c)
 		}
 	}
-	for until := time.Now().Add(10 * time.Second); (len(s.readers.other)+len(s.readers.unix) < 5 || len(s.waiters.other)+len(s.waiters.unix) < 5 || len(s.syncing.other)+len(s.syncing.unix) < 5) && time.Now().Before(until); {
+	for until := time.Now().Add(10 * time.Second); (len(s.readers.other)+len(s.readers.unix) < 5 || s.waiting.taken() < 5 || s.waitingSynced.taken() < 5) && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 	if took := end(); took > time.Second {

@@ -40,14 +40,17 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.waiters.of(r).enter("too many requests that wait at once")
+	r, leave, err := s.waiting.enter(r)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeTime)) // not all writers support it
 	result := s.waited(r, a, timeout)
-	if r.Context().Err() != nil { // the caller has disconnected, or the server ends
+	switch {
+	case errors.Is(context.Cause(r.Context()), errReplaced):
+		return errReplaced
+	case r.Context().Err() != nil: // the caller has disconnected, or the server ends
 		return errEnding
 	}
 	answer(w, http.StatusOK, result)

@@ -33,7 +33,7 @@ func (s *Server) waitSynced(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.syncing.of(r).enter("too many requests that wait at once")
+	r, leave, err := s.waitingSynced.enter(r)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,11 @@ func (s *Server) waitSynced(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	result, err := wait.run()
-	if r.Context().Err() != nil || errors.Is(err, errEnding) { // the caller has disconnected, or the server ends
+	switch {
+	case errors.Is(context.Cause(r.Context()), errReplaced):
+		result = verdict{api.WaitTimeout, "not synced: " + errReplaced.message, "repeat the command"}.of(result)
+		err = nil
+	case r.Context().Err() != nil || errors.Is(err, errEnding): // the caller has disconnected, or the server ends
 		return nil
 	}
 	if err != nil {

@@ -222,6 +222,8 @@ var effects = map[string]string{
 	"internal/admin waiting.run clock":        "the duration of a look",
 	"internal/admin waiting.run timer":        "looks again without a doorbell, and less often than answers come",
 	"internal/admin Server.survey goroutine":  "asks other servers during a request; ends with the request",
+	"internal/admin waitPlaces mutex":         "the places of waits; not held during I/O",
+	"internal/admin waitPlaces.enter clock":   "how long a wait has its place",
 	"internal/admin Server.wait clock":        "the write deadline of a long wait",
 	"internal/admin Server.waitSynced clock":  "the deadline of the wait",
 	"internal/admin syncedWait.run clock":     "whether the deadline has passed; the interval of rounds",

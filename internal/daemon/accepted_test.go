@@ -43,12 +43,12 @@ func TestAcceptedFileOfThePreviousBuild(t *testing.T) {
 	check := func(b *evidence.Book) {
 		t.Helper()
 		s := b.Scope("default", "")
-		l := s.Before(now, xds.Listener, "l", "envoy 1.36")
+		l := s.Before(now, xds.Listener, "l", xds.Sum{}, "envoy 1.36")
 		if len(l) != 1 || string(l[0].Body) != "l1" || len(l[0].Refs) != 1 || l[0].Refs[0] != (xds.Ref{Type: xds.Cluster, Name: "gone"}) {
 			t.Fatalf("HEAL-3 %v, %s", l, log)
 		}
 		gone := s.Removed(now, xds.Cluster, "gone") // the listener refers to it
-		if a := s.Before(now, xds.Cluster, "a", "envoy 1.36"); len(a) != 1 || string(a[0].Body) != "a1" || gone == nil || string(gone.Body) != "gone1" {
+		if a := s.Before(now, xds.Cluster, "a", xds.Sum{}, "envoy 1.36"); len(a) != 1 || string(a[0].Body) != "a1" || gone == nil || string(gone.Body) != "gone1" {
 			t.Errorf("HEAL-3 %v, %v", a, gone)
 		}
 	}

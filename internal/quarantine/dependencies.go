@@ -272,8 +272,9 @@ func (n *dependencies) lastKnown(w *Watch, t *xds.Type, name string) *xds.Resour
 			return r
 		}
 	}
-	if r := w.source.replacements.find(w.scope, t, name); r != nil || w.evidence == nil {
+	e := w.evidence.Load()
+	if r := w.source.replacements.find(w.scope, t, name); r != nil || e == nil {
 		return r
 	}
-	return w.evidence.Removed(time.Now(), t, name)
+	return e.Removed(time.Now(), t, name)
 }

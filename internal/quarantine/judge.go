@@ -161,8 +161,9 @@ func (w *Watch) waits(h *held) bool {
 // of the resources. Then the fault may be in a version with which they conflict, such as a listener with
 // the same address.
 func (w *Watch) allAccepted(named []held) bool {
-	return w.evidence != nil && !slices.ContainsFunc(named, func(h held) bool {
-		accepted, _ := w.evidence.Accepted(h.typ, h.name, h.refused, w.agent)
+	e := w.evidence.Load()
+	return e != nil && !slices.ContainsFunc(named, func(h held) bool {
+		accepted, _ := e.Accepted(h.typ, h.name, h.refused, w.agent)
 		return h.has || !accepted || h.tried != [evidence.MaxBack]xds.Sum{}
 	})
 }
@@ -172,7 +173,8 @@ func (w *Watch) allAccepted(named []held) bool {
 // kind has accepted. It does nothing without evidence, unless known is set: then there is evidence about
 // another resource of the refusal.
 func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool {
-	if w.evidence == nil || !slices.ContainsFunc(suspects, isNew) || len(suspects) > maxSuspects {
+	e := w.evidence.Load()
+	if e == nil || !slices.ContainsFunc(suspects, isNew) || len(suspects) > maxSuspects {
 		return false
 	}
 	var byNone, byOtherKind []held
@@ -182,7 +184,7 @@ func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool
 			continue
 		}
 		h.by, h.text, h.applied = Unaccepted, a.shortText(), known
-		accepted, alike := w.evidence.Accepted(a.typ, h.name, h.refused, w.agent)
+		accepted, alike := e.Accepted(a.typ, h.name, h.refused, w.agent)
 		before := len(w.before(&h)) > 0
 		any, same = any || isNew(h) && (accepted || before), same || alike
 		if !accepted || h.tried != [evidence.MaxBack]xds.Sum{} {

@@ -60,8 +60,9 @@ type Options struct {
 	// source.
 	Moved func()
 
-	// Scope returns a key for nodes that see the same resources. A version that is shown to one node may
-	// be shown to all nodes with the same key. Nil: all nodes see the same resources.
+	// Scope returns a key for nodes that see the same resources, if the watches of the source do not return
+	// their groups. A version that is shown to one node may be shown to all nodes with the same key. Nil: all
+	// nodes see the same resources.
 	Scope func(*xds.Node) string
 
 	Log *slog.Logger // for panics; nil: no log
@@ -291,16 +292,11 @@ func (s *Source) Watch(ctx context.Context, node *xds.Node) (server.Watch, error
 		w.owner = fair.Owner(p.Addr)
 	}
 	if node != nil { // without a node the stream cannot be identified
-		if s.opts.Scope != nil {
-			w.scope = s.opts.Scope(node)
-		}
-		group, identity := w.scope, ""
 		if id := w.Identity(); id != nil {
-			identity = id.String()
-			w.scope += "\x00" + identity
-			w.owner = identity
+			w.owner = id.String()
 		}
-		w.agent, w.evidence = evidence.AgentOf(node), s.evidence.Scope(group, identity)
+		w.agent = evidence.AgentOf(node)
+		w.enter()
 		s.watches.Store(node, w)
 	}
 	return w, nil
@@ -341,7 +337,7 @@ func (s *Source) Event(st *server.Stream, e protocol.Event) {
 	}
 	w := s.watchOf(st)
 	if w != nil && e.Kind == protocol.Acked {
-		w.evidence.Accept(e.Type, w.agent, w.owner, e.Version, e.Accepted)
+		w.evidence.Load().Accept(e.Type, w.agent, w.owner, e.Version, e.Accepted)
 	}
 	switch {
 	case w == nil: // the stream has ended or has no node

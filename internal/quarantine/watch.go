@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -21,9 +24,10 @@ type Watch struct {
 	scope  string
 	owner  string // owner of the stream: the identity, else the address
 
-	agent    string          // kind of client
-	evidence *evidence.Scope // nil: the stream has no node
-	types    []*xds.Type     // types that the client has opened
+	agent    string                         // kind of client
+	evidence atomic.Pointer[evidence.Scope] // nil: the stream has no node
+	lane     bool                           // the client sees the lane of a rollout, and evidence is that of its group
+	types    []*xds.Type                    // types that the client has opened
 
 	counted, early int // shares of this stream in source.held and source.early; guarded by source.mu
 
@@ -320,10 +324,11 @@ func (w *Watch) findOthers(view xds.View, h *held) {
 
 // before returns the versions that other clients accepted, best first.
 func (w *Watch) before(h *held) []*xds.Resource {
-	if w.evidence == nil {
+	e := w.evidence.Load()
+	if e == nil {
 		return nil
 	}
-	return w.evidence.Before(time.Now(), h.typ, h.name, w.agent)
+	return e.Before(time.Now(), h.typ, h.name, h.refused, w.agent)
 }
 
 // original turns the refusal of a version that others accepted into the refusal of the resource that this
@@ -378,8 +383,9 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	if err != nil || view == nil {
 		return view, names, err
 	}
+	entered := names == nil && w.enter()
 	w.show(view, w.types...)
-	moved := w.applyOrders(view)
+	moved := w.applyOrders(view) || entered && len(w.holds) > 0
 	if len(w.holds) == 0 && !moved {
 		return view, names, nil
 	}
@@ -401,13 +407,48 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	return s, names, nil
 }
 
-// show records for the evidence that the client now sees the tables of a view.
+// enter follows the groups that the client sees. It reports whether they have changed. The lane of a rollout
+// shares the evidence of its group (HEAL-3).
+func (w *Watch) enter() bool {
+	if w.node == nil {
+		return false // the stream cannot be identified
+	}
+	var names []string
+	if g, ok := w.of.(interface{ Groups() []string }); ok {
+		names = g.Groups()
+	}
+	if len(names) == 0 && w.source.opts.Scope != nil {
+		names = []string{w.source.opts.Scope(w.node)}
+	}
+	scope, identity := strings.Join(names, "\x00"), ""
+	w.lane = false
+	of := slices.Clone(names)
+	for i, name := range names {
+		of[i] = groups.BaseOf(name)
+		w.lane = w.lane || of[i] != name
+	}
+	if id := w.Identity(); id != nil {
+		identity = id.String()
+		scope += "\x00" + identity
+	}
+	if w.evidence.Load() != nil && scope == w.scope {
+		return false
+	}
+	w.keep(nil)
+	w.scope = scope
+	w.evidence.Store(w.source.evidence.Scope(strings.Join(of, "\x00"), identity))
+	return true
+}
+
+// show records for the evidence that the client now sees the tables of a view. The tables of a lane are not
+// those of its group.
 func (w *Watch) show(view xds.View, types ...*xds.Type) {
-	if w.evidence == nil {
+	e := w.evidence.Load()
+	if e == nil || w.lane {
 		return
 	}
 	for _, t := range types {
-		w.evidence.Show(time.Now(), t, view.Table(t), w.recent)
+		e.Show(time.Now(), t, view.Table(t), w.recent)
 	}
 }
 

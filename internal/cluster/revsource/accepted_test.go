@@ -208,7 +208,7 @@ func TestAcceptedVersionsOfThePreviousBuild(t *testing.T) {
 			{xds.Route, "r", "envoy 1.36", ""}, // it was not replaced
 		} {
 			got := ""
-			for _, r := range s.Before(now, c.t, c.name, c.agent) {
+			for _, r := range s.Before(now, c.t, c.name, xds.Sum{}, c.agent) {
 				got += string(r.Body)
 			}
 			if got != c.want {

@@ -109,13 +109,36 @@ func (e *evidence) leastWorld(worlds []world) int {
 	return oldest
 }
 
-// late records the ACK of a replaced version.
-func (e *evidence) late(st *xds.Stamp, by support) {
+// late records the ACK of a replaced version. It reports whether the version is one.
+func (e *evidence) late(st *xds.Stamp, by support) bool {
 	vs := e.replaced[st.Name]
 	for i := range vs {
 		if vs[i].Sum == st.Sum {
 			vs[i].add(by)
-			return
+			return true
+		}
+	}
+	return false
+}
+
+// early records the ACK of a version that only a lane has yet.
+func (e *evidence) early(st *xds.Stamp, by support) {
+	was, ok := e.ahead[st.Name]
+	switch {
+	case ok && was.sum == st.Sum:
+		by.add(was.support)
+	case !ok && len(e.ahead) >= maxAhead:
+		return
+	}
+	e.ahead[st.Name] = acceptance{st.Sum, by}
+}
+
+// catchUp takes over the ACKs of a lane for the versions that the table now has, too.
+func (e *evidence) catchUp(table *xds.Table) {
+	for name, a := range e.ahead {
+		if r := table.Lookup(name); r != nil && r.Sum == a.sum {
+			e.named[name] = a
+			delete(e.ahead, name)
 		}
 	}
 }
@@ -131,15 +154,13 @@ func (e *evidence) acceptNamed(agent int, owner ownerSet, answered string, a pro
 		clear(e.messages)
 	}
 	e.messages[k] = true
-	current := e.current.Load()
-	if current == nil {
-		return false
-	}
 	by := support{1 << agent, owner}
 	for st := range a.Each {
-		r := current.Lookup(st.Name)
+		r := e.visible(st.Name)
 		if r == nil || r.Sum != st.Sum {
-			e.late(st, by)
+			if !e.late(st, by) {
+				e.early(st, by)
+			}
 			continue
 		}
 		was, ok := e.named[st.Name]

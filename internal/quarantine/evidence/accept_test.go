@@ -68,7 +68,7 @@ func TestAccept(t *testing.T) {
 		s.Show(start, xds.Cluster, v1, none)
 		s.Show(start, xds.Cluster, table(t, v2, "c", "1"), none)
 		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
-		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
+		if got := bodies(previous(s, start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
 		}
 	})
@@ -171,4 +171,95 @@ func TestAcceptedTablesMakeRoom(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The clients of a lane accept versions that the group does not have yet.
+func TestAcceptedInALane(t *testing.T) {
+	v1 := table(t, xds.NewTable(xds.Cluster), "a", "1", "b", "1")
+	v2 := table(t, v1, "a", "2", "b", "2")
+	v3 := table(t, v2, "a", "3")
+	ack := func(s *Scope, agent string, is *xds.Table, names ...string) {
+		s.Accept(xds.Cluster, agent, agent, is.Lookup("a").Version+fmt.Sprint(names), acks(t, is, names...).Accepted)
+	}
+	t.Run("HEAL-3 ACKs count when the group gets the version, also as its first", func(t *testing.T) {
+		for name, first := range map[string]*xds.Table{"first": nil, "later": v1} {
+			var b Book
+			s := b.Scope("g", "")
+			if first != nil {
+				s.Show(start, xds.Cluster, first, none)
+			}
+			ack(s, "x", v2, "a")
+			ack(s, "y", v2, "a", "b")
+			if is := accepted(s, v2, "a", "x"); is != "false false" {
+				t.Errorf("%s, before: %s", name, is)
+			}
+			s.Show(start, xds.Cluster, v2, none)
+			if is := accepted(s, v2, "a", "x") + accepted(s, v2, "a", "y") + accepted(s, v2, "b", "x"); is != "true truetrue truetrue false" {
+				t.Errorf("%s: %s", name, is)
+			}
+			if e := s.find(xds.Cluster); e.named["a"].owners.count() != 2 || len(e.ahead) != 0 {
+				t.Errorf("%s: %+v", name, e.named)
+			}
+		}
+	})
+	t.Run("HEAL-3 only the last version of a lane counts", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		ack(s, "x", v2, "a")
+		ack(s, "y", v3, "a")
+		s.Show(start, xds.Cluster, v2, none)
+		s.Show(start, xds.Cluster, v3, none)
+		if is := accepted(s, v3, "a", "y") + accepted(s, v3, "a", "x"); is != "true truetrue false" || len(previous(s, start, xds.Cluster, "a", "x")) != 0 {
+			t.Error(is)
+		}
+	})
+	t.Run("HEAL-3 the version of the group comes before earlier ones", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		for i, is := range []*xds.Table{v1, v2} {
+			s.Show(start, xds.Cluster, is, none)
+			s.Accept(xds.Cluster, "x", "h", fmt.Sprint(i), all(is))
+		}
+		if got := bodies(s.Before(start, xds.Cluster, "a", v3.Lookup("a").Sum, "x")); got != "2 1 " {
+			t.Errorf("%q", got)
+		}
+		if r := s.Removed(start, xds.Cluster, "b"); r == nil || string(r.Body) != "2" {
+			t.Errorf("the lane lacks b: %v", r)
+		}
+	})
+	t.Run("HEAL-3 the direct predecessor of a secret in a lane is that of the group", func(t *testing.T) {
+		for accepts, want := range map[int]string{1: "", 2: "2 "} {
+			var b Book
+			s := b.Scope("g", "")
+			for i := 1; i <= 2; i++ {
+				is, err := xds.NewTable(xds.Secret).With([]*xds.Resource{xds.NewResource(xds.Secret, "a", fmt.Append(nil, i))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Show(start, xds.Secret, is, none)
+				if i <= accepts {
+					s.Accept(xds.Secret, "x", "h", fmt.Sprint(i), all(is))
+				}
+			}
+			if got := bodies(s.Before(start, xds.Secret, "a", xds.NewResource(xds.Secret, "a", []byte("3")).Sum, "x")); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+	})
+	t.Run("SAFE-9 names that only a lane has are bounded", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		ack(s, "x", v2, "a")
+		e := s.find(xds.Cluster)
+		for i := range maxAhead - 1 {
+			e.ahead[fmt.Sprint(i)] = acceptance{}
+		}
+		ack(s, "x", v2, "b")
+		ack(s, "x", v3, "a")
+		if len(e.ahead) != maxAhead || e.ahead["a"].sum != v3.Lookup("a").Sum {
+			t.Errorf("%d names", len(e.ahead))
+		}
+	})
 }

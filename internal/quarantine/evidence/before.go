@@ -11,14 +11,15 @@ import (
 
 // This file answers which earlier versions a client may get.
 
-// Before returns versions of a name that were served before the current one and that clients accepted: the
+// Before returns versions of a name that were served before the refused one and that clients accepted: the
 // versions that clients of the same kind accepted come first, then the others, each as in [inTurn]. Of a
-// secret it returns only the direct predecessor. The name is one that the client sees.
-func (s *Scope) Before(now time.Time, t *xds.Type, name, agent string) (all []*xds.Resource) {
-	same, other := s.before(now, t, name, agent)
+// secret it returns only the direct predecessor. The name is one that the client sees. The current version of
+// the scope counts if it is not the refused one: a lane gets a later version than its group.
+func (s *Scope) Before(now time.Time, t *xds.Type, name string, refused xds.Sum, agent string) (all []*xds.Resource) {
+	same, other := s.before(now, t, name, refused, agent)
 	if len(same)+len(other) == 0 { // a client with another identity sees the same versions of the name
 		for _, o := range s.book.others(s) {
-			is, not := o.before(now, t, name, agent)
+			is, not := o.before(now, t, name, refused, agent)
 			same, other = append(same, is...), append(other, not...)
 		}
 		same, other = join(same), join(other)
@@ -68,7 +69,7 @@ func inTurn(vs []version) (all []version) {
 	return all
 }
 
-func (s *Scope) before(now time.Time, t *xds.Type, name, agent string) (same, other []version) {
+func (s *Scope) before(now time.Time, t *xds.Type, name string, refused xds.Sum, agent string) (same, other []version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.find(t)
@@ -76,6 +77,9 @@ func (s *Scope) before(now time.Time, t *xds.Type, name, agent string) (same, ot
 		return nil, nil
 	}
 	vs := e.replaced[name]
+	if r := e.visible(name); r != nil && r.Sum != refused {
+		vs = append([]version{{Resource: r, support: e.acceptedBy(name, r.Sum), until: now}}, vs...)
+	}
 	if secret(t) {
 		vs = vs[:min(len(vs), 1)]
 	}
@@ -91,15 +95,18 @@ func (s *Scope) before(now time.Time, t *xds.Type, name, agent string) (same, ot
 	return same, other
 }
 
-// Removed returns the last version of a removed resource, to which an earlier version of another resource
-// may refer; nil: unknown. Removed secrets may be revoked, and the addresses of removed endpoints may now
-// belong to others: it returns neither.
+// Removed returns the last version of a resource that the client does not see, to which an earlier version of
+// another resource may refer; nil: unknown. The group of a lane may still have the resource. Removed secrets may
+// be revoked, and the addresses of removed endpoints may now belong to others: it returns neither.
 func (s *Scope) Removed(now time.Time, t *xds.Type, name string) *xds.Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.find(t)
 	if e == nil || secret(t) || t.Is(xds.Endpoint) || t.Is(xds.Endpoint.Legacy()) {
 		return nil
+	}
+	if r := e.visible(name); r != nil {
+		return r // of the group, and the lane does not have it
 	}
 	vs := e.replaced[name]
 	if len(vs) == 0 || !vs[0].removed || now.Sub(vs[0].until) > MaxAge {

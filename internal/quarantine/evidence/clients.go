@@ -122,9 +122,11 @@ func (e *evidence) move(from, to int) {
 			turn(&vs[i].by)
 		}
 	}
-	for name, a := range e.named {
-		turn(&a.by)
-		e.named[name] = a
+	for _, names := range []map[string]acceptance{e.named, e.ahead} {
+		for name, a := range names {
+			turn(&a.by)
+			names[name] = a
+		}
 	}
 	for i := range e.restored.Named {
 		turn(&e.restored.Named[i].By)

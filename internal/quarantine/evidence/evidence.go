@@ -2,7 +2,9 @@
 // client that refuses a version, and has accepted none, gets an earlier version that other clients
 // accepted.
 //
-// A Book has a [Scope] for each set of clients that see the same resources. For each type a scope has the
+// A Book has a [Scope] for each set of clients that see the same resources. The lane of a rollout has the scope
+// of its group: its clients fall back to the versions of the group, and their ACKs count when the group gets
+// the version. The tables of a lane are not shown. For each type a scope has the
 // current table, the versions that this table replaced, and the versions that clients accepted. A wildcard
 // ACK is one pointer, whatever the size of the table. The cost of a commit is its number of changed names,
 // once for each scope and not for each client.
@@ -33,6 +35,7 @@ const (
 	maxNames    = 2 << 20  // names in the current tables of a book
 	maxBytes    = 64 << 20 // bytes of the replaced versions of a book
 	maxNamed    = 100_000  // names of a type in a scope that clients accepted by name
+	maxAhead    = 10_000   // of these, names whose version only a lane has
 	maxAgents   = 16       // kinds of clients of a type in a scope, with the kind others
 	maxWorlds   = 4        // accepted tables of a kind of client
 	maxMessages = 1024     // messages with names that are known
@@ -76,6 +79,7 @@ type evidence struct {
 	owners   [maxAgents]ownerSet   // owners of the clients of a kind
 	worlds   [maxAgents][]world    // tables that clients of a kind accepted as a whole, the newest last
 	named    map[string]acceptance // accepted by name: current versions only
+	ahead    map[string]acceptance // accepted by name: versions that only a lane has; not saved
 	messages map[message]bool
 	restored savedType // of an earlier run, until the first table
 
@@ -147,6 +151,14 @@ func (e *evidence) size() int {
 	return 0
 }
 
+// visible returns the resource in the current table; nil: there is none.
+func (e *evidence) visible(name string) *xds.Resource {
+	if t := e.current.Load(); t != nil {
+		return t.Lookup(name)
+	}
+	return nil
+}
+
 func (s *Scope) all(yield func(*evidence) bool) {
 	s.types.Range(func(_, e any) bool { return yield(e.(*evidence)) })
 }
@@ -162,7 +174,7 @@ func (s *Scope) find(t *xds.Type) *evidence {
 func (s *Scope) of(t *xds.Type) *evidence {
 	e := s.find(t)
 	if e == nil {
-		e = &evidence{typ: t, replaced: map[string][]version{}, named: map[string]acceptance{}, messages: map[message]bool{}}
+		e = &evidence{typ: t, replaced: map[string][]version{}, named: map[string]acceptance{}, ahead: map[string]acceptance{}, messages: map[message]bool{}}
 		s.types.Store(t.URL, e)
 	}
 	return e

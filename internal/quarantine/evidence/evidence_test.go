@@ -35,6 +35,15 @@ func bodies(rs []*xds.Resource) (all string) {
 	return all
 }
 
+// previous returns the versions for a client that refuses the current version.
+func previous(s *Scope, now time.Time, t *xds.Type, name, agent string) []*xds.Resource {
+	var refused xds.Sum
+	if e := s.find(t); e != nil && e.visible(name) != nil {
+		refused = e.visible(name).Sum
+	}
+	return s.Before(now, t, name, refused, agent)
+}
+
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestEvidence(t *testing.T) {
@@ -45,11 +54,11 @@ func TestEvidence(t *testing.T) {
 		v2 := table(t, v1, "a", "2")
 		s.Show(start, xds.Cluster, v1, none)
 		s.Show(start, xds.Cluster, v2, none)
-		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "" {
+		if got := bodies(previous(s, start, xds.Cluster, "a", "x")); got != "" {
 			t.Errorf("without an ACK: %q", got)
 		}
 		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
-		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
+		if got := bodies(previous(s, start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
 		}
 		if any, same := s.Accepted(xds.Cluster, "b", v1.Lookup("b").Sum, "y"); !any || same {
@@ -63,7 +72,7 @@ func TestEvidence(t *testing.T) {
 		v2 := table(t, v1, "a", "2")
 		s.Show(start, xds.Cluster, v2, func(*xds.Type) []*xds.Table { return []*xds.Table{v1} })
 		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
-		if got := bodies(s.Before(start, xds.Cluster, "a", "x")); got != "1 " {
+		if got := bodies(previous(s, start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
 		}
 	})
@@ -75,10 +84,10 @@ func TestEvidence(t *testing.T) {
 		s.Show(start, xds.Cluster, v1, none)
 		s.Accept(xds.Cluster, "x", "h", "1", all(v1))
 		s.Show(start, xds.Cluster, v2, none)
-		if got := bodies(b.Scope("g", "j").Before(start, xds.Cluster, "a", "x")); got != "1 " {
+		if got := bodies(previous(b.Scope("g", "j"), start, xds.Cluster, "a", "x")); got != "1 " {
 			t.Errorf("%q", got)
 		}
-		if got := bodies(b.Scope("h", "i").Before(start, xds.Cluster, "a", "x")); got != "" {
+		if got := bodies(previous(b.Scope("h", "i"), start, xds.Cluster, "a", "x")); got != "" {
 			t.Errorf("%q", got)
 		}
 	})
@@ -186,7 +195,7 @@ func TestSaved(t *testing.T) {
 		return &next
 	}
 	before := func(s *Scope, name string) string {
-		return bodies(s.Before(start.Add(time.Hour), xds.Cluster, name, "x"))
+		return bodies(previous(s, start.Add(time.Hour), xds.Cluster, name, "x"))
 	}
 	t.Run("HEAL-3 a replaced version", func(t *testing.T) {
 		var b Book
@@ -310,7 +319,7 @@ func FuzzRestore(f *testing.F) {
 		for _, s := range b.scopes {
 			for e := range s.all {
 				s.Show(start, e.typ, xds.NewTable(e.typ), none)
-				s.Before(start, e.typ, "a", "x")
+				previous(s, start, e.typ, "a", "x")
 			}
 		}
 		if _, err := b.Save(start, 1<<20); err != nil {

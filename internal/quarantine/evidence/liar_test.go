@@ -51,7 +51,7 @@ func TestLiars(t *testing.T) {
 					}
 				}
 				s.Show(start, xds.Cluster, table(t, versions[4], "a", "6"), none)
-				if got := bodies(s.Before(start, xds.Cluster, "a", "envoy")); got != c.want {
+				if got := bodies(previous(s, start, xds.Cluster, "a", "envoy")); got != c.want {
 					t.Errorf("%q, want %q", got, c.want)
 				}
 				data, err := b.Save(start, 1<<20)
@@ -62,7 +62,7 @@ func TestLiars(t *testing.T) {
 				if err := next.Restore(data); err != nil {
 					t.Fatal(err)
 				}
-				if got := bodies(next.Scope("g", "").Before(start, xds.Cluster, "a", "envoy")); got != c.want {
+				if got := bodies(previous(next.Scope("g", ""), start, xds.Cluster, "a", "envoy")); got != c.want {
 					t.Errorf("after a restart: %q, want %q", got, c.want)
 				}
 			})
@@ -81,7 +81,7 @@ func TestLiars(t *testing.T) {
 					honest.Accept(xds.Cluster, "envoy", "honest", "0", all(is))
 				}
 			}
-			if got := bodies(starts.Before(start.Add(time.Minute), xds.Cluster, "a", "envoy")); got != "4 1 3 " {
+			if got := bodies(previous(starts, start.Add(time.Minute), xds.Cluster, "a", "envoy")); got != "4 1 3 " {
 				t.Fatalf("%q", got)
 			}
 		}
@@ -100,7 +100,7 @@ func TestLiars(t *testing.T) {
 		}
 		s.Show(start, xds.Cluster, is, none)
 		s.Show(start, xds.Cluster, table(t, is, "b", "2"), none)
-		if got := bodies(s.Before(start, xds.Cluster, "a", "envoy")); got != "10 1 9 " {
+		if got := bodies(previous(s, start, xds.Cluster, "a", "envoy")); got != "10 1 9 " {
 			t.Errorf("%q", got)
 		}
 		if vs := s.find(xds.Cluster).replaced["b"]; vs[0].owners.count() != 2 {
@@ -130,7 +130,7 @@ func TestLiars(t *testing.T) {
 		s.Accept(xds.Cluster, "new", "h", "2", all(versions[1]))
 		s.Show(start, xds.Cluster, versions[2], none)
 		for agent, want := range map[string]string{"new": "2 1 ", "old0": "1 2 ", fmt.Sprint("old", maxAgents-1): "2 1 "} {
-			if got := bodies(s.Before(start, xds.Cluster, "a", agent)); got != want {
+			if got := bodies(previous(s, start, xds.Cluster, "a", agent)); got != want {
 				t.Errorf("%s: %q, want %q", agent, got, want)
 			}
 		}
@@ -158,11 +158,11 @@ func TestLiars(t *testing.T) {
 			t.Errorf("the kind that moved leaves its owner: %d", n)
 		}
 		for i := range 3 {
-			if got := bodies(s.Before(start, xds.Cluster, "a", fmt.Sprint("real", i))); got != "2 1 " {
+			if got := bodies(previous(s, start, xds.Cluster, "a", fmt.Sprint("real", i))); got != "2 1 " {
 				t.Errorf("%d: %q", i, got)
 			}
 		}
-		if got := bodies(s.Before(start, xds.Cluster, "a", fmt.Sprint("fake", maxAgents-2))); got != "1 2 " {
+		if got := bodies(previous(s, start, xds.Cluster, "a", fmt.Sprint("fake", maxAgents-2))); got != "1 2 " {
 			t.Errorf("%q", got)
 		}
 	})

@@ -63,6 +63,7 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 		return
 	}
 	s.book.names.Add(int64(table.Len() - size))
+	defer e.catchUp(table)
 	if was == nil || was == table {
 		return
 	}

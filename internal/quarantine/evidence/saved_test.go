@@ -187,7 +187,7 @@ func TestStoredVersions(t *testing.T) {
 				s.Accept(xds.Cluster, "x", "h", fmt.Sprint(i), all(is))
 			}
 			data, _ := stored(t, &b, 1<<20)
-			got := restored(t, data).Scope("g", "").Before(start, xds.Cluster, "a", "x")
+			got := previous(restored(t, data).Scope("g", ""), start, xds.Cluster, "a", "x")
 			want := cluster("1", refs)
 			if len(got) != 1 || got[0].Sum != want.Sum || got[0].Version != "v1" || !slices.Equal(got[0].Refs, refs) || (got[0].Refs == nil) != (refs == nil) || got[0].TTL != time.Minute {
 				t.Errorf("%+v", got)
@@ -208,7 +208,7 @@ func TestStoredVersions(t *testing.T) {
 				o.Show(start, xds.Cluster, is, none)
 			}
 			want := fmt.Sprint(agent == 0, agent == 0)
-			if got, before := accepted(s, v1, "a", "x"), len(o.Before(start, xds.Cluster, "a", "x")); got != want || (before == 1) != (agent == 0) {
+			if got, before := accepted(s, v1, "a", "x"), len(previous(o, start, xds.Cluster, "a", "x")); got != want || (before == 1) != (agent == 0) {
 				t.Errorf("agent %d: %s, %d versions", agent, got, before)
 			}
 			if agent == 0 && o.find(xds.Cluster).owners[0] != 2 {

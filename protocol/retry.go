@@ -60,7 +60,17 @@ func RetryDelay(tries int, permanent bool, spread, nonce uint64) time.Duration {
 
 // schedule sets the time of the next retry of a refusal.
 func (s *Session) schedule(r *refusal) {
-	r.refusedAt, r.retryAt = s.now, s.now.Add(RetryDelay(r.tries, r.permanent, s.opts.Spread, r.nonce))
+	r.refusedAt, r.retryAt = s.now, onSecond(s.now.Add(s.retryDelay(r)))
+}
+
+func (s *Session) retryDelay(r *refusal) time.Duration {
+	return RetryDelay(r.tries, r.permanent, s.opts.Spread, r.nonce)
+}
+
+// onSecond returns the first full second that is not before a time. Retries are due at full seconds, so that
+// those of many streams wake the process together. Alone, a retry takes up to four times the CPU.
+func onSecond(at time.Time) time.Time {
+	return at.Add((time.Second - time.Duration(at.Nanosecond())) % time.Second)
 }
 
 // tries reports whether changes have the resource that the view shows again after its refusal.
@@ -130,7 +140,7 @@ func (s *Session) retry(u *subscription) {
 			continue
 		}
 		if world && s.isOutdated(u, r) || !s.opts.Retry(u.typ, s.bytes(u, r)) {
-			r.retryAt = s.now.Add(minRetry + minRetry*time.Duration(s.opts.Spread%1024)/1024)
+			r.retryAt = onSecond(s.now.Add(s.retryDelay(r) / 5)) // slow retries ask less often, so that their number does not matter
 			continue
 		}
 		r.retryAt = time.Time{}

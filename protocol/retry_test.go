@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+func TestRetryDelay(t *testing.T) {
+	t.Run("HEAL-2 doubles up to the slowest step", func(t *testing.T) {
+		step := 5 * time.Second
+		for tries := range 70 {
+			for spread := range uint64(100) {
+				if d := RetryDelay(tries, false, spread, 7); d < step || d >= step*6/5 {
+					t.Errorf("%d tries, stream %d: %v, want %v and up to a fifth more", tries, spread, d, step)
+				}
+				if d := RetryDelay(tries, true, spread, 7); d < lastRetry || d >= lastRetry*6/5 {
+					t.Errorf("%d tries, stream %d: %v for a reason that cannot pass", tries, spread, d)
+				}
+			}
+			step = min(2*step, 5*time.Minute)
+		}
+	})
+	even := func(t *testing.T, spread, nonce func(uint64) uint64) {
+		t.Helper()
+		var tenths [10]int
+		for i := range uint64(10_000) {
+			tenths[(RetryDelay(9, false, spread(i), nonce(i))-lastRetry)*10/(lastRetry/5)]++
+		}
+		for i, n := range tenths {
+			if n < 800 || n > 1200 {
+				t.Errorf("%d of 10,000 delays are in tenth %d of the spread", n, i)
+			}
+		}
+	}
+	same, count := func(uint64) uint64 { return 2 }, func(i uint64) uint64 { return i }
+	t.Run("HEAL-2 spreads over streams", func(t *testing.T) { even(t, count, same) })
+	t.Run("HEAL-2 spreads over the refusals of a stream", func(t *testing.T) { even(t, same, count) })
+}
+
+// refuses returns a stream whose client has just refused a listener, and the time of the refusal.
+func refuses(t *testing.T, spread uint64, text string, permit func() bool) (*line, time.Time) {
+	t.Helper()
+	l := newLine(t, xds.Delta, nil, Options{Spread: spread, Retry: func(*xds.Type, int) bool { return permit() }}, xds.Tables{xds.Listener.URL: tableOf(xds.Listener, "a")})
+	l.wait(time.Duration(spread*97+1) * time.Millisecond)
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	l.want("LDS a@1")
+	l.ask(xds.Request{Type: xds.Listener, Nonce: l.last[xds.Listener.URL], Error: &xds.Status{Message: text}})
+	l.want("")
+	return l, l.now
+}
+
+func TestRetriesShareSeconds(t *testing.T) {
+	for spread := range uint64(20) {
+		l, at := refuses(t, spread, "Address already in use", func() bool { return true })
+		if _, said := l.next(); said != "LDS a@1" || l.now.Nanosecond() != 0 || l.now.Sub(at) < 5*time.Second || l.now.Sub(at) > 7*time.Second {
+			t.Errorf("HEAL-2 stream %d: %v after the refusal sent %q, want a retry at a full second after 5 s", spread, l.now.Sub(at), said)
+		}
+	}
+}
+
+// A session whose retry the server does not permit asks again. Slow retries ask less often: their number may
+// be larger than the limits of the server.
+func TestRetryWithoutPermit(t *testing.T) {
+	for name, c := range map[string]struct {
+		text       string
+		step, wait time.Duration
+	}{
+		"HEAL-2 first retry": {"Address already in use", 5 * time.Second, time.Second},
+		"HEAL-2 slow retry":  {"Proto constraint validation failed", 5 * time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l *line
+			var asked []time.Time
+			l, at := refuses(t, 3, c.text, func() bool { asked = append(asked, l.now); return len(asked) > 3 })
+			if _, said := l.next(); said != "LDS a@1" || len(asked) != 4 {
+				t.Fatalf("sent %q, asked %d times", said, len(asked))
+			}
+			between := func(d, least time.Duration) bool { return d >= least && d <= least*6/5+time.Second }
+			if first := asked[0].Sub(at); !between(first, c.step) {
+				t.Errorf("asked first after %v", first)
+			}
+			for i, next := range asked[1:] {
+				if wait := next.Sub(asked[i]); !between(wait, c.wait) || next.Nanosecond() != 0 {
+					t.Errorf("asked again after %v at %v", wait, next)
+				}
+			}
+		})
+	}
+}

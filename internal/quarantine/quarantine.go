@@ -83,10 +83,11 @@ type Source struct {
 	watches sync.Map      // from *xds.Node to *Watch, for streams with a node
 	wake    chan struct{} // has one slot
 
-	mu    sync.Mutex // held for memory access only
-	queue []*Watch   // streams that wait for an examination, each stream once
-	held  int        // resources in quarantine, over all streams
-	early int        // of these, resources for which the client has an earlier version that others accepted
+	mu      sync.Mutex           // held for memory access only
+	queue   []*Watch             // streams that wait for an examination, each stream once
+	held    int                  // resources in quarantine, over all streams
+	early   int                  // of these, resources for which the client has an earlier version that others accepted
+	retries map[*Watch]time.Time // time of the next retry of a stream
 }
 
 // Watched is the interface of the wrapped source.
@@ -127,7 +128,7 @@ func New(of Watched, o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{of: of, opts: o, wake: make(chan struct{}, 1)}
+	return &Source{of: of, opts: o, wake: make(chan struct{}, 1), retries: map[*Watch]time.Time{}}
 }
 
 // Evidence returns the versions that clients accepted, to store them and to share them with other servers.
@@ -308,6 +309,7 @@ func (s *Source) leave(w *Watch) {
 	moved := w.counted > 0
 	s.held, s.early = s.held-w.counted, s.early-w.early
 	w.counted, w.early = 0, 0
+	delete(s.retries, w)
 	s.mu.Unlock()
 	if moved {
 		s.moved()

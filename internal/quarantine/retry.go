@@ -33,25 +33,34 @@ func (h *held) isKept() bool {
 	return h.fault() && h.body != nil && (h.old != nil || h.hidden && !h.applied)
 }
 
-// retry begins the retries that are due.
+// retry begins the retries that are due, until the budget of the server is used up. With 10,000 streams, a look
+// at each of them would cost more than the retries: so the source has the time of the next retry of each stream.
 func (s *Source) retry(now time.Time) {
-	if s.Held() == 0 {
-		return
-	}
-	s.watches.Range(func(_, of any) bool {
-		w := of.(*Watch)
+	for _, w := range s.dueRetries(now) {
 		st, due := w.due(now)
 		for _, h := range due {
-			if st.MayRetry(h.typ, len(h.body.Body)) {
-				w.order(order{typ: h.typ, edit: func(o *held) {
-					if o.name == h.name && o.refused == h.refused && o.isKept() {
-						o.trying, o.retryAt = true, now.Add(answerWait)
-					}
-				}})
+			if !st.MayRetry(h.typ, len(h.body.Body)) {
+				return
 			}
+			w.order(order{typ: h.typ, edit: func(o *held) {
+				if o.name == h.name && o.refused == h.refused && o.isKept() {
+					o.trying, o.retryAt = true, now.Add(answerWait)
+				}
+			}})
 		}
-		return true
-	})
+	}
+}
+
+// dueRetries returns the streams with a retry that is due, in random order.
+func (s *Source) dueRetries(now time.Time) (all []*Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w, at := range s.retries {
+		if !now.Before(at) {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // due returns for each type the resource whose retry is due for the longest time. It omits types with a

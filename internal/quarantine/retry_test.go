@@ -104,8 +104,10 @@ func TestReplacedResourceIsRetried(t *testing.T) {
 			r.Errorf("HEAL-5: %d ends of the refusal while a retry is in flight, %d answers to retries", recovered, answered)
 		}
 		r.holds(1)
+		r.nextRetries(1)
 		c.ACK(got)
 		r.holds(0)
+		r.nextRetries(0)
 		if recovered, answered := o.counts(); recovered != 1 || answered != 8 {
 			r.Errorf("%d ends of the refusal, %d answers to retries", recovered, answered)
 		}
@@ -202,6 +204,31 @@ func TestRetriesOfATypeTakeTurns(t *testing.T) {
 		r.holds(1)
 		c.ACK(c.Next(xds.Cluster))
 		r.holds(0)
+	})
+}
+
+// nextRetries checks how many streams have a next retry in the source.
+func (r *fixture) nextRetries(n int) {
+	r.Helper()
+	synctest.Wait()
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	if len(r.source.retries) != n {
+		r.Errorf("%d streams have a next retry, want %d", len(r.source.retries), n)
+	}
+}
+
+func TestNextRetryEndsWithTheStream(t *testing.T) {
+	retrying(t, "not after its stream", func(r *fixture, c *xdstest.Client, _ *record, _ bool) {
+		r.start(c)
+		r.nextRetries(0)
+		r.guilty = []string{"b"}
+		r.set("b", "bad")
+		c.NACK(c.Next(xds.Cluster), "no")
+		c.ACK(c.Next(xds.Cluster))
+		r.nextRetries(1)
+		c.Close()
+		r.nextRetries(0)
 	})
 }
 

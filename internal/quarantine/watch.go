@@ -359,22 +359,34 @@ func (w *Watch) keep(all []*xds.Resource) {
 	}
 }
 
+// count reports the number of resources in quarantine, and the time of the next retry, to the source.
 func (w *Watch) count() {
 	n, early := 0, 0
+	var retryAt time.Time
 	for i := range w.holds {
-		if w.holds[i].fault() {
+		h := &w.holds[i]
+		if h.fault() {
 			n++
 		}
-		if w.holds[i].others {
+		if h.others {
 			early++
 		}
+		if h.isKept() && (retryAt.IsZero() || h.retryAt.Before(retryAt)) {
+			retryAt = h.retryAt
+		}
 	}
-	w.source.mu.Lock()
-	w.source.held += n - w.counted
-	w.source.early += early - w.early
+	s := w.source
+	s.mu.Lock()
+	s.held += n - w.counted
+	s.early += early - w.early
 	w.counted, w.early = n, early
-	w.source.mu.Unlock()
-	w.source.moved()
+	if retryAt.IsZero() {
+		delete(s.retries, w)
+	} else {
+		s.retries[w] = retryAt
+	}
+	s.mu.Unlock()
+	s.moved()
 }
 
 // Next implements [server.Watch].

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
@@ -28,6 +29,7 @@ func (p *plan) arrange() {
 	}
 	p.keepDefinitions(defs)
 	p.define(defs)
+	p.addInvalid(defs)
 	if p.checking || !p.layout.same(last) || p.Source.rules == nil || !slices.Equal(p.neverLoaded(), p.Source.neverLoaded) {
 		p.decide(defs)
 		return
@@ -108,6 +110,47 @@ func (p *plan) define(defs map[string]*definition) {
 	}
 }
 
+// addInvalid adds a definition for each group file with an error that has no last definition. Without it the
+// resources of the group would be in the group of the directory above, and would cause errors that are wrong.
+// The error rejects the load. The exception is a directory above with "on_error: alone": then its group gets
+// the blame.
+func (p *plan) addInvalid(defs map[string]*definition) {
+	names := map[string]string{} // of groups, by directory
+	for _, q := range p.scanErrors {
+		if isGroupFile(q.File) {
+			names[filepath.Dir(q.File)] = ""
+		}
+	}
+	for _, f := range p.order {
+		if isGroupFile(f.path) && len(p.files[f.path].errs) > 0 {
+			names[filepath.Dir(f.path)] = p.files[f.path].groupName
+		}
+	}
+	maps.DeleteFunc(names, func(dir, _ string) bool {
+		return defs[dir] != nil || slices.Contains(p.layout.roots, dir) || p.alone(p.layout.group(dir))
+	})
+	for _, dir := range slices.Sorted(maps.Keys(names)) {
+		name := names[dir]
+		if name == "" || p.isTaken(name) {
+			name = p.layout.name(dir)
+		}
+		if p.isTaken(name) {
+			continue
+		}
+		d := &definition{Definition: groups.Definition{Name: name, File: filepath.Join(dir, GroupFile)}, dir: dir, invalid: true}
+		defs[dir] = d
+		p.layout.add(dir, d)
+	}
+	if len(names) > 0 && p.layout.named[groups.Default] == nil {
+		p.layout.named[groups.Default] = rootless
+	}
+}
+
+// isTaken reports whether an invalid group file cannot have a name.
+func (p *plan) isTaken(name string) bool {
+	return name == groups.Default || p.layout.named[name] != nil || p.Source.layout.named[name] != nil || p.rejections[name] != nil || strings.HasSuffix(name, groups.LaneSuffix)
+}
+
 // rootless is the definition of a root without a group file.
 var rootless = &definition{Definition: groups.Definition{Name: groups.Default}}
 
@@ -124,6 +167,8 @@ func (p *plan) decide(defs map[string]*definition) {
 	for _, q := range problems {
 		name := p.owner(defs, filepath.Dir(q.File))
 		switch {
+		case q.Code == findings.UnusedGroup && slices.ContainsFunc(all, func(d groups.Definition) bool { return p.layout.invalid(d.Name) }):
+			// an invalid group may include the group
 		case q.Warning:
 			q.Group = name
 			p.warnings = append(p.warnings, q)

@@ -94,6 +94,9 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 				if r.together.FirstPossible(group, others) != "" {
 					continue
 				}
+				if len(others) > 0 && (r.layout.invalid(group) || slices.ContainsFunc(others, r.layout.invalid)) {
+					continue // the nodes of an invalid group are unknown
+				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
 				p.Warning, p.Code, p.Hint = true, findings.Dangling, hints[ref.Type.URL]
 				if len(r.contents) > 1 {

@@ -171,7 +171,7 @@ func TestGroups(t *testing.T) {
 	})
 	t.Run("mistakes in a group.yaml have a place", func(t *testing.T) {
 		b := newFixture(t, "a.yaml", clusters("a"), "edge/group.yaml", "mtch: {}\n")
-		b.expectLoad(`edge/group.yaml:1:1: unknown key "mtch"`, "")
+		b.expectLoad(`edge/group.yaml:1:1: group edge: unknown key "mtch"`, "")
 		b.write("edge/group.yaml", "match: {}\ninclude: [defalt]\n")
 		b.expectLoad(`edge/group.yaml:2:11: group edge: include[0]: there is no group "defalt" (did you mean "default"?)`, "")
 		b.expectNode("edge", "nothing is known")
@@ -181,7 +181,7 @@ func TestGroups(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(b.dir, "edge", "group.yaml"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		b.expectLoad("edge/group.yaml: a directory in the place of a file", "")
+		b.expectLoad("edge/group.yaml: group edge: a directory in the place of a file", "")
 	})
 	t.Run("only the root is named default", func(t *testing.T) {
 		for file, text := range map[string]string{"group.yaml": "name: foo\n", "default/group.yaml": "match: {}\n", "edge/group.yaml": "name: default\n"} {

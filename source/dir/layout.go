@@ -19,8 +19,9 @@ func isGroupFile(path string) bool { return filepath.Base(path) == GroupFile }
 // A definition is a group as its file defines it.
 type definition struct {
 	groups.Definition
-	dir string // the directory of the file
-	raw []byte // the content of the file
+	dir     string // the directory of the file
+	raw     []byte // the content of the file
+	invalid bool   // the file has an error: the definition has a name only; see plan.addInvalid
 }
 
 // A layout maps directories to groups. It does not change once made.
@@ -47,12 +48,20 @@ func (l *layout) add(dir string, d *definition) {
 
 // group returns the group of a file or directory.
 func (l *layout) group(path string) string {
+	if d := l.definition(path); d != nil {
+		return d.Name
+	}
+	return groups.Default
+}
+
+// definition returns the definition of the group of a file or directory; nil: its group file is missing.
+func (l *layout) definition(path string) *definition {
 	if len(l.dirs) == 0 {
-		return groups.Default
+		return nil
 	}
 	for path != "" {
 		if d := l.dirs[path]; d != nil {
-			return d.Name
+			return d
 		}
 		up := filepath.Dir(path)
 		if up == path || slices.Contains(l.roots, path) {
@@ -60,7 +69,13 @@ func (l *layout) group(path string) string {
 		}
 		path = up
 	}
-	return groups.Default
+	return nil
+}
+
+// duplicate reports whether the group of a file has the name of the group of another directory.
+func (l *layout) duplicate(path string) bool {
+	d := l.definition(path)
+	return d != nil && l.named[d.Name] != d
 }
 
 // name returns the default name of the group of a directory.
@@ -94,6 +109,9 @@ func (l *layout) define(path string, data []byte) (*definition, []findings.Probl
 	}
 	return d, problems
 }
+
+// invalid reports whether the group file of a group has an error.
+func (l *layout) invalid(name string) bool { return l.named[name] != nil && l.named[name].invalid }
 
 // knows reports whether a group exists.
 func (l *layout) knows(name string) bool { return name == groups.Default || l.named[name] != nil }

@@ -275,6 +275,9 @@ func (p *plan) groupsOf(l Loaded, home string) (in []string) {
 
 // addConflict records that a resource conflicts with another one of the group in.
 func (p *plan) addConflict(home, in string, l Loaded, why string) {
+	if p.layout.duplicate(l.File) {
+		return // the two groups of the same name are the error
+	}
 	if home != in {
 		why += fmt.Sprintf(" in group %q", in)
 	}

@@ -24,6 +24,7 @@ type file struct {
 	loaded  []Loaded
 
 	definition *definition // of a group file; nil: it is another file, or invalid
+	groupName  string      // of an invalid group file; "": unknown
 
 	errs, warnings []findings.Problem
 
@@ -128,6 +129,8 @@ func (s *Source) fillGroup(now *file, path string, data []byte) {
 	now.note(problems)
 	if len(now.errs) == 0 {
 		now.definition = d
+	} else {
+		now.groupName = d.Name
 	}
 }
 

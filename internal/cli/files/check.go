@@ -154,7 +154,7 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 	}
 	wrong := k.bootstraps(args)
 	if len(wrong) > 0 { // an invalid bootstrap: its clusters and secrets are unknown
-		ignore = append(ignore, findings.Dangling, findings.Unused, findings.SecretSource)
+		ignore = append(ignore, findings.Dangling, findings.UnknownCluster, findings.Unused, findings.SecretSource)
 	}
 	opts.Bootstraps = k.opts.Bootstraps
 	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)

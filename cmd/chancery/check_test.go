@@ -73,6 +73,30 @@ filter_chains:
 			}
 		}
 	})
+	t.Run("a cluster with an error does not cause a second error", func(t *testing.T) {
+		for _, setting := range []string{
+			"connect_timeout: 0s", "nonsense: 1", "health_checks: [{timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, custom_health_check: {name: nowhere}}]",
+		} {
+			root := t.TempDir()
+			write(t, root, "c.yaml", "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: web\n"+setting+"\n")
+			write(t, root, "l.yaml", `"@type": type.googleapis.com/envoy.config.listener.v3.Listener
+name: l
+address: {socket_address: {address: 127.0.0.1, port_value: 10000}}
+filter_chains:
+- filters:
+  - name: http
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+      stat_prefix: s
+      http_filters: [{name: r, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]
+      route_config: {virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: web}}]}]}
+`)
+			out, _ := exec.Command(binary, "check", root, "--envoy", envoy).CombinedOutput()
+			if !strings.HasSuffix(string(out), "\n1 error, 0 warnings\n") || !strings.Contains(string(out), "c.yaml:") {
+				t.Errorf("%s:\n%s", setting, out)
+			}
+		}
+	})
 	if out, err := exec.Command(binary, "check", "../../examples/quickstart", "--envoy", envoy).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

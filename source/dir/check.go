@@ -243,6 +243,27 @@ func (c Checked) Valid() (sound []Loaded) {
 	return sound
 }
 
+// BrokenClusters returns the clusters that resources refer to and that have errors: clusters which Valid
+// leaves out, and names in files that cannot be read.
+func (c Checked) BrokenClusters() []string {
+	good, loaded, mentioned := map[string]bool{}, map[string]bool{}, c.by.mentionedInBadFile()
+	for _, l := range c.Valid() {
+		good[l.Name] = good[l.Name] || l.Type.Is(xds.Cluster)
+	}
+	for _, l := range c.Loaded {
+		loaded[l.Name] = loaded[l.Name] || l.Type.Is(xds.Cluster)
+	}
+	broken := map[string]bool{}
+	for _, l := range c.Loaded {
+		for _, ref := range l.Refs {
+			if ref.Type.Is(xds.Cluster) && ref.Name != xds.Wildcard && !good[ref.Name] && (loaded[ref.Name] || mentioned(ref.Name)) {
+				broken[ref.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(broken))
+}
+
 // Views returns the resources of [Checked.Valid] as nodes get them: for each group that is not empty,
 // those of the group and of the groups that it includes. Without groups it returns all resources as
 // one view.

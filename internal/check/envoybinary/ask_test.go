@@ -31,7 +31,7 @@ func resource(t *testing.T, typ *xds.Type, name, json string) Resource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Resource{typ, name, b}
+	return Resource{Type: typ, Name: name, Body: b}
 }
 
 // pair returns a certificate and its key.

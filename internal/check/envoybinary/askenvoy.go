@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,10 @@ type Resource struct {
 	Type *xds.Type
 	Name string
 	Body []byte // the encoded message
+
+	// Broken is set for a cluster that has an error and is not checked. Envoy gets an empty cluster in its
+	// place, so that it does not refuse other resources because of it. The body is not used.
+	Broken bool
 }
 
 // An Answer is the result of a check.
@@ -60,7 +65,7 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 	if err := isEnvoy(ctx, path); err != nil {
 		return Answer{}, err
 	}
-	a := &checker{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: all, userBootstraps: bootstraps, Answer: Answer{Rejected: map[int]string{}}}
+	a := &checker{types: types, path: path, file: filepath.Join(dir, "bootstrap.pb"), all: slices.Clone(all), userBootstraps: bootstraps, Answer: Answer{Rejected: map[int]string{}}}
 	reason, err := a.run(ctx, nil)
 	if err == nil && reason != "" && len(bootstraps) > 0 {
 		a.Bootstrap, a.userBootstraps = reason, nil
@@ -72,17 +77,20 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 	case reason != "":
 		return Answer{}, fmt.Errorf("%s rejects a bootstrap without resources: %s", path, reason)
 	case a.Bootstrap != "":
-		for i := range all {
-			a.Skipped = append(a.Skipped, i)
+		for i, r := range all {
+			if !r.Broken {
+				a.Skipped = append(a.Skipped, i)
+			}
 		}
 		return a.Answer, nil
 	}
 	var clusters, rest []int
 	for i, r := range all {
-		switch which := a.kind(r); which {
-		case none:
+		switch which := a.kind(r); {
+		case r.Broken:
+		case which == none:
 			a.Skipped = append(a.Skipped, i)
-		case asCluster:
+		case which == asCluster:
 			clusters = append(clusters, i)
 		default:
 			rest = append(rest, i)
@@ -101,6 +109,7 @@ func Ask(ctx context.Context, path string, types *envoy.Types, all []Resource, b
 		if a.Rejected[i] == "" {
 			good = append(good, i)
 		}
+		a.all[i].Broken = a.all[i].Type.Is(xds.Cluster) && a.Rejected[i] != ""
 	}
 	return a.Answer, a.bisect(ctx, good, rest)
 }

@@ -41,7 +41,7 @@ func check(t *testing.T, data []byte) (codes []string, all []Resource, output st
 		}
 	}
 	for _, l := range c.Loaded {
-		all = append(all, Resource{l.Type, l.Name, l.Body})
+		all = append(all, Resource{Type: l.Type, Name: l.Name, Body: l.Body})
 	}
 	return codes, all, output
 }

@@ -111,6 +111,11 @@ func (a *checker) bootstrap(some []int) ([]byte, error) {
 	b.static = mutable(boot, "static_resources")
 	set(item(b.static, "clusters"), "name", server)
 	a.addUserParts(boot)
+	for _, r := range a.all {
+		if r.Broken {
+			set(item(b.static, "clusters"), "name", r.Name)
+		}
+	}
 	for n, i := range some {
 		if err := a.put(&b, n, a.all[i]); err != nil {
 			return nil, err

@@ -75,10 +75,10 @@ func TestBisection(t *testing.T) {
 	}
 }
 
-// Listeners are checked together with the accepted clusters only.
+// Listeners are checked together with the accepted clusters, and with empty clusters in place of the others.
 func TestListenersWithAcceptedClusters(t *testing.T) {
 	path, _ := fakeEnvoy(t, "bad-cluster", "bad-listener")
-	all := append(clusters(t, "good-cluster", "bad-cluster"),
+	all := append(clusters(t, "good-cluster"), resource(t, xds.Cluster, "c", `{"name":"c","alt_stat_name":"bad-cluster"}`),
 		resource(t, xds.Listener, "l", `{"name":"good-listener"}`), resource(t, xds.Listener, "l", `{"name":"bad-listener"}`))
 	if got := fmt.Sprint(ask(t, path, all).Rejected); got != "map[1:bad-cluster refused 3:bad-listener refused]" {
 		t.Error(got)

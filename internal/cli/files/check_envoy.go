@@ -14,6 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 	sensitive "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // hiddenReason is shown instead of Envoy's error if the resource has secrets.
@@ -24,8 +25,9 @@ const hiddenReason = "the reason is not shown, because it may quote a secret"
 // all groups.
 func (k *checker) askEnvoy(ctx context.Context, c dir.Checked) (dir.Checked, error) {
 	var errs, warnings []findings.Problem
+	broken := c.BrokenClusters()
 	for _, view := range c.Views() {
-		more, doubts, err := k.askEnvoyAbout(ctx, view)
+		more, doubts, err := k.askEnvoyAbout(ctx, view, broken)
 		if err != nil {
 			return c, err
 		}
@@ -45,8 +47,8 @@ func addNew(all, more []findings.Problem) []findings.Problem {
 	return all
 }
 
-// askEnvoyAbout validates resources that one Envoy may get together.
-func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded) (errs, warnings []findings.Problem, err error) {
+// askEnvoyAbout validates resources that one Envoy may get together; broken are names of clusters with errors.
+func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded, broken []string) (errs, warnings []findings.Problem, err error) {
 	var asked []dir.Loaded
 	var all []envoybinary.Resource
 	for _, l := range loaded {
@@ -54,6 +56,9 @@ func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded) (errs,
 			asked = append(asked, l)
 			all = append(all, envoybinary.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
 		}
+	}
+	for _, name := range broken {
+		all = append(all, envoybinary.Resource{Type: xds.Cluster, Name: name, Broken: true})
 	}
 	var bootstraps []protoreflect.Message
 	for _, m := range k.opts.Bootstraps {

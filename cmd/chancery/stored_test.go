@@ -172,7 +172,7 @@ func TestWaitRevisionFailsForFrozenGroup(t *testing.T) {
 	write(t, config, "b.yaml", cluster("b"))
 	chancery(t, 0, "r2: ", "apply", config, "--store", at, "-m", "why")
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1")
-	wait(1, "not synced: group default is frozen at r1, so r2 is not served")
+	wait(1, "not synced: r2 is not served: group default is frozen at r1 since 20")
 	for revision, code := range map[string]int{"r2": 1, "r9": 4} {
 		for _, want := range []string{`"done": false`, `"why": "`} {
 			chancery(t, code, want, "wait", "--for=synced", "--revision", revision, "-o", "json", "--admin", admin)
@@ -180,7 +180,7 @@ func TestWaitRevisionFailsForFrozenGroup(t *testing.T) {
 	}
 	chancery(t, 124, `"store_revision": "r2"`, "wait", "--for=synced", "--revision", "1", "--node", "none", "--timeout", "100ms", "-o", "json", "--admin", admin)
 	chancery(t, 1, `revision r2 has it, but group "default" is frozen at r1`, "explain", "edge", "cluster/b", "--admin", admin)
-	chancery(t, 1, "chancery unfreeze default, or chancery rollout start r2, serves it", "explain", "edge", "cluster/b", "--admin", admin)
+	chancery(t, 1, "chancery rollout start r2 --of default serves it step by step", "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "no revision that is served has CDS \"c\"", "explain", "edge", "cluster/c", "--admin", admin)
 	chancery(t, 0, "warning: no connected client is picked", "rollout", "start", "r2", "--steps", "0.001%", "--bake", "1h", "--store", at, "-m", "why")
 	chancery(t, 0, "waits: no connected client is picked", "rollout", "status", "--store", at)
@@ -192,7 +192,8 @@ func TestWaitRevisionFailsForFrozenGroup(t *testing.T) {
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"; frozen: default at r1\n")
 	chancery(t, 1, " to r2 was aborted ", "explain", "edge", "cluster/b", "--admin", admin)
 	chancery(t, 1, "start a rollout of the new revision; chancery rollout status r2-", "explain", "edge", "cluster/b", "--admin", admin)
-	wait(1, "not synced: group default is frozen at r1, so r2 is not served")
+	wait(1, "not synced: r2 is not served: group default is frozen at r1, because rollout r2-")
+	wait(1, ": why\nchancery: hint: correct the cause, commit the correction (chancery apply), and start a rollout of the new revision")
 	chancery(t, 0, "", "unfreeze", "default", "--store", at)
 	d.tells(port, "/readyz?verbose", "revision r2 of "+at+"\n")
 	s.gets("a", "b")

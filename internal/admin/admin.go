@@ -55,6 +55,10 @@ type Server struct {
 	Release   func(st *server.Stream, t *xds.Type, name string) int
 	GroupTime time.Duration // time over which a command for a group spreads its streams
 
+	// TakenBack describes the rollout that took a frozen group back to its revision, with the next command. The
+	// text is "" if no rollout did. Nil: there are no rollouts.
+	TakenBack func(ctx context.Context, group string) (text, advice string)
+
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
 	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors       // created by Handler

@@ -248,7 +248,7 @@ func (w *syncedWait) thaw() (v *verdict, hasWaited bool, err error) {
 		if w.named == 0 || of == nil || storedNumber(of.Revision) < w.named { // the rounds report a revision that is not served yet
 			return nil, hasWaited, nil
 		}
-		stays, goes, hint := heldBefore(of, w.asked.asked.Group, w.named)
+		stays, goes := heldBefore(of, w.asked.asked.Group, w.named)
 		over := time.Until(w.end) <= 0
 		if len(stays) == 0 {
 			frozen = time.Time{}
@@ -257,7 +257,7 @@ func (w *syncedWait) thaw() (v *verdict, hasWaited bool, err error) {
 		}
 		switch note := strings.Join(goes, "; "); {
 		case len(stays) > 0 && (over || time.Since(frozen) >= settleTime):
-			return &verdict{api.WaitFailed, fmt.Sprintf("not synced: %s, so r%d is not served", strings.Join(stays, "; "), w.named), hint}, hasWaited, nil
+			return w.frozen(stays), hasWaited, nil
 		case len(stays) > 0:
 		case note == "":
 			return nil, hasWaited, nil

@@ -251,32 +251,44 @@ func storeServer(config *atomic.Pointer[api.Store]) *Server {
 // A revision is not served to a group that is frozen before it. Wait waits for the end of a rollout that
 // moves the group, and fails otherwise.
 func TestWaitSyncedFailsForFrozenGroup(t *testing.T) {
-	const frozen, unfreeze = "not synced: group default is frozen at r1, so r2 is not served", "chancery unfreeze default, or chancery rollout start r2, serves it"
-	hold := api.Hold{Group: "default", Revision: "r1"}
+	const serves = "chancery rollout start r2 --of default serves it step by step; -g GROUP waits for another group"
+	const other = "chancery rollout start r2 --of web serves it step by step; "
+	at := time.Unix(0, 0)
+	hold := api.Hold{Group: "default", Revision: "r1", Author: "ana", Message: "sale", At: at}
+	web := api.Hold{Group: "web", Revision: "r1", At: at}
 	moving := api.Hold{Group: "default", Revision: "r1", Next: "r2", Rollout: "r2-1"}
-	back := func(revision string) []api.RolledBack {
-		return []api.RolledBack{{Rollout: "r2-1", Groups: []string{"default"}, Revision: revision, Why: "node e1 refuses CDS bad"}}
-	}
+	const frozen = "not synced: r2 is not served: group default is frozen at r1 since 1970-01-01T00:00:00Z by ana: sale"
+	const aborted = "not synced: r2 is not served: group default is frozen at r1, because rollout r2-1 to r2 was aborted by ben: slow"
 	for _, tt := range []struct {
 		of               api.Store
 		query            string
 		class, why, hint string
+		back             bool // a rollout took the group default back
 	}{
-		{api.Store{Holds: []api.Hold{hold}}, "", api.WaitFailed, frozen, unfreeze},
-		{api.Store{Holds: []api.Hold{hold}, RolledBack: back("r1")}, "", api.WaitFailed, frozen, unfreeze},
-		{api.Store{Holds: []api.Hold{hold}, RolledBack: back("r2")}, "", api.WaitFailed, "group default is frozen at r1, because rollout r2-1 to r2 was rolled back: node e1 refuses CDS bad, so r2", "chancery rollout status shows details"},
-		{api.Store{Holds: []api.Hold{hold, {Group: "web", Revision: "r1"}}}, "", api.WaitFailed, "group web is frozen at r1", "chancery unfreeze default, chancery unfreeze web, or chancery rollout start r2, serves it"},
-		{api.Store{Holds: []api.Hold{hold, {Group: "web", Revision: "r1"}}, RolledBack: back("r2")}, "", api.WaitFailed, "group web is frozen at r1", "chancery rollout status shows details"},
-		{api.Store{Holds: []api.Hold{moving}}, "", api.WaitTimeout, "not synced: rollout r2-1 of group default to r2 is under way", "chancery rollout status"},
-		{api.Store{Holds: []api.Hold{hold}}, "&group=edge", api.WaitTimeout, "no client of group edge is connected", ""},
-		{api.Store{Holds: []api.Hold{{Group: "default", Revision: "r2"}}}, "", api.WaitOK, "", ""},
+		{of: api.Store{Holds: []api.Hold{hold}}, class: api.WaitFailed, why: frozen, hint: serves},
+		{of: api.Store{Holds: []api.Hold{hold}}, class: api.WaitFailed, why: aborted, hint: "correct the cause; -g GROUP", back: true},
+		{of: api.Store{Holds: []api.Hold{hold, web}}, class: api.WaitFailed, why: frozen + "; group web is frozen at r1 since 1970-01-01T00:00:00Z", hint: "chancery rollout start r2 --of default serves it step by step; " + other},
+		{of: api.Store{Holds: []api.Hold{hold, web}}, class: api.WaitFailed, why: aborted + "; group web is frozen at r1 since", hint: "correct the cause; " + other, back: true},
+		{api.Store{Holds: []api.Hold{moving}}, "", api.WaitTimeout, "not synced: rollout r2-1 of group default to r2 is under way", "chancery rollout status", false},
+		{api.Store{Holds: []api.Hold{hold}}, "&group=edge", api.WaitTimeout, "no client of group edge is connected", "", false},
+		{api.Store{Holds: []api.Hold{{Group: "default", Revision: "r2"}}}, "", api.WaitOK, "", "", false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var store atomic.Pointer[api.Store]
 			tt.of.Revision = "r2"
 			store.Store(&tt.of)
-			a := synced(t, storeServer(&store), "stored=r2&timeout=10s"+tt.query)()
+			s := storeServer(&store)
+			s.TakenBack = func(_ context.Context, group string) (text, advice string) {
+				if !tt.back || group != "default" {
+					return "", ""
+				}
+				return "rollout r2-1 to r2 was aborted by ben: slow", "correct the cause"
+			}
+			a := synced(t, s, "stored=r2&timeout=10s"+tt.query)()
 			a.verdictIs(t, tt.class, tt.why, tt.hint)
+			if strings.Contains(a.result.Hint, "unfreeze") {
+				t.Errorf("the hint ends a freeze: %s", a.result.Hint)
+			}
 			if want := map[string]time.Duration{api.WaitFailed: settleTime, api.WaitTimeout: 10 * time.Second}[tt.class]; a.took < want || a.took > want+time.Second {
 				t.Errorf("after %v", a.took)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
@@ -50,11 +51,16 @@ func (w *syncedWait) frozenHint() string {
 	if w.named > 0 || of == nil {
 		return ""
 	}
-	stays, goes, _ := heldBefore(of, w.asked.asked.Group, storedNumber(of.Revision))
-	if len(stays)+len(goes) == 0 {
+	stays, goes := heldBefore(of, w.asked.asked.Group, storedNumber(of.Revision))
+	var all []string
+	for _, h := range stays {
+		all = append(all, fmt.Sprintf("group %s is frozen at %s", h.Group, h.Revision))
+	}
+	all = append(all, goes...)
+	if all == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s: these clients do not have %s; wait --revision %[2]s includes them", strings.Join(append(stays, goes...), "; "), of.Revision)
+	return fmt.Sprintf("%s: these clients do not have %s; wait --revision %[2]s includes them", strings.Join(all, "; "), of.Revision)
 }
 
 // loopsText names a client that leaves again and again, and the number of the others.
@@ -128,10 +134,9 @@ func behind(r *api.WaitResult) (all []string) {
 	return all
 }
 
-// heldBefore lists the groups that are frozen at an earlier revision: those that stay, with a hint, and
-// those that a rollout moves to the revision or a later one. Without a group it looks at all groups.
-func heldBefore(of *api.Store, group string, want uint64) (stays, goes []string, hint string) {
-	var unfreeze []string
+// heldBefore lists the groups that are frozen at an earlier revision: those that stay, and texts about those
+// that a rollout moves to the revision or a later one. Without a group it looks at all groups.
+func heldBefore(of *api.Store, group string, want uint64) (stays []api.Hold, goes []string) {
 	for _, h := range of.Holds {
 		n := storedNumber(h.Revision)
 		if n == 0 || n >= want || group != "" && h.Group != group {
@@ -139,23 +144,29 @@ func heldBefore(of *api.Store, group string, want uint64) (stays, goes []string,
 		}
 		if next := storedNumber(h.Next); next >= want {
 			goes = append(goes, fmt.Sprintf("rollout %s of group %s to %s is under way", h.Rollout, h.Group, h.Next))
-			continue
-		}
-		why := fmt.Sprintf("group %s is frozen at %s", h.Group, h.Revision)
-		back := slices.IndexFunc(of.RolledBack, func(x api.RolledBack) bool {
-			return storedNumber(x.Revision) >= want && slices.Contains(x.Groups, h.Group)
-		})
-		if back >= 0 {
-			x := of.RolledBack[back]
-			why += fmt.Sprintf(", because rollout %s to %s was rolled back: %s", x.Rollout, x.Revision, x.Why)
-			hint = "chancery rollout status shows details; -g GROUP waits for another group"
 		} else {
-			unfreeze = append(unfreeze, "chancery unfreeze "+h.Group)
+			stays = append(stays, h)
 		}
-		stays = append(stays, why)
 	}
-	if hint == "" && len(unfreeze) > 0 {
-		hint = fmt.Sprintf("%s, or chancery rollout start r%d, serves it; -g GROUP waits for another group", strings.Join(unfreeze, ", "), want)
+	return stays, goes
+}
+
+// frozen returns the verdict for groups that stay frozen before the named revision: who froze them, when and
+// why, or which rollout took them back. The hint never serves a revision that a rollout took back.
+func (w *syncedWait) frozen(stays []api.Hold) *verdict {
+	var why, hints []string
+	for _, h := range stays {
+		text, hint := "", ""
+		if w.s.TakenBack != nil {
+			text, hint = w.s.TakenBack(w.r.Context(), h.Group)
+		}
+		if text == "" {
+			why = append(why, fmt.Sprintf("group %s is frozen %s", h.Group, revisionapi.Held(h)))
+			hint = revisionapi.ServeAdvice(h.Group, fmt.Sprintf("r%d", w.named))
+		} else {
+			why = append(why, fmt.Sprintf("group %s is frozen at %s, because %s", h.Group, h.Revision, text))
+		}
+		hints = append(hints, hint)
 	}
-	return stays, goes, hint
+	return &verdict{api.WaitFailed, fmt.Sprintf("not synced: r%d is not served: %s", w.named, strings.Join(why, "; ")), strings.Join(hints, "; ") + "; -g GROUP waits for another group"}
 }

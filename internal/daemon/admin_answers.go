@@ -58,6 +58,7 @@ func (d *daemon) adminServer() *admin.Server {
 	if d.held != nil {
 		answers.Release = d.held.Release
 	}
+	answers.TakenBack = takenBackOf(d.source)
 	if d.replicas.all != nil {
 		answers.Replicas = d.replicas.all
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 	textutil "github.com/chancery-xds/chancery/internal/text"
@@ -58,6 +59,49 @@ func frozenForExplain(s source) func(names []string, t *xds.Type, name string) (
 	}
 }
 
+// takenBackOf returns [admin.Server.TakenBack]; nil without a store.
+func takenBackOf(s source) func(ctx context.Context, group string) (text, advice string) {
+	d, ok := s.(*storeSource)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, group string) (text, advice string) {
+		ctx, cancel := context.WithTimeout(ctx, frozenTimeout)
+		defer cancel()
+		newest, err := d.repo.Repository().Newest(ctx)
+		if err != nil {
+			return "", ""
+		}
+		last, _ := d.rollouts.Newest(ctx, group)
+		if !isTakenBack(last, group, d.repo.Holds()[group]) {
+			return "", ""
+		}
+		return takenBack(last, group, newest.Number)
+	}
+}
+
+// isTakenBack reports whether a rollout took a group back to the revision at which the group is frozen.
+func isTakenBack(s *rollout.State, group string, h revisions.Hold) bool {
+	return s != nil && (s.Phase == rollout.RolledBack || s.Phase == rollout.Aborted) && s.From[group] == h.Number
+}
+
+// takenBack describes the end of a rollout that took a group back: who, when and why. The advice never serves
+// the revision that was taken back.
+func takenBack(s *rollout.State, group string, newest revisions.Number) (text, advice string) {
+	text = fmt.Sprintf("rollout %s to %s was %s %s ago", s.ID, s.Number, s.Phase, textutil.Since(s.Since))
+	if s.By != "" {
+		text += " by " + s.By
+	}
+	if s.Why != "" {
+		text += ": " + textutil.Head(s.Why, 500)
+	}
+	advice = "correct the cause, commit the correction (chancery apply), and start a rollout of the new revision"
+	if newest > max(s.Newest, s.Number) {
+		advice = fmt.Sprintf("if a later commit corrects the cause: chancery rollout start %s --of %s", newest, group)
+	}
+	return text, advice + fmt.Sprintf("; chancery rollout status %s shows details", s.ID)
+}
+
 // A frozenResource is a resource that a group does not have in the revision at which the group is frozen.
 type frozenResource struct {
 	group   string
@@ -72,21 +116,11 @@ func (f frozenResource) explain() (text, advice string) {
 	text = fmt.Sprintf("revision %s has it, but group %q is frozen at %s", cmp.Or(f.in, f.newest), f.group, f.hold.Number)
 	s, next := f.rollout, f.hold.Next
 	switch {
-	case s != nil && (s.Phase == rollout.RolledBack || s.Phase == rollout.Aborted) && s.From[f.group] == f.hold.Number:
-		text += fmt.Sprintf(": rollout %s to %s was %s %s ago", s.ID, s.Number, s.Phase, textutil.Since(s.Since))
-		if s.By != "" {
-			text += " by " + s.By
-		}
-		if s.Why != "" {
-			text += ": " + textutil.Head(s.Why, 500)
-		}
-		advice = "correct the cause, commit the correction (chancery apply), and start a rollout of the new revision"
-		if f.newest > max(s.Newest, s.Number) {
-			advice = fmt.Sprintf("if a later commit corrects the cause: chancery rollout start %s --of %s", f.newest, f.group)
-		}
-		return text, advice + fmt.Sprintf("; chancery rollout status %s shows details", s.ID)
+	case isTakenBack(s, f.group, f.hold):
+		why, advice := takenBack(s, f.group, f.newest)
+		return text + ": " + why, advice
 	case next == nil:
-		return text, fmt.Sprintf("chancery unfreeze %s, or chancery rollout start %s, serves it", f.group, f.newest)
+		return text + revisionapi.HeldBy(revisionapi.Hold(f.group, f.hold)), revisionapi.ServeAdvice(f.group, f.newest.String())
 	case f.in == 0:
 		text += fmt.Sprintf(", and rollout %s takes the group to %s only", next.Rollout, next.Number)
 	default:

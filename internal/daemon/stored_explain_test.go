@@ -26,9 +26,10 @@ func TestExplanationOfFrozenResource(t *testing.T) {
 		f            frozenResource
 		text, advice string
 	}{
-		"no rollout":             {frozenResource{}, "", "chancery unfreeze edge, or chancery rollout start r2, serves it"},
-		"of an earlier freeze":   {frozenResource{rollout: moved}, "", "chancery unfreeze edge, or chancery rollout start r2, serves it"},
-		"done before":            {frozenResource{rollout: state(rollout.Done, "", "")}, "", "chancery unfreeze edge, or chancery rollout start r2, serves it"},
+		"frozen by a person":     {frozenResource{hold: revisions.Hold{Author: "ana", Message: "sale", Time: time.Unix(0, 0)}}, " since 1970-01-01T00:00:00Z by ana: sale", "chancery rollout start r2 --of edge serves it step by step"},
+		"no rollout":             {frozenResource{}, "", "chancery rollout start r2 --of edge serves it step by step"},
+		"of an earlier freeze":   {frozenResource{rollout: moved}, "", "chancery rollout start r2 --of edge serves it step by step"},
+		"done before":            {frozenResource{rollout: state(rollout.Done, "", "")}, "", "chancery rollout start r2 --of edge serves it step by step"},
 		"rolled back":            {frozenResource{rollout: state(rollout.RolledBack, "", "node n refuses CDS b at b.yaml:1:1: no")}, ": rollout r2-1a2b3c to r2 was rolled back 1m ago: node n refuses CDS b at b.yaml:1:1: no", "correct the cause, commit the correction (chancery apply), and start a rollout of the new revision" + back},
 		"rolled back right now":  {frozenResource{hold: revisions.Hold{Next: next}, in: 2, rollout: state(rollout.RolledBack, "", "no")}, ": rollout r2-1a2b3c to r2 was rolled back 1m ago: no", "correct the cause, commit the correction (chancery apply), and start a rollout of the new revision" + back},
 		"aborted":                {frozenResource{rollout: state(rollout.Aborted, "ana", "web is slow")}, ": rollout r2-1a2b3c to r2 was aborted 1m ago by ana: web is slow", "correct the cause, commit the correction (chancery apply), and start a rollout of the new revision" + back},

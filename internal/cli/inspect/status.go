@@ -325,7 +325,7 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 		fmt.Fprintf(w, " loaded %s ago", textutil.Since(*c.At))
 	}
 	if c.Removals != nil {
-		fmt.Fprintf(w, "\n         %s; chancery reload --allow-mass-delete removes at once", c.Removals.Text())
+		fmt.Fprintf(w, "\n         %s; if they are intended, chancery reload --allow-mass-delete removes at once", c.Removals.Text())
 	}
 	fmt.Fprintf(w, "\nCLIENTS  %s", s.Clients.Text())
 	if f.Group != "" {

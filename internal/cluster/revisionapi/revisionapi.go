@@ -110,8 +110,13 @@ func Hold(group string, h revisions.Hold) api.Hold {
 }
 
 // Held describes a hold: the revision, the time, the author and the reason.
-func Held(h api.Hold) string {
-	text := "at " + h.Revision + " since " + h.At.UTC().Format(time.RFC3339)
+func Held(h api.Hold) string { return "at " + h.Revision + HeldBy(h) }
+
+// HeldBy describes the time, the author and the reason of a hold. The text begins with a space.
+func HeldBy(h api.Hold) (text string) {
+	if !h.At.IsZero() {
+		text = " since " + h.At.UTC().Format(time.RFC3339)
+	}
 	if h.Author != "" {
 		text += " by " + h.Author
 	}
@@ -119,6 +124,12 @@ func Held(h api.Hold) string {
 		text += ": " + h.Message
 	}
 	return text
+}
+
+// ServeAdvice returns the command that serves a revision to a frozen group step by step. Somebody has frozen the
+// group on purpose, so no advice ends the freeze.
+func ServeAdvice(group, revision string) string {
+	return fmt.Sprintf("chancery rollout start %s --of %s serves it step by step", revision, group)
 }
 
 // Blame returns which revision set a resource, by type URL and name, in each group that has it in the

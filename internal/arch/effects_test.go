@@ -189,6 +189,7 @@ var effects = map[string]string{
 	"internal/quarantine Watch mutex":                  "pending orders and resources in quarantine, shared by the stream, examiners and readers; not held during I/O",
 	"internal/quarantine replacements mutex":           "resources that are served in place of refused ones, for all streams; not held during I/O",
 	"internal/quarantine searches mutex":               "running and waiting searches of all streams; not held during I/O",
+	"internal/quarantine siblings mutex":               "the streams of clients with a stream for each type; not held during I/O",
 	"internal/quarantine tables mutex":                 "goroutines other than the stream may read a view; not held during I/O",
 	"internal/quarantine verdicts mutex":               "faulty resources by refusal, for all streams; not held during I/O",
 

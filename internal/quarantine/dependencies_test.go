@@ -70,6 +70,57 @@ func TestReplacementKeepsItsReferences(t *testing.T) {
 	})
 }
 
+// With a stream for each type, the stream of clusters keeps a removed cluster to which the old version of a
+// refused route refers. Streams of other nodes do not keep it.
+func TestReplacementKeepsItsReferencesOnSiblings(t *testing.T) {
+	for name, dial := range variants {
+		t.Run("HEAL-1 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				conn := xdstest.Serve(r, r.server)
+				stream := func(id string, typ *xds.Type, name string) *xdstest.Client {
+					c := dial(r, conn, xdstest.WithNode(xds.Node{ID: id}), xdstest.WithType(typ))
+					c.Subscribe(typ, name)
+					c.ACK(c.Next(typ))
+					return c
+				}
+				has := func(c *xdstest.Client, want bool) {
+					t.Helper()
+					if got := slices.Contains(c.Held(xds.Cluster), "old"); got != want {
+						t.Errorf("the client has the old cluster: %v", got)
+					}
+				}
+				r.route("1", "old", func(tx *store.Tx) { tx.Set(cluster("old", "1")) })
+				clusters, routes, other := stream("n", xds.Cluster, "*"), stream("n", xds.Route, "r"), stream("other", xds.Cluster, "*")
+				r.guilty = []string{"r"}
+				r.route("bad", "new", func(tx *store.Tx) { tx.Delete(xds.Cluster, "old"); tx.Set(cluster("new", "1")) })
+				clusters.ACK(clusters.Next(xds.Cluster))
+				other.ACK(other.Next(xds.Cluster))
+				routes.NACK(routes.Next(xds.Route), "r is bad")
+				routes.ACK(routes.Next(xds.Route))
+				synctest.Wait()
+				time.Sleep(time.Minute) // longer than the delay of removals
+				other.ACK(other.Next(xds.Cluster))
+				has(other, false)
+				clusters.ExpectNothing()
+				has(clusters, true)
+
+				r.route("2", "new", func(*store.Tx) {})
+				routes.ACK(routes.Next(xds.Route))
+				clusters.ACK(clusters.Next(xds.Cluster))
+				has(clusters, false)
+				r.holds(0)
+				for _, c := range []*xdstest.Client{clusters, routes, other} {
+					c.Close()
+				}
+				synctest.Wait()
+				if n := len(r.source.siblings.all); n > 0 {
+					t.Errorf("%d clients after their streams have ended", n)
+				}
+			})
+		})
+	}
+}
+
 // A route to a refused new cluster is not sent before the cluster is accepted.
 func TestDependentWaits(t *testing.T) {
 	within(t, func(r *fixture) {

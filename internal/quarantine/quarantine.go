@@ -79,6 +79,7 @@ type Source struct {
 	taken        taken
 	verdicts     verdicts
 	searches     searches
+	siblings     siblings
 
 	watches sync.Map      // from *xds.Node to *Watch, for streams with a node
 	wake    chan struct{} // has one slot

@@ -35,6 +35,8 @@ type Watch struct {
 	made  tables
 	keeps []*xds.Resource // resources that the client is shown and that the wrapped view lacks
 
+	borrowed []*xds.Resource // resources that siblings lend and that the wrapped view lacks
+
 	mu      sync.Mutex // held for memory access only
 	pending []order
 	holds   []held // the applied orders; only the stream's goroutine writes the field
@@ -398,21 +400,26 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	entered := names == nil && w.enter()
 	w.show(view, w.types...)
 	moved := w.applyOrders(view) || entered && len(w.holds) > 0
-	if len(w.holds) == 0 && !moved {
-		return view, names, nil
+	if len(w.holds) > 0 || moved {
+		moved = w.deps.look(w, view) || moved
 	}
-	moved = w.deps.look(w, view) || moved
 	if moved {
 		names = nil
 		w.mu.Lock()
 		w.delays = w.deps.exported()
 		w.mu.Unlock()
 		w.keep(w.deps.all(w.holds))
+		if w.hasSiblings() {
+			w.source.siblings.lend(w, w.deps.extra)
+		}
 	}
-	if len(w.holds) == 0 {
+	if w.borrow(view) {
+		names = nil
+	}
+	if len(w.holds)+len(w.borrowed) == 0 {
 		return view, names, nil
 	}
-	s := &substituted{of: view, holds: w.made.group(w.holds, w.deps.active, w.deps.extra), made: &w.made}
+	s := &substituted{of: view, holds: w.made.group(w.holds, w.deps.active, slices.Concat(w.deps.extra, w.borrowed)), made: &w.made}
 	if u, ok := view.(xds.Undecided); ok {
 		return &undecided{substituted: s, of: u}, names, nil
 	}
@@ -447,7 +454,13 @@ func (w *Watch) enter() bool {
 		return false
 	}
 	w.keep(nil)
+	if w.hasSiblings() {
+		w.source.siblings.leave(w)
+	}
 	w.scope = scope
+	if w.hasSiblings() {
+		w.source.siblings.join(w)
+	}
 	w.evidence.Store(w.source.evidence.Scope(strings.Join(of, "\x00"), identity))
 	return true
 }
@@ -493,8 +506,15 @@ func (w *Watch) C() <-chan struct{} { return w.of.C() }
 // Interested implements [server.Watch].
 func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) {
 	w.of.Interested(t, wildcard, added, removed)
-	if !slices.ContainsFunc(w.types, t.Is) {
-		w.types = append(w.types, t)
+	if slices.ContainsFunc(w.types, t.Is) {
+		return
+	}
+	if w.hasSiblings() {
+		w.source.siblings.leave(w)
+	}
+	w.types = append(w.types, t)
+	if w.hasSiblings() {
+		w.source.siblings.join(w)
 	}
 }
 
@@ -542,6 +562,9 @@ func (w *Watch) Close() {
 	w.closed, w.pending, w.exam = true, nil, examination{}
 	w.mu.Unlock()
 	w.keep(nil)
+	if w.hasSiblings() {
+		w.source.siblings.leave(w)
+	}
 	w.source.leave(w)
 	w.of.Close()
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
 	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
@@ -95,4 +97,42 @@ func caseFile(t *testing.T, name string, one, two int) []byte {
 		t.Fatal(err)
 	}
 	return []byte(os.Expand(string(b), func(port string) string { return fmt.Sprint(map[string]int{"ONE": one, "TWO": two}[port]) }))
+}
+
+// With a stream for each type, a listener with its routes inside may come before its new cluster, and Envoy
+// refuses it. Envoy gets the listener again. Until then it keeps the old cluster, which the same commit deletes,
+// and no request fails.
+func TestRefusedListenerOfLateCluster(t *testing.T) {
+	t.Parallel()
+	among(t, "HEAL-2 ADS-3 a listener before its cluster;", func(t *testing.T, v variant) {
+		s := siteOf(t, func(w world) *rig {
+			return newRig(t, w, sourcedBy(v, renamed), "--quarantine", "--retry-refused", "--removal-grace", "2s")
+		}, func(w world) { inside(w, "ingress", "1", "backend") })
+		s.provoked = "SOTW-5 DELTA-15 the same content again" // the retry
+		s.start(v)
+		l := loaded(t, s.ingress, nil)
+		release := s.Hold(func(r tap.Record) bool { return r.Type == "CDS" })
+		p := s.commit("the answer to clusters is held", func(w world) { w.set(edsCluster("other", 2*time.Second)) })
+		s.sees(p, soon, "clusters", func(rs tap.Records) bool { return len(rs.Responses("CDS")) > 0 })
+		p = s.commit("the listener leads to a new cluster, the old one goes", func(w world) {
+			inside(w, "ingress", "2", "next")
+			w.set(edsCluster("next", time.Second), assignment("next", s.b.port))
+			w.drop(edsCluster("backend", 0), assignment("backend"))
+		})
+		s.sees(p, soon, "a NACK", func(rs tap.Records) bool { return len(rs.NACKs("LDS")) > 0 })
+		release()
+		eventually(t, 15*time.Second, "the new cluster serves", anew(s.ingressPort).gets(answer{"b", "2"}))
+		eventually(t, soon, "the old cluster goes", s.envoy.hasClusters("next", "other"))
+		s.quiet()
+		exactly(t, 1, "NACK", s.Since(p).NACKs())
+		l.Unharmed(t)
+	}, ownSotw, ownDelta)
+}
+
+// inside puts the routes of a listener into it.
+func inside(w world, name, generation, to string) {
+	w.manage(name, func(m *hcm.HttpConnectionManager) {
+		m.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: routes("", generation, to)}
+	})
+	w.drop(routes(name, "", ""))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -317,6 +318,56 @@ func TestWaitSyncedFailsForFrozenGroup(t *testing.T) {
 		set("r2")
 		synced(t, s, "stored=r3&timeout=3s")().verdictIs(t, api.WaitTimeout, "revision r3 is not served yet: r2 is", "")
 	})
+}
+
+// A rollout that begins during a look sends new responses, so the look before the rollout's end does not count.
+func TestWaitSyncedLooksAgainAfterRollout(t *testing.T) {
+	within(t, "a rollout of 5 s", func(w *waitFixture) {
+		w.open("one", "edge").Subscribe(xds.Cluster, "*")
+		synctest.Wait()
+		var store atomic.Pointer[api.Store]
+		store.Store(&api.Store{Revision: "r2"})
+		w.admin.Config = func() api.Config { return api.Config{Revision: w.Snapshot().Seq(), Store: store.Load()} }
+		began, looks := time.Now(), 0
+		w.admin.Settles = func(context.Context, *server.Stream, *xds.Type) Stand {
+			looks++
+			switch {
+			case looks == 1:
+				store.Store(&api.Store{Revision: "r2", Holds: []api.Hold{{Group: "edge", Revision: "r1", Next: "r2", Rollout: "r2-1"}}})
+				time.AfterFunc(5*time.Second, func() { store.Store(&api.Store{Revision: "r2"}) })
+				return Settled
+			case time.Since(began) < 20*time.Second:
+				return Pending
+			}
+			return Settled
+		}
+		a := synced(w.T, w.admin, "stored=r2&timeout=1m")()
+		a.verdictIs(w.T, api.WaitOK, "", "")
+		if a.took < 20*time.Second || a.took > 22*time.Second {
+			w.Errorf("after %v and %d looks", a.took, looks)
+		}
+	})
+}
+
+// A wait for selected clients is not done while no server has such a client, though all serve the revision.
+func TestWaitSyncedForSelectedClientsOfAllServers(t *testing.T) {
+	for query, class := range map[string]string{"": api.WaitOK, "&node=none": api.WaitTimeout, "&group=edge": api.WaitTimeout, "&type=cds": api.WaitTimeout} {
+		t.Run(query, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var store atomic.Pointer[api.Store]
+				store.Store(&api.Store{Revision: "r2"})
+				s := storeServer(&store)
+				answer := `{"kind":"WaitResult","served":true}`
+				s.Replicas = &changingOthers{ask: func(int, string, string) map[string]string { return map[string]string{"a": answer, "b": answer} }}
+				a := synced(t, s, "stored=r2&timeout=5s"+query)()
+				if a.result.Class != class || len(a.result.Replicas) != 3 {
+					t.Errorf("%+v, want %s", a.result, class)
+				}
+				answer = `{"kind":"WaitResult","done":true,"served":true,"clients":{"connected":1,"by":{"SYNCED":1}}}`
+				synced(t, s, "stored=r2&timeout=5s"+query)().verdictIs(t, api.WaitOK, "", "")
+			})
+		})
+	}
 }
 
 // A wait without a revision ends when all clients have what the server serves to them. A hint names the

@@ -377,3 +377,28 @@ func TestWait(t *testing.T) {
 		}
 	})
 }
+
+// The result has the served revision of the store, so that a caller knows what the clients have accepted.
+func TestWaitNamesStoreRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store atomic.Pointer[api.Store]
+		s := storeServer(&store)
+		wait := func(query string) (r api.WaitResult) {
+			t.Helper()
+			rec := ask(s.Handler(loopback), "GET /api/v1/wait?timeout=0s"+query, "")
+			if err := json.Unmarshal(rec.Body.Bytes(), &r); err != nil || rec.Code != 200 {
+				t.Fatalf("%d %s", rec.Code, rec.Body)
+			}
+			return r
+		}
+		if r := wait(""); !r.Done || r.StoreRevision != "" || r.Revision != 7 {
+			t.Errorf("without a store: %+v", r)
+		}
+		store.Store(&api.Store{Revision: "r2"})
+		for query, done := range map[string]bool{"": true, "&stored=r1": true, "&stored=r2": true, "&stored=r3": false} {
+			if r := wait(query); r.Done != done || r.Served != done || r.StoreRevision != "r2" || r.Revision != 7 {
+				t.Errorf("%q: %+v", query, r)
+			}
+		}
+	})
+}

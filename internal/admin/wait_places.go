@@ -15,8 +15,8 @@ import (
 const restless = 10 * time.Minute
 
 // waitPlaces limits the waits at one time. If all places are taken, a new wait replaces the newest wait of the
-// address with the most waits. If that is its own address, it replaces the oldest wait of the address, if that
-// has waited for 10 minutes. So a caller cannot keep others from waiting, however long its waits are. All unix
+// address with the most waits. If its own address has as many, it replaces the oldest wait of its address, or of
+// all if its address has none, if that has waited for 10 minutes. So a caller cannot keep others from waiting, however long its waits are. All unix
 // sockets are one address, with places of its own.
 type waitPlaces struct {
 	mu          sync.Mutex // not held during I/O
@@ -72,11 +72,16 @@ func (w *waitPlaces) enter(r *http.Request) (_ *http.Request, leave func(), _ er
 	}, nil
 }
 
-// leaveOldest ends the oldest wait of the owner of p if it has waited long enough.
+// leaveOldest ends the oldest wait of the owner of p, or of all owners if that owner has none, if it has waited
+// long enough.
 func (w *waitPlaces) leaveOldest(of *fair.Shares[*waitPlace], p *waitPlace) {
+	has := false
+	for o := range of.All() {
+		has = has || o.owner == p.owner
+	}
 	oldest := p
 	for o := range of.All() {
-		if o.owner == p.owner && o.since.Before(oldest.since) {
+		if (o.owner == p.owner || !has) && o.since.Before(oldest.since) {
 			oldest = o
 		}
 	}

@@ -3,9 +3,11 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,5 +94,87 @@ func TestWaitsShareTheirPlaces(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// enterer returns a function that begins a wait from an address; the context is nil if it is refused.
+func enterer(t *testing.T, places int) func(ip string) context.Context {
+	w := newWaitPlaces(places)
+	return func(ip string) context.Context {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr = ip + ":9"
+		r, leave, err := w.enter(r)
+		if err != nil {
+			return nil
+		}
+		t.Cleanup(leave)
+		return r.Context()
+	}
+}
+
+// gone reports which waits have lost their places.
+func gone(all ...context.Context) (is []bool) {
+	for _, c := range all {
+		is = append(is, errors.Is(context.Cause(c), errReplaced))
+	}
+	return is
+}
+
+// Of an address, only the oldest wait makes room for a new one, and not for other addresses with waits.
+func TestOldestWaitMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		enter := enterer(t, 3)
+		b := enter("b")
+		time.Sleep(time.Minute)
+		a1 := enter("a")
+		time.Sleep(time.Minute)
+		a2 := enter("a")
+		time.Sleep(8 * time.Minute) // b has waited for 10 minutes, a1 for 9
+		if enter("a") != nil || !slices.Equal(gone(b, a1, a2), []bool{false, false, false}) {
+			t.Error("a wait of another address makes room, or a young one")
+		}
+		if enter("b") == nil || !slices.Equal(gone(b, a1, a2), []bool{true, false, false}) {
+			t.Error("the wait of b does not make room")
+		}
+		time.Sleep(time.Minute)
+		if enter("a") == nil || !slices.Equal(gone(a1, a2), []bool{true, false}) {
+			t.Error("the oldest wait of a does not make room")
+		}
+	})
+}
+
+// An address without a wait gets the place of the oldest wait, if no address has more than one.
+func TestOldestWaitOfAllMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		enter := enterer(t, 2)
+		a := enter("a")
+		time.Sleep(time.Minute)
+		b := enter("b")
+		if enter("c") != nil {
+			t.Error("a young wait makes room")
+		}
+		time.Sleep(9 * time.Minute)
+		if enter("c") == nil || !slices.Equal(gone(a, b), []bool{true, false}) {
+			t.Error("the oldest wait does not make room")
+		}
+	})
+}
+
+// A wait that has ended frees its place.
+func TestEndedWaitFreesItsPlace(t *testing.T) {
+	w := newWaitPlaces(1)
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	for range 3 {
+		in, leave, err := w.enter(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.enter(r); err == nil || in.Context().Err() != nil {
+			t.Error("two waits have the place")
+		}
+		leave()
+		if in.Context().Err() == nil || gone(in.Context())[0] {
+			t.Error("the context of the ended wait is not done")
+		}
 	}
 }

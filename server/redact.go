@@ -43,6 +43,9 @@ var dumped = regexp.MustCompile(`("[^"]*"|\w+)(\s*[:=]\s*)(?:\[\s*\\*"[^\]]*\]?|
 // withoutValues removes the string values of fields, except names of resources and types, which the reader needs
 // to find the mistake.
 func withoutValues(text string) string {
+	if !strings.Contains(text, `"`) { // the usual case: the expression would take a tenth of the cost of a repeated NACK
+		return text
+	}
 	return dumped.ReplaceAllStringFunc(text, func(s string) string {
 		field := dumped.FindStringSubmatch(s)
 		switch field[1] {

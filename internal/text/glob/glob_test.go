@@ -101,6 +101,39 @@ func TestPrefix(t *testing.T) {
 }
 
 // The worst pattern with the longest text takes a few milliseconds, and a longer text does not match.
+// The values of captures join the literals around them, because only the first literal is the prefix.
+func TestWith(t *testing.T) {
+	all := map[string]string{"x": "1*", "y": "2", "none": ""}
+	for _, tt := range []struct {
+		pattern, prefix string // prefix "": not all captures have a value
+		parts           []Part
+	}{
+		{"a{x}b", "a1*b", []Part{{Literal, "a1*b"}}},
+		{"{x}{y}", "1*2", []Part{{Literal, "1*2"}}},
+		{"a{x}{y}b*c{y}/**", "a1*2b", []Part{{Literal, "a1*2b"}, {Kind: Word}, {Literal, "c2/"}, {Kind: Any}}},
+		{"a*{x}", "a", []Part{{Literal, "a"}, {Kind: Word}, {Literal, "1*"}}},
+		{"plain", "plain", []Part{{Literal, "plain"}}},
+		{"a{x}{missing}", "", nil},
+		{"a{none}", "", nil},
+	} {
+		p, err := CompileCaptures(tt.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := slices.Clone(p.parts)
+		with, ok := p.With(all)
+		if ok != (tt.prefix != "") || !slices.Equal(with.parts, tt.parts) {
+			t.Errorf("%s: %q, %v", tt.pattern, with.parts, ok)
+		}
+		if prefix, _ := with.Prefix(); prefix != tt.prefix {
+			t.Errorf("%s: prefix %q, want %q", tt.pattern, prefix, tt.prefix)
+		}
+		if !slices.Equal(p.parts, before) {
+			t.Errorf("%s has changed: %q", tt.pattern, p.parts)
+		}
+	}
+}
+
 func TestMatchIsBounded(t *testing.T) {
 	for _, pattern := range []string{strings.Repeat("a*", 255) + "b", "**" + strings.Repeat("a*", 250) + "b", strings.Repeat("**a", 160) + "**b"} {
 		p, err := Compile(pattern)

@@ -27,12 +27,32 @@ func TestErrorsHavePlaceInsteadOfValue(t *testing.T) {
 }
 
 func TestMaxDepth(t *testing.T) {
-	for depth, ok := range map[int]bool{4: true, 5: false} {
-		in := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+	const tooDeep = "the text: nested deeper than 4"
+	for in, want := range map[string]string{
+		"[[[[]]]]": "", "[[[[[]]]]]": tooDeep, "[[[[[1]]]]]": tooDeep,
+		`{"a":{"a":{"a":{}}}}`: "", `{"a":{"a":{"a":{"a":{}}}}}`: tooDeep, `[{"a":[{"a":[]}]}]`: tooDeep,
+		"[[[[]]],[[[]]],[[[],[],[],[],[]]]]": "", // siblings do not add up
+		"[[[[]]],[[[[]]]]]":                  tooDeep,
+		"[[[[[":                              tooDeep, // the scan ends before the end of the text
+	} {
 		s := New([]byte(in), Options{Root: "the text", MaxDepth: 4})
 		s.Raw()
-		if err := s.End(); (err == nil) != ok {
-			t.Errorf("depth %d: %v", depth, err)
+		if got := s.End(); (got == nil) != (want == "") || got != nil && got.Error() != want {
+			t.Errorf("%s: %v, want %q", in, got, want)
+		}
+		// The methods that read values have the same limit. The error has the path of the list.
+		s = New([]byte(in), Options{Root: "the text", MaxDepth: 4})
+		var read func(int)
+		read = func(int) {
+			if s.next() == '[' {
+				s.List("a list", read)
+			} else {
+				s.Raw()
+			}
+		}
+		read(0)
+		if got := s.End(); (got == nil) != (want == "") || got != nil && !strings.HasSuffix(got.Error(), "nested deeper than 4") {
+			t.Errorf("List of %s: %v, want %q", in, got, want)
 		}
 	}
 }

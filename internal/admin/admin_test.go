@@ -182,6 +182,13 @@ func (oracle) Impact(_ context.Context, q api.ImpactRequest) (api.Impact, error)
 	return api.Impact{Connected: 2, Clients: len(q.Changes)}, nil
 }
 
+func (oracle) Unused(name string) string {
+	if name == "backend" {
+		return ""
+	}
+	return "no cluster uses " + name
+}
+
 func (oracle) Wait(context.Context, []api.Client) {}
 
 func (oracle) Blame(_ context.Context, all []api.Refusal) []api.Refusal { return all }

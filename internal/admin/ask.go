@@ -65,6 +65,9 @@ type Explainer interface {
 	// Served lists the resources that are served.
 	Served(ctx context.Context, q ResourceQuery) (api.ResourceList, error)
 
+	// Unused returns a warning about registered endpoints that no served cluster uses; "" if a cluster does.
+	Unused(name string) string
+
 	// Impact counts the clients that would get the planned changes.
 	Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error)
 

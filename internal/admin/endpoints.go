@@ -170,7 +170,11 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 	if res.Set+res.Removed > 0 { // do not log the renewal of a lease
 		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
 	}
-	answer(w, http.StatusOK, api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed})
+	out := api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed}
+	if res.Set > 0 {
+		out.Warning = s.Explainer.Unused(r.PathValue("cluster"))
+	}
+	answer(w, http.StatusOK, out)
 	return nil
 }
 

@@ -38,8 +38,23 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
 		}
 	}
+	st.Emptied = s.emptied(f.Group)
 	st.Healthy = new(healthy(&st))
 	return st
+}
+
+// emptied lists clusters whose registered endpoints are all gone: the server sends none, also if files have
+// some.
+func (s *Server) emptied(group string) (all []api.EndpointsCluster) {
+	if s.Endpoints == nil {
+		return nil
+	}
+	for _, x := range s.Endpoints.List(group, "") {
+		if x.Total == 0 && len(all) < maxTold {
+			all = append(all, api.EndpointsCluster{Cluster: x.Name, Group: x.Group})
+		}
+	}
+	return all
 }
 
 // healthy reports whether nothing in a status is wrong. A relay that cannot reach the upstream serves older

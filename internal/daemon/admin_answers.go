@@ -140,6 +140,8 @@ func (x explainerAPI) Node(node string) (api.NodeInfo, error) {
 	return a, notFound(err)
 }
 
+func (x explainerAPI) Unused(name string) string { return x.e.Unused(name) }
+
 func (x explainerAPI) Wait(ctx context.Context, clients []api.Client) { x.e.Wait(ctx, clients) }
 
 func (x explainerAPI) Blame(ctx context.Context, refusals []api.Refusal) []api.Refusal {

@@ -41,6 +41,8 @@ type Status struct {
 	Refusals   []Refusal `json:"refusals"` // grouped by error, most clients first; at most 100
 	Troubles   []Trouble `json:"troubles"` // at most 100
 
+	Emptied []EndpointsCluster `json:"emptied,omitempty"` // clusters whose registered endpoints are all removed or expired; at most 100
+
 	// Healthy reports that nothing is wrong: no client refuses or is stale, the newest configuration is
 	// served, it refers to no missing resource, and all servers of the store answer. Absent: the server has
 	// an older version, which does not decide this.
@@ -644,6 +646,14 @@ type EndpointsResult struct {
 	Set        int    `json:"set"`
 	Unchanged  int    `json:"unchanged"` // unchanged endpoints; their lease is renewed
 	Removed    int    `json:"removed"`
+
+	Warning string `json:"warning,omitempty"` // no served cluster uses the changed endpoints; "": one does, or too many clusters are served to tell
+}
+
+// An EndpointsCluster names the registered endpoints of a cluster in a group.
+type EndpointsCluster struct {
+	Cluster string `json:"cluster"`
+	Group   string `json:"group"`
 }
 
 // An EndpointLine is one line of the body of POST /api/v1/endpoints. It puts or removes one endpoint, or

@@ -44,6 +44,30 @@ func (c *chain) referrers() (all []parent) {
 	return all
 }
 
+// maxUsers is the maximum number of resources that one call of Unused reads.
+const maxUsers = 10_000
+
+// Unused returns a warning about registered endpoints that no served resource uses. It is "" if one does, or if
+// there are too many resources to look.
+func (e *Explainer) Unused(name string) string {
+	s, name, n := e.d.Snapshot(), xds.CanonicalName(name), 0
+	for _, t := range xds.Endpoint.ReferredBy() {
+		for _, group := range s.Groups() {
+			for r := range s.View(group).Table(t).All() {
+				n++
+				if n > maxUsers || refersTo(r, xds.Endpoint, name) {
+					return ""
+				}
+			}
+		}
+	}
+	text := fmt.Sprintf("no served cluster uses EDS with the name %s", quote(name))
+	if near := e.d.Source.Nearest(xds.Cluster, name); near != "" && near != name {
+		text += fmt.Sprintf(": did you mean %s?", quote(near))
+	}
+	return text
+}
+
 func refersTo(r *xds.Resource, t *xds.Type, name string) bool {
 	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Name == name && ref.Type.Is(t) })
 }

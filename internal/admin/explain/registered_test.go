@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,4 +42,29 @@ func TestRegistered(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Endpoints that no served cluster uses get a warning, with the nearest name. A cluster may use another name
+// for its endpoints.
+func TestUnusedEndpoints(t *testing.T) {
+	other := strings.Replace(edsCluster("other"), "eds_cluster_config: {", "eds_cluster_config: {service_name: svc, ", 1)
+	r := start(t, "c.yaml", resources(edsCluster("backend"), other, cluster("static")))
+	for name, want := range map[string]string{
+		"backend": "", "svc": "",
+		"bakcend": `no served cluster uses EDS with the name "bakcend": did you mean "backend"?`,
+		"static":  `no served cluster uses EDS with the name "static"`,
+		"other":   `no served cluster uses EDS with the name "other"`,
+		"zzz":     `no served cluster uses EDS with the name "zzz"`,
+	} {
+		if got := r.Unused(name); got != want {
+			t.Errorf("%s: %q, not %q", name, got, want)
+		}
+	}
+	many := make([]string, maxUsers+1)
+	for i := range many {
+		many[i] = cluster(fmt.Sprint("c", i))
+	}
+	if got := start(t, "c.yaml", resources(many...)).Unused("c0"); got != "" {
+		t.Errorf("%q", got)
+	}
 }

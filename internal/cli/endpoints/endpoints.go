@@ -152,6 +152,9 @@ func (e *changeFlags) change(cmd *cobra.Command, question func(context.Context, 
 	r, err := cli.Ask(cmd, &e.AdminFlags, question)
 	if err == nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "ok: %d set, %d unchanged, %d removed\n", r.Set, r.Unchanged, r.Removed)
+		if r.Warning != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning: "+text.Line(r.Warning))
+		}
 	}
 	return err
 }

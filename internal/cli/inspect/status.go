@@ -356,6 +356,14 @@ func (s overview) printLoads(w io.Writer) {
 	if more := len(c.Earlier) - 5; more > 0 {
 		fmt.Fprintf(w, "and so for %s (-o json lists them)\n", textutil.Amount(more, "more version"))
 	}
+	if len(s.Emptied) > 0 {
+		fmt.Fprintln(w, "\nAll registered endpoints of a cluster are removed or expired, so clients get none:")
+		var texts []string
+		for _, x := range s.Emptied {
+			texts = append(texts, fmt.Sprintf("EDS %s of group %s (chancery endpoints rm %[1]s -g %[2]s --release serves those in files or revisions)", x.Cluster, x.Group))
+		}
+		few(w, texts, 5, "cluster")
+	}
 	if c.Doubts > 0 {
 		fmt.Fprintf(w, "\nThe configuration has %s", textutil.Amount(c.Doubts, "warning"))
 		switch {

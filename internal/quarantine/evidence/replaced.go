@@ -68,15 +68,20 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 		return
 	}
 	elsewhere := e.acceptedElsewhere(was)
+	clear(e.messages) // clients acknowledge content that comes back with an equal message
 	for old, is := range table.Versions().Since(was.Versions()) {
-		back := is != nil && s.returned(e, is)
-		if old == nil {
-			continue
+		var by support
+		if old != nil {
+			by = e.acceptedBy(old.Name, old.Sum)
+			by.add(elsewhere(old))
+			delete(e.named, old.Name)
 		}
-		by := e.acceptedBy(old.Name, old.Sum)
-		by.add(elsewhere(old))
-		delete(e.named, old.Name)
-		if !back {
+		var back agentSet
+		if is != nil {
+			back = s.returned(e, is)
+		}
+		by.by &^= back
+		if old != nil && (by.by != 0 || back == 0) {
 			s.push(e, version{Resource: was.Lookup(old.Name), until: now, support: by, removed: is == nil})
 		}
 	}
@@ -134,23 +139,36 @@ func (b *Book) elsewhere(group, url string) (all []savedType) {
 	return all
 }
 
-// returned forgets the versions that must not be served before a new version of a name: if the new version
-// was served before, the versions after it were rolled back. If the name was removed, its versions were
-// removed, too. It reports whether the new version was served before.
-func (s *Scope) returned(e *evidence, is *xds.Stamp) (back bool) {
+// returned forgets the versions that must not be served before a new version of a name. If the new version was
+// served before, the versions after it were rolled back, for the kinds of clients that had accepted it: a return
+// to refused content rolls back nothing. It returns these kinds. If the name was removed, its versions were
+// removed, too.
+func (s *Scope) returned(e *evidence, is *xds.Stamp) (back agentSet) {
 	vs := e.replaced[is.Name]
 	if len(vs) == 0 {
-		return false
+		return 0
 	}
-	drop := slices.IndexFunc(vs, func(v version) bool { return v.Sum == is.Sum }) + 1
-	back = drop > 0
-	if vs[0].removed {
-		drop = len(vs)
+	at := slices.IndexFunc(vs, func(v version) bool { return v.Sum == is.Sum })
+	if at >= 0 {
+		back = vs[at].by
+		if back != 0 && len(e.named) < maxNamed { // clients that kept it do not acknowledge it again
+			by := e.acceptedBy(is.Name, is.Sum)
+			by.add(vs[at].support)
+			e.named[is.Name] = acceptance{is.Sum, by}
+		}
 	}
-	for _, v := range vs[:drop] {
-		s.forget(e, v)
+	var left []version
+	for i, v := range vs {
+		if i < at {
+			v.by &^= back
+		}
+		if vs[0].removed || i == at || i < at && back != 0 && v.by == 0 {
+			s.forget(e, v)
+		} else {
+			left = append(left, v)
+		}
 	}
-	e.keep(is.Name, slices.Clone(vs[drop:]))
+	e.keep(is.Name, left)
 	return back
 }
 

@@ -25,6 +25,48 @@ func TestReplaced(t *testing.T) {
 			t.Errorf("%d versions, %d bytes", e.count, b.bytes.Load())
 		}
 	})
+	t.Run("HEAL-3 a return to content that no client accepted rolls back nothing", func(t *testing.T) {
+		for _, c := range []struct {
+			texts  string // B: only the clients of kind old accept it; C: no client accepts it
+			before string // the versions for a client of kind x
+			old    string // those for a client of kind old
+		}{
+			{"CGC", "G ", "G "},
+			{"1C4C", "4 1 ", "4 1 "},
+			{"1C4C5C", "5 4 1 ", "5 4 1 "},
+			{"BGB", "G ", "G "},
+			{"1B4B", "4 1 ", "4 1 "},
+			{"1C1C", "1 ", "1 "},      // the clients keep 1, and do not acknowledge it again
+			{"1212C", "2 1 ", "2 1 "}, // the second 2 is accepted again
+		} {
+			var b Book
+			s := b.Scope("g", "")
+			is := xds.NewTable(xds.Cluster)
+			made := map[rune]*xds.Table{}
+			for i, text := range c.texts {
+				if made[text] == nil {
+					made[text] = table(t, is, "a", string(text))
+				}
+				is = made[text]
+				s.Show(start.Add(time.Duration(i)*time.Second), xds.Cluster, is, none)
+				switch {
+				case text == 'C', c.texts == "1C1C" && i > 0:
+				case text == 'B':
+					s.Accept(xds.Cluster, "old", "o", "B", acks(t, is, "a").Accepted)
+				default:
+					s.Accept(xds.Cluster, "x", "h", string(text), acks(t, is, "a").Accepted)
+				}
+			}
+			for agent, want := range map[string]string{"x": c.before, "old": c.old} {
+				if got := bodies(previous(s, start.Add(time.Minute), xds.Cluster, "a", agent)); got != want {
+					t.Errorf("%s for %s: %q, want %q", c.texts, agent, got, want)
+				}
+			}
+			if e := s.find(xds.Cluster); e.count != len(e.replaced["a"]) || b.bytes.Load() != int64(e.count) {
+				t.Errorf("%s: %d versions, %d counted, %d bytes", c.texts, len(e.replaced["a"]), e.count, b.bytes.Load())
+			}
+		}
+	})
 	t.Run("HEAL-3 versions from before the removal do not count", func(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")

@@ -433,3 +433,25 @@ func TestServeEmptiedDirectoryToStore(t *testing.T) {
 	chancery(t, 0, "0 resources", "status", "--admin", socket)
 	chancery(t, 0, "r2", "history", "--store", at)
 }
+
+// SAFE-3: a rollback warns of values in the restored revision that Envoy refuses.
+func TestRollbackWarnsOfRefusableRevision(t *testing.T) {
+	t.Parallel()
+	at, socket, config := "file:"+filepath.Join(t.TempDir(), "store"), "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir()
+	const warning = `(?m)^a\.yaml:1:1: warning: connect_timeout: must be more than 0s, not 0s$`
+	for _, timeout := range []string{"0s", "1s"} {
+		write(t, config, "a.yaml", cluster("a")+"connect_timeout: "+timeout+"\n")
+		chancery(t, 0, "1 set", "apply", config, "-m", timeout, "--store", at)
+	}
+	serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--store-write")
+	for _, to := range [][]string{{"--store", at}, {"--admin", socket}} {
+		out, err := exec.Command(binary, append([]string{"rollback", "r1"}, to...)...).CombinedOutput()
+		if err != nil || !regexp.MustCompile(warning).Match(out) {
+			t.Errorf("SAFE-3 %s: %v: %s", to, err, out)
+		}
+		out, err = exec.Command(binary, append([]string{"rollback", "r2"}, to...)...).CombinedOutput()
+		if err != nil || strings.Contains(string(out), "warning") {
+			t.Errorf("SAFE-3 %s: %v: %s", to, err, out)
+		}
+	}
+}

@@ -46,8 +46,8 @@ func TestCommitIfHead(t *testing.T) {
 	s := committing(t)
 	h := s.Handler(loopback)
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a"), 200, `"revision":"r1"`})
-	s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) {
-		s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { return nil, nil }
+	s.Revisions.Review = func(*revisions.Snapshot, bool) (_, _ []string) {
+		s.Revisions.Review = func(*revisions.Snapshot, bool) (_, _ []string) { return nil, nil }
 		withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "b"), 200, `"revision":"r2"`})
 		return nil, nil
 	}
@@ -60,7 +60,7 @@ func TestFewCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := committing(t)
 		at := &slowFleet{}
-		s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { at.slowly(); return nil, nil }
+		s.Revisions.Review = func(*revisions.Snapshot, bool) (_, _ []string) { at.slowly(); return nil, nil }
 		h := s.Handler(loopback)
 		codes := make(chan int)
 		const all = 20 // more commits than can finish within the waiting time
@@ -84,7 +84,7 @@ func TestRestoreIsReviewed(t *testing.T) {
 	s := committing(t)
 	review := s.Revisions.Review
 	h := s.Handler(loopback)
-	s.Revisions.Review = func(*revisions.Snapshot) (_, _ []string) { return nil, nil }
+	s.Revisions.Review = func(*revisions.Snapshot, bool) (_, _ []string) { return nil, nil }
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf("", "a", "bad"), 200, `"revision":"r1"`})
 	s.Revisions.Review = review
 	withToken(t, h, question{"POST /api/v1/revisions", commitOf(`,"prune":true`, "a"), 200, `"revision":"r2","base":"r1","set":0,"removed":1}`})

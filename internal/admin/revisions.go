@@ -31,8 +31,8 @@ type Revisions struct {
 	Steering api.Steering // carries out freezes and rollouts
 
 	// Review checks whether this server would serve a revision. It returns the errors (nil: the server
-	// would serve it), and warnings.
-	Review func(next *revisions.Snapshot) (wrong, doubts []string)
+	// would serve it), and warnings. A restored revision has also warnings of values that Envoy refuses.
+	Review func(next *revisions.Snapshot, restored bool) (wrong, doubts []string)
 
 	// Done is called with the author and the reason for each change that the head revision does not
 	// record. Nil: not called.
@@ -299,9 +299,16 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	return s.changed(w, "commit", who, req.Message, c, err)
 }
 
-// review returns an error if this server would not serve the revision.
-func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) {
-	all, doubts := v.Review(next)
+// reviewRestored returns an error if this server would not serve the revision.
+func (v *Revisions) reviewRestored(next *revisions.Snapshot) ([]string, error) {
+	return v.examine(next, true)
+}
+
+// review is reviewRestored for a new revision.
+func (v *Revisions) review(next *revisions.Snapshot) ([]string, error) { return v.examine(next, false) }
+
+func (v *Revisions) examine(next *revisions.Snapshot, restored bool) ([]string, error) {
+	all, doubts := v.Review(next, restored)
 	if all == nil {
 		return doubts, nil
 	}
@@ -408,7 +415,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	if n == 0 {
 		return wrong("rev", "must be a number: the newest is served already", "")
 	}
-	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
+	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.reviewRestored}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
 	return s.changed(w, "commit", in.Author, in.Message, c, err)
 }
 

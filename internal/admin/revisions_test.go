@@ -26,7 +26,7 @@ func committing(t *testing.T) *Server {
 	s.Revisions = &Revisions{
 		Repo: revisions.Open(e, revisions.Options{}), Write: true,
 		Show: func(url string, body []byte) ([]byte, bool) { return body, url != xds.Secret.URL },
-		Review: func(next *revisions.Snapshot) (wrong, doubts []string) {
+		Review: func(next *revisions.Snapshot, _ bool) (wrong, doubts []string) {
 			has := func(name string) bool {
 				return next.Get(revisions.Key{Group: "default", Type: xds.Cluster.URL, Name: name}) != nil
 			}

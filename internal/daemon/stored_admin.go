@@ -45,14 +45,18 @@ func revisionsOf(src source) *admin.Revisions {
 			}
 			return b, false
 		},
-		Review: func(next *revisions.Snapshot) (problems, warnings []string) {
+		Review: func(next *revisions.Snapshot, restored bool) (problems, warnings []string) {
 			reviewing.Lock()
 			defer reviewing.Unlock()
 			quiet := d.dirView.Scratch(d.options(slog.New(slog.DiscardHandler)))
 			if err := quiet.Restore(dircommit.Config(next, time.Now())); err != nil {
 				return problemsOf(err), nil
 			}
-			return nil, dirload.Warnings(quiet)
+			warnings = dirload.Warnings(quiet)
+			if restored { // apply finds these in the files
+				warnings = append(warnings, dirload.Refusable(quiet)...)
+			}
+			return nil, warnings
 		},
 		Steering: rollout.Steering{Engine: d.engine, Repo: d.repo.Repository()},
 		Done: func(what, author, message string) {

@@ -68,11 +68,26 @@ func (r *refusableLog) run(ctx context.Context) {
 
 // examine logs the findings in resources that have changed since the last examination.
 func (r *refusableLog) examine(ctx context.Context, in committed) {
+	lines, more := r.find(ctx, in)
+	if ctx.Err() != nil {
+		return
+	}
+	for _, p := range lines {
+		r.source.opts.Log.Warn("refusal expected: clients of Envoy will refuse a served resource", "code", p.Code, "problem", p.Error())
+	}
+	if more > 0 {
+		r.source.opts.Log.Warn("refusal expected: more findings", "more", more, "hint", "chancery check "+shellWord(r.source.root)+" lists them")
+	}
+}
+
+// find returns the first findings in resources that have changed since the last examination, sorted by place,
+// and the number of the others.
+func (r *refusableLog) find(ctx context.Context, in committed) (lines []findings.Problem, more int) {
 	var bad []Loaded
 	total := 0
 	for l := range r.changed(in.contents) {
 		if ctx.Err() != nil {
-			return
+			return nil, 0
 		}
 		if n := len(r.source.violations(l)); n > 0 {
 			bad, total = append(bad, l), total+n
@@ -81,7 +96,6 @@ func (r *refusableLog) examine(ctx context.Context, in committed) {
 	slices.SortFunc(bad, func(a, b Loaded) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Path, b.Path))
 	})
-	var lines []findings.Problem
 	for _, l := range bad {
 		if len(lines) >= maxRefusableLines || ctx.Err() != nil {
 			break
@@ -95,13 +109,18 @@ func (r *refusableLog) examine(ctx context.Context, in committed) {
 	clashes := r.newClashes(in)
 	lines, total = append(lines, clashes...), total+len(clashes)
 	lines = lines[:min(len(lines), maxRefusableLines)]
-	for _, p := range lines {
-		r.source.opts.Log.Warn("refusal expected: clients of Envoy will refuse a served resource", "code", p.Code, "problem", p.Error())
-	}
-	if n := total - len(lines); n > 0 {
-		r.source.opts.Log.Warn("refusal expected: more findings", "more", n, "hint", "chancery check "+shellWord(r.source.root)+" lists them")
-	}
 	r.contents = in.contents
+	return lines, total - len(lines)
+}
+
+// Refusable returns findings of the configuration for which Envoy refuses resources: at most 20, and the number of
+// the others. Do not call it while [Source.Load], [Source.Restore] or [Source.Run] runs.
+func (s *Source) Refusable() (found []findings.Problem, more int) {
+	now := s.served.Load()
+	if now == nil {
+		return nil, 0
+	}
+	return newRefusableLog(s).find(context.Background(), committed{now.contents, s.layout})
 }
 
 // changed returns the resources whose content differs from the last examination, in any order. Several

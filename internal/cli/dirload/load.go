@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -16,6 +17,19 @@ import (
 func Warnings(src *dir.Source) (all []string) {
 	for _, p := range src.Summary().Warnings {
 		all = append(all, p.Error())
+	}
+	return all
+}
+
+// Refusable returns warnings of the resources that a source has loaded and that Envoy refuses.
+func Refusable(src *dir.Source) (all []string) {
+	found, more := src.Refusable()
+	for _, p := range found {
+		p.Warning = true
+		all = append(all, p.Error())
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("warning: Envoy refuses the revision for %s more", text.Amount(more, "reason")))
 	}
 	return all
 }

@@ -249,6 +249,16 @@ func warningsOf(next *revisions.Snapshot, opts dir.Options) []string {
 	return dirload.Warnings(src)
 }
 
+// reviewRestored returns the warnings about the content of a rollback, also of values that Envoy refuses. It
+// returns none for a revision that cannot be loaded, such as one with messages of a proto set.
+func reviewRestored(next *revisions.Snapshot) ([]string, error) {
+	src := dir.New("", store.New(), dir.Options{CEL: cel.Compile, References: true, V2: true, Log: slog.New(slog.DiscardHandler)})
+	if err := src.Restore(dircommit.Config(next, time.Now())); err != nil {
+		return nil, nil
+	}
+	return append(dirload.Warnings(src), dirload.Refusable(src)...), nil
+}
+
 // printCommit prints the changes of a commit or of a dry run.
 func printCommit(o *cli.Output, cmd *cobra.Command, c *api.Commit) error {
 	for _, text := range c.Warnings {

@@ -127,8 +127,8 @@ func Rollback() *cobra.Command {
 		Long: `Rollback creates a revision with the whole content of an earlier one, such as r411. The history
 stays: a rollback can be rolled back. Servers of the store serve the new revision as soon as it
 is committed, except for frozen groups: rollback first names these groups, with the command that
-serves the revision to their nodes. Without --store it asks the server of a store at --admin, as
-apply does.
+serves the revision to their nodes. Rollback warns of values that Envoy refuses. Without --store it
+asks the server of a store at --admin, as apply does.
 
 Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or written; 2 wrong usage;
 3 no server answers, or it denies the commit; 4 the revision does not exist, or is not kept;
@@ -150,7 +150,7 @@ Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or writt
 			}
 			c.note.Message = cmp.Or(c.note.Message, "rollback to "+n.String())
 			done, err := storeclient.Ask(cmd, &c.Access, c.timeout, func(ctx context.Context, r *revisions.Repository) (*api.Commit, error) {
-				return (&revisionapi.Committer{Repo: r}).Restore(ctx, n, c.note)
+				return (&revisionapi.Committer{Repo: r, Review: reviewRestored}).Restore(ctx, n, c.note)
 			}, func(ctx context.Context, d *adminclient.Client) (*api.Commit, error) {
 				return d.Restore(ctx, n.String(), api.NoteRequest{Message: c.note.Message, Author: c.note.Author})
 			})

@@ -289,6 +289,7 @@ var effects = map[string]string{
 	"internal/cluster/revsource wait timer":                         "one write a second, and a look without a doorbell",
 	"internal/cluster/revsource asks mutex":                         "the pending reads of the repository; not held during I/O",
 	"internal/cluster/revsource asks.join goroutine":                "reads the head for all callers together; ends within 2 s of the last of them",
+	"internal/cluster/revsource replaced mutex":                     "the revisions of replaced versions, for status; not held during I/O",
 	"internal/cluster/revsource Source.readHead goroutine":          "reads the head from an engine that may ignore its context; one at a time",
 	"internal/cluster/revsource asks.answer clock":                  "since when the newest revision is unknown",
 	"internal/cluster/rollout Runner mutex":                         "the served revisions; not held during I/O",

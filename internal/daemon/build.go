@@ -98,7 +98,7 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	}
 	files := func() *dir.Source { return d.source.files() } // the source exists before the first client connects
 	if c.quarantine {
-		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged())
+		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged(), d.revisionOf)
 		d.view.earlier = earlierForStatus(d.held)
 	}
 	d.view.track(files, d.store.Snapshot, keptForStatus(d.held))

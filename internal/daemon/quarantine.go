@@ -17,9 +17,22 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// revisionOf returns the revision of a store that set a version, for status; "": unknown. The groups are separated
+// by zero bytes.
+func (d *daemon) revisionOf(groups string, t *xds.Type, name string, sum xds.Sum) string {
+	if src, ok := d.source.(*storeSource); ok { // the source exists before the first client
+		for group := range strings.SplitSeq(groups, "\x00") {
+			if n := src.repo.RevisionOf(group, t, name, sum); n > 0 {
+				return n.String()
+			}
+		}
+	}
+	return ""
+}
+
 // newQuarantine returns a source that withholds from each client the resources that this client
-// refuses. It calls moved when the refusals have changed; moved may be nil.
-func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func()) *quarantine.Source {
+// refuses. It calls moved when the refusals have changed; moved may be nil. For revision see [quarantine.Options].
+func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func(), revision func(string, *xds.Type, string, xds.Sum) string) *quarantine.Source {
 	explainer := newExplainer(sv, src)
 	findRefused := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
 		return explainer().Guilty(ctx, stream, t, text)
@@ -43,7 +56,7 @@ func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir
 	scope := func(n *xds.Node) string { return strings.Join(src().Decide(n).Groups, "\x00") }
 	return quarantine.New(of, quarantine.Options{
 		Moved:  moved,
-		Guilty: findRefused, Told: onHeld, Scope: scope, Log: sv.log,
+		Guilty: findRefused, Told: onHeld, Scope: scope, Revision: revision, Log: sv.log,
 	})
 }
 
@@ -120,7 +133,7 @@ const maxEarlier = 100
 func earlierForStatus(q *quarantine.Source) func() []api.Earlier {
 	return func() (all []api.Earlier) {
 		for _, e := range q.Earlier(maxEarlier) {
-			all = append(all, api.Earlier{Type: e.Type.Short, Name: logText(e.Name), Refused: e.Refused, Served: e.Instead, Clients: e.Clients})
+			all = append(all, api.Earlier{Type: e.Type.Short, Name: logText(e.Name), Refused: e.Refused, Served: e.Instead, RefusedSince: e.RefusedSince, ServedSince: e.InsteadSince, Clients: e.Clients})
 		}
 		return all
 	}

@@ -104,6 +104,24 @@ func TestFleetLastGood(t *testing.T) {
 					r.Errorf("%d earlier versions", n)
 				}
 			})
+			run("the revisions of both versions are known", func(r *fixture, conn grpc.ClientConnInterface) {
+				revision := func(groups string, _ *xds.Type, _ string, sum xds.Sum) string {
+					is := r.st.Snapshot().View("default").Table(xds.Cluster).Lookup("b")
+					if groups != "default" || is == nil || is.Sum != sum {
+						return ""
+					}
+					return "r-bad"
+				}
+				r.source.opts.Revision = revision
+				r.source.evidence.Revision = func(groups string, _ *xds.Type, name string, _ xds.Sum) string { return "r-old " + groups + " " + name }
+				r.set("a", "1", "b", "1")
+				r.accepts(dial, conn, "old", "envoy")
+				r.set("b", "bad")
+				r.gets(r.join(dial, conn, "new", "envoy"), "1", "1", "bad")
+				if e := r.source.Earlier(10); len(e) != 1 || e[0].InsteadSince != "r-old default b" || e[0].RefusedSince != "r-bad" {
+					r.Errorf("%+v", e)
+				}
+			})
 			run("the version of a restarted client counts", func(r *fixture, conn grpc.ClientConnInterface) {
 				r.set("a", "1", "b", "1")
 				c := r.accepts(dial, conn, "n", "envoy")

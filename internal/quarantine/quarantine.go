@@ -65,6 +65,10 @@ type Options struct {
 	// nodes see the same resources.
 	Scope func(*xds.Node) string
 
+	// Revision returns the revision of the configuration that set a version of a resource, for people; "": unknown.
+	// The groups are separated by zero bytes. Nil: there are no revisions.
+	Revision func(groups string, t *xds.Type, name string, sum xds.Sum) string
+
 	Log *slog.Logger // for panics; nil: no log
 }
 
@@ -129,7 +133,9 @@ func New(of Watched, o Options) *Source {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{of: of, opts: o, wake: make(chan struct{}, 1), retries: map[*Watch]time.Time{}}
+	s := &Source{of: of, opts: o, wake: make(chan struct{}, 1), retries: map[*Watch]time.Time{}}
+	s.evidence.Revision = o.Revision
+	return s
 }
 
 // Evidence returns the versions that clients accepted, to store them and to share them with other servers.
@@ -155,7 +161,9 @@ type Earlier struct {
 	Type             *xds.Type
 	Name             string
 	Refused, Instead string // versions
-	Clients          int
+
+	RefusedSince, InsteadSince string // the revisions that set them; "": unknown
+	Clients                    int
 }
 
 // Earlier returns the earlier versions of all streams, by type and name, at most max.
@@ -170,7 +178,7 @@ func (s *Source) Earlier(max int) (all []Earlier) {
 		defer w.mu.Unlock()
 		for i := range w.holds {
 			if h := &w.holds[i]; h.others {
-				n[Earlier{h.typ, h.name, h.version, h.old.Version, 0}]++
+				n[Earlier{Type: h.typ, Name: h.name, Refused: h.version, Instead: h.old.Version, RefusedSince: h.badSince, InsteadSince: h.oldSince}]++
 			}
 		}
 		return true
@@ -267,6 +275,13 @@ func inTurn(by map[string][]content, n int) (all []content) {
 		}
 	}
 	return all
+}
+
+func (s *Source) revision(groups string, t *xds.Type, name string, sum xds.Sum) string {
+	if s.opts.Revision == nil {
+		return ""
+	}
+	return s.opts.Revision(groups, t, name, sum)
 }
 
 // moved reports that a resource came into quarantine or left it.

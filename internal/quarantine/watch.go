@@ -21,7 +21,8 @@ type Watch struct {
 	of     server.Watch
 	source *Source
 	node   *xds.Node
-	scope  string
+	scope  string // the groups and the identity
+	groups string
 	owner  string // owner of the stream: the identity, else the address
 
 	agent    string                         // kind of client
@@ -73,8 +74,9 @@ type held struct {
 
 	// The replacement is a version that other clients accepted (HEAL-3). The client has refused the first
 	// versions of tried, too.
-	others bool
-	tried  [evidence.MaxBack]xds.Sum
+	others             bool
+	tried              [evidence.MaxBack]xds.Sum
+	oldSince, badSince string // revisions of the replacement and of the refused version; "": unknown
 
 	refs *xds.Stamp // for a Dependent: its references
 
@@ -246,6 +248,7 @@ func (w *Watch) admit(c *change, h held) {
 		return
 	case known:
 		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
+		h.oldSince, h.badSince = before.oldSince, before.badSince
 		h.trying, h.tries, h.retryAt = now.trying, before.tries, before.retryAt
 		if h.tried != before.tried {
 			w.findOthers(c.view, &h)
@@ -312,13 +315,15 @@ func (w *Watch) findAccepted(view xds.View, h *held) bool {
 // findOthers finds the version that other clients accepted, for a client that has accepted none (HEAL-3). It
 // omits versions that the client has refused, and endpoints with addresses that others now have.
 func (w *Watch) findOthers(view xds.View, h *held) {
-	h.old, h.others = nil, false
+	h.old, h.others, h.oldSince, h.badSince = nil, false, "", ""
 	if h.tried[evidence.MaxBack-1] != (xds.Sum{}) {
 		return
 	}
 	for _, r := range w.before(h) {
 		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) && (!r.Type.Is(xds.Endpoint) || !w.source.taken.has(view.Table(h.typ), r)) {
 			h.old, h.others = r, true
+			h.oldSince = w.evidence.Load().RevisionOf(h.typ, h.name, r.Sum)
+			h.badSince = w.source.revision(w.groups, h.typ, h.name, h.refused)
 			return
 		}
 	}
@@ -439,7 +444,8 @@ func (w *Watch) enter() bool {
 	if len(names) == 0 && w.source.opts.Scope != nil {
 		names = []string{w.source.opts.Scope(w.node)}
 	}
-	scope, identity := strings.Join(names, "\x00"), ""
+	w.groups = strings.Join(names, "\x00")
+	scope, identity := w.groups, ""
 	w.lane = false
 	of := slices.Clone(names)
 	for i, name := range names {

@@ -288,6 +288,9 @@ type Earlier struct {
 	Refused string `json:"refused"` // version that these clients refuse
 	Served  string `json:"served"`
 	Clients int    `json:"clients"`
+
+	RefusedSince string `json:"refused_since,omitempty"` // revision of the store that set the version, such as r42
+	ServedSince  string `json:"served_since,omitempty"`
 }
 
 // A Resource is the type and name of a resource, with its place in the files.

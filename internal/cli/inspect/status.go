@@ -350,8 +350,8 @@ func (s overview) printLoads(w io.Writer) {
 		if e.Clients == 1 {
 			run, refuse = "runs", "it refuses"
 		}
-		fmt.Fprintf(w, "\n%s %s on version %s of %s %s, which others accepted: %s version %s\n", textutil.Amount(e.Clients, "client"), run,
-			cli.ShortVersion(textutil.Line(e.Served)), textutil.Line(e.Type), textutil.Line(e.Name), refuse, cli.ShortVersion(textutil.Line(e.Refused)))
+		fmt.Fprintf(w, "\n%s %s on %s of %s %s, which others accepted: %s %s\n", textutil.Amount(e.Clients, "client"), run,
+			versionText(e.ServedSince, e.Served), textutil.Line(e.Type), textutil.Line(e.Name), refuse, versionText(e.RefusedSince, e.Refused))
 	}
 	if more := len(c.Earlier) - 5; more > 0 {
 		fmt.Fprintf(w, "and so for %s (-o json lists them)\n", textutil.Amount(more, "more version"))
@@ -379,6 +379,14 @@ func (s overview) printLoads(w io.Writer) {
 		}
 		few(w, texts, 5, "warning")
 	}
+}
+
+// versionText returns the revision that set a version; else the version.
+func versionText(revision, version string) string {
+	if revision != "" {
+		return textutil.Line(revision)
+	}
+	return "version " + cli.ShortVersion(textutil.Line(version))
 }
 
 // printClients prints the table of clients.

@@ -73,10 +73,11 @@ func TestStatusShowsEarlierVersions(t *testing.T) {
 	o.Config.Earlier = []api.Earlier{
 		{Type: "RDS", Name: "local", Refused: "881fb3ed060617d7", Served: "1a8802cfe1ddcd3c", Clients: 3},
 		{Type: "LDS", Name: "web", Refused: "881fb3ed060617d7", Served: "1a8802cfe1ddcd3c", Clients: 1},
+		{Type: "RDS", Name: "stored", Refused: "881fb3ed060617d7", Served: "1a8802cfe1ddcd3c", RefusedSince: "r42", ServedSince: "r41", Clients: 3},
 	}
 	var b strings.Builder
 	o.print(&b, &cli.Output{}, adminclient.Filter{})
-	for _, want := range []string{" of RDS local, which others accepted: they refuse version ", "1 client runs on version ", ": it refuses version "} {
+	for _, want := range []string{" of RDS local, which others accepted: they refuse version ", "1 client runs on version ", ": it refuses version ", "\n3 clients run on r41 of RDS stored, which others accepted: they refuse r42\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s lacks %q", b.String(), want)
 		}

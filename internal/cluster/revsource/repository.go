@@ -72,6 +72,8 @@ type Source struct {
 	groups []string            // the sorted groups of the served snapshot
 	newest *revisions.Snapshot // the newest revision from which the served snapshot was made; nil: none, or the snapshot was restored
 	asks   asks
+
+	replaced replaced
 }
 
 // New returns a source that puts the configuration in an engine into the store. No other code may
@@ -252,6 +254,7 @@ func (s *Source) put(next *revisions.Snapshot) error {
 		if it == nil {
 			it = was
 		}
+		s.replaced.add(was)
 		k := it.Key()
 		if _, known := slices.BinarySearch(s.groups, k.Group); k.Type == "" || !known {
 			defined = true

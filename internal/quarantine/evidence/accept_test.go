@@ -122,7 +122,7 @@ func TestAccept(t *testing.T) {
 		s.Show(start, xds.Cluster, v1, none)
 		o.Show(start, xds.Cluster, v1, none)
 		o.Accept(xds.Cluster, "x", "h", "1", all(v1))
-		if is := accepted(s, v1, "a", "x") + accepted(s, v1, "a", "y"); is != "true truetrue false" {
+		if is := accepted(s, v1, "a", "x") + accepted(s, v1, "a", "y") + accepted(o, v1, "a", "x"); is != "true truetrue falsetrue true" {
 			t.Error(is)
 		}
 	})

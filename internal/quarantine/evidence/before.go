@@ -115,4 +115,34 @@ func (s *Scope) Removed(now time.Time, t *xds.Type, name string) *xds.Resource {
 	return vs[0].Resource
 }
 
+// RevisionOf returns the revision that set a version; "": unknown.
+func (s *Scope) RevisionOf(t *xds.Type, name string, sum xds.Sum) string {
+	for _, o := range append([]*Scope{s}, s.book.others(s)...) {
+		if is := o.revisionOf(t, name, sum); is != "" {
+			return is
+		}
+	}
+	return s.revision(t, name, sum)
+}
+
+func (s *Scope) revisionOf(t *xds.Type, name string, sum xds.Sum) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.find(t); e != nil {
+		for _, v := range e.replaced[name] {
+			if v.Sum == sum {
+				return v.revision
+			}
+		}
+	}
+	return ""
+}
+
+func (s *Scope) revision(t *xds.Type, name string, sum xds.Sum) string {
+	if s.book.Revision == nil {
+		return ""
+	}
+	return s.book.Revision(s.key.group, t, name, sum)
+}
+
 func secret(t *xds.Type) bool { return t.Is(xds.Secret) || t.Is(xds.Secret.Legacy()) }

@@ -46,6 +46,10 @@ const (
 // A Book is the evidence of a server. Its methods, and those of its scopes, are safe for concurrent use.
 // The zero value is empty.
 type Book struct {
+	// Revision returns the revision of the configuration that set a version, for people; "": unknown. It must not
+	// call the book. Nil: there are no revisions. Set it before the first use of the book.
+	Revision func(groups string, t *xds.Type, name string, sum xds.Sum) string
+
 	mu      sync.Mutex // held for memory access only
 	scopes  map[scopeKey]*Scope
 	foreign map[string][]*Scope // of other servers, by group

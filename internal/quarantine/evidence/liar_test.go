@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,46 @@ func TestLiars(t *testing.T) {
 			if got := bodies(previous(starts, start.Add(time.Minute), xds.Cluster, "a", "envoy")); got != "4 1 3 " {
 				t.Fatalf("%q", got)
 			}
+		}
+	})
+	t.Run("HEAL-3 owners of several identities add up", func(t *testing.T) {
+		var b Book
+		scopes := map[string]*Scope{}
+		for _, identity := range []string{"a", "b", "c", "starts"} {
+			scopes[identity] = b.Scope("g", identity)
+		}
+		for i, by := range []string{"a b", "c", "c", ""} {
+			for _, s := range scopes {
+				s.Show(start.Add(time.Duration(i)*time.Second), xds.Cluster, versions[i], none)
+			}
+			for identity := range strings.FieldsSeq(by) {
+				scopes[identity].Accept(xds.Cluster, "envoy", identity+fmt.Sprint(i), fmt.Sprint(i), all(versions[i]))
+			}
+		}
+		if got := bodies(previous(scopes["starts"], start.Add(time.Minute), xds.Cluster, "a", "envoy")); got != "3 1 2 " {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HEAL-3 of a secret, other identities have one predecessor", func(t *testing.T) {
+		var b Book
+		secret := func(text string) *xds.Table {
+			is, err := xds.NewTable(xds.Secret).With([]*xds.Resource{xds.NewResource(xds.Secret, "a", []byte(text))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return is
+		}
+		for i, identity := range []string{"a", "b"} {
+			s := b.Scope("g", identity)
+			for j, is := range []*xds.Table{secret(identity), secret("now")} {
+				s.Show(start.Add(time.Duration(i+j)*time.Second), xds.Secret, is, none)
+				s.Accept(xds.Secret, "envoy", identity, fmt.Sprint(j), all(is))
+			}
+		}
+		s := b.Scope("g", "starts")
+		s.Show(start, xds.Secret, secret("now"), none)
+		if got := bodies(previous(s, start.Add(time.Minute), xds.Secret, "a", "envoy")); got != "b " {
+			t.Errorf("%q", got)
 		}
 	})
 	t.Run("HEAL-3 a liar that accepts more versions than the limit", func(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 type version struct {
 	*xds.Resource
 	support
-	until   time.Time // when it was replaced
-	removed bool      // the name was removed
+	until    time.Time // when it was replaced
+	removed  bool      // the name was removed
+	revision string    // that set it; "": unknown
 }
 
 // Show records that the clients of the scope now see a table. For the first table of a type, recent returns
@@ -82,7 +83,7 @@ func (s *Scope) replace(e *evidence, now time.Time, table *xds.Table) {
 		}
 		by.by &^= back
 		if old != nil && (by.by != 0 || back == 0) {
-			s.push(e, version{Resource: was.Lookup(old.Name), until: now, support: by, removed: is == nil})
+			s.push(e, version{Resource: was.Lookup(old.Name), until: now, support: by, removed: is == nil, revision: s.revision(e.typ, old.Name, old.Sum)})
 		}
 	}
 	if e.count > maxReplaced || s.book.bytes.Load() > maxBytes {

@@ -171,6 +171,17 @@ func TestTrim(t *testing.T) {
 			t.Errorf("%q, %d versions", got, e.count)
 		}
 	})
+	t.Run("one commit with too many bytes", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		v1 := table(t, xds.NewTable(xds.Cluster), "a", "1", "b", "1", "c", "1")
+		s.Show(start, xds.Cluster, v1, none)
+		b.bytes.Store(maxBytes - 1)
+		s.Show(start, xds.Cluster, table(t, v1, "a", "2", "b", "2", "c", "2"), none)
+		if n := s.find(xds.Cluster).count; n != 1 || b.bytes.Load() != maxBytes {
+			t.Errorf("%d versions, %d bytes", n, b.bytes.Load())
+		}
+	})
 	t.Run("a scope without replaced versions", func(t *testing.T) {
 		var b Book
 		s := replaced(&b, "g", 0)
@@ -209,7 +220,9 @@ func TestTrim(t *testing.T) {
 	})
 	t.Run("too many current names drop the oldest scope", func(t *testing.T) {
 		var b Book
+		b.names.Store(maxNames + 1) // without a scope there is nothing to drop
 		first := b.Scope("g", "1")
+		b.names.Store(0)
 		first.Show(start, xds.Cluster, table(t, xds.NewTable(xds.Cluster), "a", "1"), none)
 		b.names.Add(maxNames - 1)
 		if b.Scope("g", "2"); len(b.scopes) != 2 {

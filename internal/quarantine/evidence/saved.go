@@ -82,6 +82,8 @@ type savedVersion struct {
 	By      agentSet      `json:"by"`
 	Owners  ownerSet      `json:"owners,omitempty"`
 	Removed bool          `json:"removed,omitempty"`
+
+	Revision string `json:"revision,omitempty"`
 }
 
 type savedRef struct {
@@ -192,7 +194,7 @@ func (e *evidence) acceptsCurrent(name string) bool {
 }
 
 func (v *version) save() savedVersion {
-	s := savedVersion{Name: v.Name, Version: v.Version, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL, Until: v.until, By: v.by, Owners: v.owners, Removed: v.removed}
+	s := savedVersion{Name: v.Name, Version: v.Version, Body: v.Body, Aliases: v.Aliases, TTL: v.TTL, Until: v.until, By: v.by, Owners: v.owners, Removed: v.removed, Revision: v.revision}
 	if v.Refs != nil {
 		s.Refs = make([]savedRef, len(v.Refs))
 		for i, r := range v.Refs {
@@ -311,7 +313,7 @@ func (s *Scope) restore(t savedType) {
 		if r.CheckType(e.typ) == nil && len(e.replaced[v.Name]) < maxVersions && e.count < maxReplaced {
 			e.count++
 			s.book.bytes.Add(int64(len(r.Body)))
-			e.replaced[v.Name] = append(e.replaced[v.Name], version{Resource: r, until: v.Until, support: support{v.By, v.Owners}, removed: v.Removed})
+			e.replaced[v.Name] = append(e.replaced[v.Name], version{Resource: r, until: v.Until, support: support{v.By, v.Owners}, removed: v.Removed, revision: v.Revision})
 		}
 	}
 	for _, vs := range e.replaced {

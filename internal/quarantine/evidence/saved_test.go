@@ -267,3 +267,31 @@ func TestStoredVersions(t *testing.T) {
 		}
 	})
 }
+
+// The revision is remembered when the version is replaced: later the store may not have it any more.
+func TestRevisionOfAReplacedVersion(t *testing.T) {
+	v1 := table(t, xds.NewTable(xds.Cluster), "a", "1")
+	v2 := table(t, v1, "a", "2")
+	is := "r41"
+	b := Book{Revision: func(groups string, typ *xds.Type, name string, _ xds.Sum) string {
+		return fmt.Sprint(groups, " ", typ, " ", name, " ", is)
+	}}
+	s := b.Scope("g", "")
+	s.Show(start, xds.Cluster, v1, none)
+	s.Accept(xds.Cluster, "x", "h", "1", all(v1))
+	s.Show(start, xds.Cluster, v2, none)
+	is = "r42"
+	old, now := v1.Lookup("a").Sum, v2.Lookup("a").Sum
+	if a, b := s.RevisionOf(xds.Cluster, "a", old), s.RevisionOf(xds.Cluster, "a", now); a != "g CDS a r41" || b != "g CDS a r42" {
+		t.Errorf("HEAL-3 %q, %q", a, b)
+	}
+	data, _ := stored(t, &b, 1<<20)
+	var other Book
+	other.Learn([][]byte{data})
+	for what, b := range map[string]*Book{"after a restart": restored(t, data), "on another server": &other} {
+		s := b.Scope("g", "")
+		if a, b := s.RevisionOf(xds.Cluster, "a", old), s.RevisionOf(xds.Cluster, "a", now); a != "g CDS a r41" || b != "" {
+			t.Errorf("HEAL-3 %s: %q, %q", what, a, b)
+		}
+	}
+}

@@ -188,9 +188,8 @@ func (s *Session) bytes(u *subscription, r *refusal) (n int) {
 	return n
 }
 
-// hasten retries refused resources that refer to a resource of which the client has just accepted another
-// version, or that take an address which a resource has just released. A retry follows a refusal by at least
-// minRetry.
+// hasten retries refused resources for which the client has just accepted a reason to retry them, see helps.
+// A retry follows a refusal by at least minRetry.
 func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 	if !s.retries() {
 		return
@@ -198,7 +197,7 @@ func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 	for _, u := range s.subs {
 		for i := range u.refusals {
 			r := &u.refusals[i]
-			if r.retryAt.IsZero() || r.left > maxHastened || !r.waitsFor(first.typ, d, p) && (u != first || !r.takesAddress(d, p)) {
+			if r.retryAt.IsZero() || r.left > maxHastened || !r.helpedBy(d, p, first.typ, u.typ) {
 				continue
 			}
 			if at := r.refusedAt.Add(minRetry); at.Before(r.retryAt) {
@@ -206,36 +205,41 @@ func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 			}
 		}
 	}
+	if s.opts.Hasten != nil {
+		s.opts.Hasten(func(t *xds.Type, refused *xds.Stamp, counts func(string, *xds.Stamp) bool) bool {
+			return d.helps(p, first.typ, t, refused, counts)
+		})
+	}
 }
 
-// waitsFor reports whether a refused resource refers to a resource of a message in a new version.
-func (r *refusal) waitsFor(t *xds.Type, d *delivery, p *part) bool {
+// helpedBy reports whether a message of type t is a reason to retry a member of a refusal of type by.
+func (r *refusal) helpedBy(d *delivery, p *part, t, by *xds.Type) bool {
 	for _, it := range r.members {
-		if !stands(it.is) {
-			continue
-		}
-		for _, ref := range it.is.Refs {
-			if !ref.Type.Is(t) {
-				continue
-			}
-			if is := d.carries(ref.Name); stands(is) && p.within(ref.Name, is) && !same(d.before(ref.Name), is) {
-				return true
-			}
+		if stands(it.is) && d.helps(p, t, by, it.is, func(string, *xds.Stamp) bool { return true }) {
+			return true
 		}
 	}
 	return false
 }
 
-// takesAddress reports whether a resource in a message releases an address that a refused resource takes.
-func (r *refusal) takesAddress(d *delivery, p *part) bool {
-	for name, it := range d.each {
-		if it.was.Addresses == nil || same(it.was, it.is) || !p.within(name, it.is) {
+// helps reports whether message p, of type t, is a reason to retry a refused resource of type by. The message
+// has a new version of a resource to which the refused one refers, or a resource in it releases an address that
+// the refused one takes. The function counts selects the resources.
+func (d *delivery) helps(p *part, t, by *xds.Type, refused *xds.Stamp, counts func(string, *xds.Stamp) bool) bool {
+	for _, ref := range refused.Refs {
+		if !ref.Type.Is(t) {
 			continue
 		}
-		for _, refused := range r.members {
-			if stands(refused.is) && it.was.Frees(it.is, refused.is) {
-				return true
-			}
+		if is := d.carries(ref.Name); stands(is) && p.within(ref.Name, is) && !same(d.before(ref.Name), is) && counts(ref.Name, is) {
+			return true
+		}
+	}
+	if refused.Addresses == nil || !by.Is(t) {
+		return false
+	}
+	for name, it := range d.each {
+		if it.was.Addresses != nil && !same(it.was, it.is) && p.within(name, it.is) && it.was.Frees(it.is, refused) && counts(name, it.is) {
+			return true
 		}
 	}
 	return false

@@ -38,6 +38,13 @@ type Options struct {
 	// version that the client has refused (HEAL-2). A NACK of it is a repeated one. Nil: no such resource.
 	Tried func(*xds.Type) (name string, ok bool)
 
+	// Hasten is called when the client has accepted a message. It may call helps for each resource that the
+	// view withholds: helps reports whether the message is a reason to show the refused version now (HEAL-2).
+	// The message has a new version of a resource to which the refused one refers, or releases an address
+	// that the refused one takes. The function counts selects the resources of the message, by name and
+	// version. The function helps is valid during the call. Nil: there is no such resource.
+	Hasten func(helps Helps)
+
 	// Told returns the resources that this client may hold of a type when it states a version
 	// (SotW). The version was sent on any stream: the result is the World of the Sent event with
 	// this version. If several responses had the version, the client may have accepted any of them,
@@ -77,6 +84,9 @@ type Options struct {
 	// (TTL-3).
 	Spread uint64
 }
+
+// Helps reports whether a message is a reason to send a refused version of a type again: see [Options.Hasten].
+type Helps func(t *xds.Type, refused *xds.Stamp, counts func(name string, is *xds.Stamp) bool) bool
 
 // A Session is the server side of one stream. It is not safe for concurrent use: the goroutine that
 // serves the stream owns it.

@@ -48,6 +48,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/internal/panics"
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -120,6 +121,9 @@ type TryingWatch interface {
 
 	// Tried returns the name of the withheld resource of a type that the newest view shows again.
 	Tried(t *xds.Type) (name string, ok bool)
+
+	// Hasten is called when the client has accepted a message, see [protocol.Options]. It must not block.
+	Hasten(helps protocol.Helps)
 }
 
 // A Server answers xDS clients from a source. A Server is safe for concurrent use. Make it with

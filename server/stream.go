@@ -183,7 +183,7 @@ func (s *stream) begin() error {
 		limits.Withholds = w.Withholds
 	}
 	if w, ok := s.watch.(TryingWatch); ok {
-		limits.Tried = w.Tried
+		limits.Tried, limits.Hasten = w.Tried, w.Hasten
 	}
 	if s.info.Variant == xds.SotW {
 		s.history = &streamHistory{history: s.server.history, node: node.ID, owner: fair.Owner(s.info.Peer)}

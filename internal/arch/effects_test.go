@@ -161,7 +161,7 @@ var effects = map[string]string{
 	"internal/admin/clients bell mutex":           "goroutines that wait for a change; not locked without one",
 	"internal/admin/clients New clock":            "the default clock, which Options.Now replaces",
 
-	"internal/quarantine Source mutex": "the queue of streams to examine, and the number of held resources; not held during I/O",
+	"internal/quarantine Source mutex": "the queue of streams to examine, the next retries, and the number of held resources; not held during I/O",
 	"internal/relay Source mutex":      "the subscriptions of streams, and the decisions; not held during I/O",
 	"internal/relay doubts mutex":      "the refusals of clients, for the check of the client; not held during I/O",
 	"internal/relay Source.Run clock":  "the time until the next deadline",
@@ -181,6 +181,7 @@ var effects = map[string]string{
 	"internal/cluster/revsource Accepted.Run timer":    "reads the value again without a hint of the engine",
 	"internal/quarantine taken mutex":                  "cached results about addresses; not held during I/O",
 	"internal/quarantine Watch.admit clock":            "the first retry after a refusal",
+	"internal/quarantine Watch.Hasten clock":           "the next retry after an accepted resource",
 	"internal/quarantine Watch.before clock":           "the age of versions that other clients accepted",
 	"internal/quarantine Watch.show clock":             "when a commit replaced a version",
 	"internal/quarantine dependencies.lastKnown clock": "the age of a removed resource",

@@ -2,6 +2,7 @@ package quarantine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/protocol"
@@ -17,6 +18,9 @@ import (
 
 // answerWait is how long the other resources of a type wait for the answer to a retry.
 const answerWait = 5 * time.Minute
+
+// minRetry is the least time from the ACK that hastens a retry until the retry.
+const minRetry = time.Second
 
 // schedule sets the time of the next retry. The reason of the refusal is in the text.
 func (w *Watch) schedule(h *held, now time.Time) {
@@ -45,6 +49,27 @@ func (s *Source) retry(now time.Time) {
 			w.order(order{typ: h.typ, edit: func(o *held) {
 				if o.name == h.name && o.refused == h.refused && o.isKept() {
 					o.trying, o.retryAt = true, now.Add(answerWait)
+				}
+			}})
+		}
+	}
+}
+
+// Hasten implements [server.TryingWatch]. A message that has only replacements, and what they refer to, is a
+// result of the refusal: its ACK starts no retry.
+func (w *Watch) Hasten(helps protocol.Helps) {
+	if len(w.holds) == 0 {
+		return
+	}
+	counts := func(name string, is *xds.Stamp) bool {
+		return !slices.ContainsFunc(w.keeps, func(r *xds.Resource) bool { return r.Name == name && r.Sum == is.Sum })
+	}
+	soon := time.Now().Add(minRetry)
+	for _, h := range w.holds {
+		if h.isKept() && !h.trying && soon.Before(h.retryAt) && helps(h.typ, h.body.Stamp, counts) {
+			w.order(order{typ: h.typ, edit: func(o *held) {
+				if o.name == h.name && o.refused == h.refused && !o.trying && soon.Before(o.retryAt) {
+					o.retryAt = soon
 				}
 			}})
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
 )
@@ -230,6 +231,87 @@ func TestNextRetryEndsWithTheStream(t *testing.T) {
 		c.Close()
 		r.nextRetries(0)
 	})
+}
+
+// listener returns a listener with a text that refers to a cluster and takes an address.
+func listener(name, text, cluster, port string) *xds.Resource {
+	r := xds.NewResource(xds.Listener, name, message(name, text))
+	r.Refs = []xds.Ref{{Type: xds.Cluster, Name: cluster}}
+	r.Addresses = &[]xds.Address{{Port: port}}
+	return r
+}
+
+func (r *fixture) setAll(all ...*xds.Resource) {
+	r.Helper()
+	if _, err := r.st.Update(func(tx *store.Tx) error {
+		for _, is := range all {
+			tx.Set(is)
+		}
+		return nil
+	}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// A client that runs on an earlier version accepts a resource to which the refused version refers, or another
+// resource that releases its address.
+func TestAcceptedReferenceHastensRetry(t *testing.T) {
+	for name, reason := range map[string]*xds.Resource{
+		"cluster": xds.NewResource(xds.Cluster, "later", message("later", "1")),
+		"address": listener("other", "2", "a", "1002"),
+	} {
+		retrying(t, "after an accepted "+name, func(r *fixture, c *xdstest.Client, _ *record, _ bool) {
+			r.start(c)
+			r.setAll(listener("l", "1", "a", "1000"), listener("other", "1", "a", "1001"))
+			c.Subscribe(xds.Listener, "*")
+			c.ACK(c.Next(xds.Listener))
+			r.guilty = []string{"l"}
+			r.setAll(listener("l", "bad", "later", "1001"))
+			c.NACK(c.Next(xds.Listener), "Proto constraint validation failed") // retried every 5 min
+			c.ACK(c.Next(xds.Listener))
+			time.Sleep(time.Minute)
+			r.setAll(reason)
+			c.ACK(c.Next(reason.Type))
+			began := time.Now()
+			got := c.Next(xds.Listener)
+			if took := time.Since(began); !says(got, "l", "bad") || took < time.Second || took > 2*time.Second {
+				t.Errorf("after %v sent %v", took, got)
+			}
+			c.ACK(got)
+			r.holds(0)
+		})
+	}
+}
+
+// Two listeners exchange their ports, and the client refuses both. The replacement of each releases the port that
+// the other takes. This starts no retry.
+func TestReplacementHastensNoRetry(t *testing.T) {
+	for name, dial := range map[string]func(xdstest.T, grpc.ClientConnInterface, ...xdstest.Option) *xdstest.Client{"delta": xdstest.Delta, "SotW": xdstest.SotW} {
+		t.Run("HEAL-2 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				c := dial(r, xdstest.Serve(r, server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, r)))), node, xdstest.WithTimeout(time.Hour))
+				r.setAll(listener("l", "1", "a", "1000"), listener("m", "1", "a", "1001"))
+				c.Subscribe(xds.Listener, "*")
+				c.ACK(c.Next(xds.Listener))
+				r.answered[node0.ID]++
+				r.guilty = []string{"l", "m"}
+				r.setAll(listener("l", "bad", "a", "1001"), listener("m", "bad", "a", "1000"))
+				began, retries := time.Now(), 0
+				for time.Since(began) < time.Hour {
+					switch got := c.Next(xds.Listener); {
+					case says(got, "l", "bad") || says(got, "m", "bad"):
+						retries++
+						c.NACK(got, "no")
+					default:
+						c.ACK(got)
+					}
+				}
+				if retries < 24 || retries > 40 {
+					t.Errorf("%d retries in an hour", retries)
+				}
+			})
+		})
+	}
 }
 
 // Without WithRetryRefused nothing is sent again.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 )
@@ -23,7 +24,8 @@ type acceptedKeeper struct {
 	keeper *lastgood.Keeper
 	book   *evidence.Book
 	log    *slog.Logger
-	failed bool // the last write failed
+	due    bool // the last evidence is not stored
+	failed bool // the last write failed, and the log has it
 	newer  bool // a newer version wrote the file, which therefore stays
 }
 
@@ -48,6 +50,7 @@ func (a *acceptedKeeper) restore() {
 // run stores changes until ctx is done.
 func (a *acceptedKeeper) run(ctx context.Context) {
 	rest, changed := time.Second, a.book.Changed()
+	var again <-chan time.Time // when to try again; nil: everything is stored
 	for n := 0; ; n++ {
 		if n == acceptedFast {
 			rest = acceptedRest
@@ -56,16 +59,24 @@ func (a *acceptedKeeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			select {
 			case <-changed:
-				a.save(time.Now())
+				a.due = true
 			default:
+			}
+			if a.due {
+				a.save(time.Now())
 			}
 			return
 		case <-changed:
+		case <-again:
 		}
 		sleep(ctx, acceptedSoon)
 		start := time.Now()
 		a.save(start)
 		sleep(ctx, max(rest-acceptedSoon, 20*time.Since(start)))
+		again = nil
+		if a.due {
+			again = time.After(acceptedRest)
+		}
 	}
 }
 
@@ -77,8 +88,14 @@ func (a *acceptedKeeper) save(now time.Time) {
 	if err == nil {
 		err = a.keeper.SaveAccepted(data)
 	}
-	if err != nil && !a.failed {
+	a.due = err != nil
+	switch {
+	case errors.Is(err, disk.ErrBusy): // the log has it for the configuration
+	case err != nil && !a.failed:
+		a.failed = true
 		a.log.Warn("the accepted versions are not stored: after a restart of this server, a client that starts and refuses a version may get no earlier one", "error", err)
+	case err == nil && a.failed:
+		a.failed = false
+		a.log.Info("the accepted versions are stored again", "state", a.keeper.Dir())
 	}
-	a.failed = err != nil
 }

@@ -2,15 +2,18 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -120,4 +123,81 @@ func TestAcceptedFileOfANewerBuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A folder in place of the new file is an error of the system, like a full disk.
+func TestAcceptedVersionsAreStoredAgain(t *testing.T) {
+	a, path, log := keepsAccepted(t, nil)
+	log.Reset()
+	s := a.book.Scope("default", "")
+	table, err := xds.NewTable(xds.Route).With([]*xds.Resource{xds.NewResource(xds.Route, "r", []byte("r1"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Show(time.Now(), xds.Route, table, func(*xds.Type) []*xds.Table { return nil })
+	s.Accept(xds.Route, "envoy", "owner", "1", protocol.Acceptance{All: table.Versions()})
+	full := filepath.Join(filepath.Dir(path), ".new", "full")
+	if err := os.MkdirAll(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a.keeper.Log = slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); a.keeper.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	a.keeper.Keep(lastgood.Config{At: time.Unix(1, 0), Types: []lastgood.Type{{Type: xds.Cluster}}})
+	for a.keeper.Storing() {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		a.save(time.Now())
+	}
+	if !a.due || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the accepted versions are not stored") {
+		t.Errorf("HEAL-3 due: %v; %s", a.due, log)
+	}
+	log.Reset()
+	if err := os.RemoveAll(filepath.Dir(full)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a.save(time.Now())
+	}
+	if a.due || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the accepted versions are stored again") {
+		t.Errorf("HEAL-3 due: %v; %s", a.due, log)
+	}
+	if data, err := a.keeper.LoadAccepted(); err != nil || !strings.Contains(string(data), xds.Route.URL) {
+		t.Errorf("HEAL-3 %s, %v", data, err)
+	}
+}
+
+func TestAcceptedVersionsAreStoredAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, path, _ := keepsAccepted(t, nil)
+		full := filepath.Join(filepath.Dir(path), ".new", "full")
+		if err := os.MkdirAll(full, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); a.run(ctx) }()
+		synctest.Wait()
+		table, err := xds.NewTable(xds.Route).With([]*xds.Resource{xds.NewResource(xds.Route, "r", []byte("r1"))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := a.book.Scope("default", "")
+		s.Show(time.Now(), xds.Route, table, func(*xds.Type) []*xds.Table { return nil })
+		s.Accept(xds.Route, "envoy", "owner", "1", protocol.Acceptance{All: table.Versions()})
+		time.Sleep(time.Minute)
+		if err := os.RemoveAll(filepath.Dir(full)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * acceptedRest) // without a change of the evidence
+		synctest.Wait()
+		if data, err := a.keeper.LoadAccepted(); err != nil || !strings.Contains(string(data), xds.Route.URL) {
+			t.Errorf("HEAL-3 %s, %v", data, err)
+		}
+		cancel()
+		<-done
+	})
 }

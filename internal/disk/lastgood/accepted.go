@@ -27,12 +27,20 @@ const (
 // ErrNewer means that a newer version of this program wrote a file.
 var ErrNewer = errors.New("written by a newer version of Chancery")
 
-// SaveAccepted stores which versions clients accepted (HEAL-3). It stores nothing while another program has
-// the lock of the folder, or without secrets: the bodies of replaced versions may have some.
+// SaveAccepted stores which versions clients accepted (HEAL-3). While another program has the lock of the
+// folder, the error is [disk.ErrBusy]. Without secrets it stores nothing: the bodies of replaced versions may
+// have some. It does not depend on whether the configuration can be stored ([Keeper.Storing]).
 func (k *Keeper) SaveAccepted(data []byte) error {
-	if !k.Storing() || k.WithoutSecrets {
+	select {
+	case <-k.locked:
+	default:
+		return disk.ErrBusy
+	}
+	if k.WithoutSecrets {
 		return nil
 	}
+	k.replacing.Lock()
+	defer k.replacing.Unlock()
 	return disk.Replace(filepath.Join(k.dir, acceptedName), 0o600, func(w io.Writer) error {
 		sum := sha256.Sum256(data)
 		_, err := w.Write(append(append([]byte(acceptedHead), sum[:]...), data...))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -35,7 +36,7 @@ func TestAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.SaveAccepted([]byte("other")); err != nil {
+	if err := other.SaveAccepted([]byte("other")); !errors.Is(err, disk.ErrBusy) {
 		t.Error(err)
 	}
 	if got, err := other.LoadAccepted(); err != nil || string(got) != "evidence" {
@@ -62,5 +63,37 @@ func TestAccepted(t *testing.T) {
 	}
 	if err := errors.Join(k.RemoveAccepted(), k.RemoveAccepted()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Two goroutines replace files of the folder.
+func TestAcceptedWhileTheConfigurationIsStored(t *testing.T) {
+	k, err := Open(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	evidence := strings.Repeat("evidence", 1<<15)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for range 50 {
+			err = errors.Join(err, k.SaveAccepted([]byte(evidence)))
+		}
+		done <- err
+	}()
+	for i := range 50 {
+		k.file = nil // write the whole file
+		if err := k.Save(Config{At: time.Unix(int64(i), 0), Types: []Type{{Type: xds.Cluster}}}); err != nil {
+			t.Error("HEAL-3", err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error("HEAL-3", err)
+	}
+	if _, err := k.Load(); err != nil {
+		t.Error("HEAL-3", err)
+	}
+	if got, err := k.LoadAccepted(); err != nil || string(got) != evidence {
+		t.Errorf("HEAL-3 %d bytes, %v", len(got), err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -64,7 +65,7 @@ func Folder(root, served string) (string, error) {
 }
 
 // A Keeper stores the last good configuration of one served directory. Only one goroutine may use it,
-// except Keep and Storing.
+// except Keep, Storing and SaveAccepted.
 type Keeper struct {
 	Log *slog.Logger // slog.Default() if nil
 
@@ -78,7 +79,9 @@ type Keeper struct {
 	locked chan struct{} // closed when this keeper has the lock
 	file   *growingFile  // used as held; nil: write the whole file next time
 	newest chan Config   // has one slot: the newest configuration that is not written
-	failed atomic.Bool   // the last write failed
+	failed atomic.Bool   // the last write of the configuration failed
+
+	replacing sync.Mutex // held while a file is replaced: [disk.Replace] has one name for all new files
 }
 
 // Open returns a keeper for a folder. It makes the folder, private to this user. While another program
@@ -116,7 +119,7 @@ func (k *Keeper) Lock() error {
 	return nil
 }
 
-// Storing reports whether this keeper has the lock, and its last write succeeded. Any goroutine may
+// Storing reports whether this keeper has the lock, and its last write of the configuration succeeded. Any goroutine may
 // call it at any time.
 func (k *Keeper) Storing() bool {
 	select {
@@ -283,6 +286,8 @@ func (k *Keeper) Save(c Config) error {
 	file := k.file
 	k.file = nil // after a failed write, the content of the file is unknown
 	if !file.appendChange(path, c) {
+		k.replacing.Lock()
+		defer k.replacing.Unlock()
 		if err := disk.Replace(path, 0o600, func(w io.Writer) (err error) {
 			file, err = c.write(&limitedWriter{w, MaxBytes})
 			return err

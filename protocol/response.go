@@ -35,7 +35,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 		parts = c.Split(s.opts.MaxResponse)
 	}
 	content := cargo{from: from, to: to, whole: whole, items: items}
-	f := delivery{cargo: content, version: version, sent: s.now, retry: u.takeRetry(), tried: s.tries(u.typ, &content), untold: s.forsakes(u)}
+	f := delivery{cargo: content, version: version, sent: s.now, retry: u.hasRetried(&content), tried: s.tries(u.typ, &content), untold: s.forsakes(u)}
 	if stuck {
 		f.expectNone(s.nonces + uint64(len(parts)))
 	}

@@ -82,6 +82,21 @@ func (s *Session) tries(t *xds.Type, c *cargo) bool {
 	return ok && stands(c.carries(name))
 }
 
+// hasRetried reports whether changes have content of a refusal that is sent again.
+func (u *subscription) hasRetried(c *cargo) bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
+		if !r.retried {
+			return false
+		}
+		for name, it := range r.members {
+			if is := c.carries(name); is != nil && same(is, it.is) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // countTries counts the earlier refusals of the content of r. It reports whether the client has refused
 // the same content with the same text before.
 func (u *subscription) countTries(r *refusal) (repeated bool) {
@@ -174,7 +189,6 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 	})
 	r.apart, r.retried = apart, true
 	u.owe(u.due || world)
-	u.retryNow()
 }
 
 // bytes returns the approximate size of the refused resources.

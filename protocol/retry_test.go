@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,5 +89,51 @@ func TestRetryWithoutPermit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A retry in two responses: one of the listeners refers to a new cluster, and waits until the client accepts it.
+// The answers to both are answers to a retry.
+func TestRetryInTwoResponses(t *testing.T) {
+	listeners := append(resources(1, "a"), resource("b", 1, xds.Ref{Type: xds.Cluster, Name: "new"}))
+	l := newLine(t, xds.Delta, nil, Options{Retry: func(*xds.Type, int) bool { return true }}, xds.Tables{
+		xds.Cluster.URL: tableOf(xds.Cluster, "c"), xds.Listener.URL: with(xds.NewTable(xds.Listener), listeners),
+	})
+	var said []string
+	step := func() {
+		for r := range l.Responses() {
+			l.last[r.Type.URL] = r.Nonce
+		}
+		for e := range l.Events() {
+			if e.Type.Is(xds.Listener) && (e.Kind == Sent || e.Kind == Acked) {
+				said = append(said, fmt.Sprint(map[EventKind]string{Sent: "sent", Acked: "accepted"}[e.Kind], " retry=", e.Retry))
+			}
+		}
+		for range l.Interests() {
+		}
+	}
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	step()
+	l.nack(xds.Listener)
+	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}})
+	step()
+	l.ack(xds.Cluster)
+	l.wait(4500 * time.Millisecond)
+	l.commit(xds.Cluster, resources(1, "new"))
+	step()
+	said = nil
+	for range 3 {
+		l.wait(time.Second)
+		step()
+	}
+	l.ack(xds.Listener)
+	step()
+	l.ack(xds.Cluster)
+	step()
+	l.ack(xds.Listener)
+	step()
+	want := []string{"sent retry=true", "accepted retry=true", "sent retry=true", "accepted retry=true"}
+	if !slices.Equal(said, want) {
+		t.Errorf("HEAL-2 %q, want %q", said, want)
 	}
 }

@@ -19,8 +19,6 @@ type saying struct {
 	due    bool     // a response is to be sent even if nothing differs
 	asked  bool     // the client has subscribed, or unsubscribed under a wildcard, since the last response
 
-	retrying bool // refused content is to be sent again
-
 	stalled bool   // something is to be sent, but the newest response is unanswered
 	mute    *mutes // names whose absence is not reported yet; nil: none
 	stated  string // the version that the client states (SotW, full state), until something is sent
@@ -45,17 +43,8 @@ func (y *saying) dropAll() { y.anew, y.due = false, false }
 // renew sets whether all that the wildcard covers is sent again.
 func (y *saying) renew(anew bool) { y.anew = anew }
 
-// retryNow records that refused content is to be sent again.
-func (y *saying) retryNow() { y.retrying = true }
-
 // owe sets whether a response is due even if nothing differs.
 func (y *saying) owe(due bool) { y.due = due }
-
-// takeRetry reports whether refused content was to be sent again, and records that it is sent now.
-func (y *saying) takeRetry() (is bool) {
-	is, y.retrying = y.retrying, false
-	return is
-}
 
 // doubtAll records that any entry may differ from the view.
 func (y *saying) doubtAll() { y.all = true }

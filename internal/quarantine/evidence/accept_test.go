@@ -214,6 +214,17 @@ func TestAcceptedInALane(t *testing.T) {
 			t.Error(is)
 		}
 	})
+	t.Run("HEAL-3 a version without an owner counts in a lane", func(t *testing.T) {
+		var b Book
+		s := b.Scope("g", "")
+		s.Show(start, xds.Cluster, v1, none)
+		e := s.find(xds.Cluster)
+		e.early(v2.Lookup("a").Stamp, support{by: 1})
+		e.early(v3.Lookup("a").Stamp, support{by: 2})
+		if a := e.ahead["a"]; a.by != 2 || a.sum != v3.Lookup("a").Sum {
+			t.Errorf("the ACKs of another version add up: %+v", a)
+		}
+	})
 	t.Run("HEAL-3 the version of the group comes before earlier ones", func(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")

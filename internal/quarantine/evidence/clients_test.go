@@ -54,6 +54,18 @@ func TestKindsMakeRoom(t *testing.T) {
 			t.Errorf("%b, %b, %b", vs[1].by, vs[0].by, e.named["a"].by)
 		}
 	})
+	t.Run("HEAL-3 others may have any index", func(t *testing.T) {
+		e := &evidence{agents: []string{others, "x"}}
+		if e.shared() != 0 || len(e.agents) != 2 {
+			t.Errorf("%q", e.agents)
+		}
+		for i := range maxAgents {
+			e.agent(fmt.Sprint(i), ownersOf(fmt.Sprint(i)))
+		}
+		if e.agent(others, 1); e.shared() != 0 || len(e.agents) != maxAgents || e.agents[maxAgents-1] == others {
+			t.Errorf("%q", e.agents)
+		}
+	})
 	t.Run("HEAL-3 an owner with as many kinds shares the others", func(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")

@@ -171,6 +171,25 @@ func TestTrim(t *testing.T) {
 			t.Errorf("%q, %d versions", got, e.count)
 		}
 	})
+	t.Run("the older half goes, in whatever order the versions come", func(t *testing.T) {
+		for range 10 {
+			var b Book
+			s := b.Scope("g", "")
+			is := xds.NewTable(xds.Cluster)
+			for i := range 9 {
+				is = table(t, is, fmt.Sprint(i), "1")
+			}
+			s.Show(start, xds.Cluster, is, none)
+			for i := range 9 {
+				is = table(t, is, fmt.Sprint(i), "2")
+				s.Show(start.Add(time.Duration(i)*time.Second), xds.Cluster, is, none)
+			}
+			full(&b, s, time.Minute)
+			if e := s.find(xds.Cluster); e.count != 5 || e.replaced["3"] != nil || e.replaced["4"] == nil {
+				t.Fatalf("%d versions", e.count)
+			}
+		}
+	})
 	t.Run("one commit with too many bytes", func(t *testing.T) {
 		var b Book
 		s := b.Scope("g", "")

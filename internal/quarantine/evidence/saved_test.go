@@ -61,6 +61,20 @@ func TestStoredBytes(t *testing.T) {
 				t.Errorf("limit %d: %d versions, %v", limit, strings.Count(string(data), `"body"`), err)
 			}
 		}
+		for age, want := range map[time.Duration]int{MaxAge: 200, MaxAge + 1: 0} {
+			data, err := b.Save(start.Add(age), 10<<20)
+			var is saved
+			if err == nil {
+				err = json.Unmarshal(data, &is)
+			}
+			var got []savedVersion
+			if err == nil && len(is.Scopes) > 0 {
+				got = is.Scopes[0].Types[0].Replaced
+			}
+			if len(got) != want || !slices.IsSortedFunc(got, func(a, b savedVersion) int { return strings.Compare(a.Name, b.Name) }) {
+				t.Errorf("after %v: %d versions, %v", age, len(got), err)
+			}
+		}
 	})
 	t.Run("SAFE-9 names count", func(t *testing.T) {
 		old, v2 := many(500, 1)
@@ -242,6 +256,19 @@ func TestStoredVersions(t *testing.T) {
 			if !v.by.has(e, want) || v.by.has(e, "x") || v.by.has(e, "y") != (want == "y") {
 				t.Errorf("%s: %b of %q", name, v.by, e.agents)
 			}
+		}
+	})
+	t.Run("SAFE-9 the bytes have too many accepted names", func(t *testing.T) {
+		v1 := table(t, xds.NewTable(xds.Cluster), "a", "1", "b", "1")
+		b := restored(t, fmt.Appendf(nil, `{"format":1,"scopes":[{"group":"g","types":[{"type":%q,"agents":["x"],"names":[{"name":"a","sum":%q,"by":1},{"name":"b","sum":%q,"by":1}]}]}]}`,
+			xds.Cluster.URL, v1.Lookup("a").Sum, v1.Lookup("b").Sum))
+		s := b.Scope("g", "")
+		e := s.find(xds.Cluster)
+		for i := range maxNamed - 1 {
+			e.named[fmt.Sprint(i)] = acceptance{}
+		}
+		if s.Show(start, xds.Cluster, v1, none); len(e.named) != maxNamed {
+			t.Errorf("%d names", len(e.named))
 		}
 	})
 	t.Run("SAFE-9 the bytes of one type have too many versions", func(t *testing.T) {

@@ -176,7 +176,7 @@ var effects = map[string]string{
 	"internal/quarantine Source.step clock":            "when a search made progress",
 	"internal/quarantine Source.proceed clock":         "whether a search is overdue",
 	"internal/quarantine Source.giveUp clock":          "the pause before the stream is searched again",
-	"internal/quarantine Source.endTry clock":          "the next retry after a repeated refusal",
+	"internal/quarantine Source.endRetry clock":        "the next retry after a repeated refusal",
 	"internal/cluster/revsource Accepted.Run clock":    "the age of the parts of servers",
 	"internal/cluster/revsource Accepted.Run timer":    "reads the value again without a hint of the engine",
 	"internal/quarantine taken mutex":                  "cached results about addresses; not held during I/O",

@@ -35,8 +35,8 @@ func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 			s.opts.Told(h, a.st)
 		}
 	}
-	w.retry()
-	refusedAgain := s.endTry(ctx, w, a)
+	w.showAgain()
+	refusedAgain := s.endRetry(ctx, w, a)
 	switch x := w.searchOf(a.typ); {
 	case x != nil:
 		s.proceed(ctx, w, x)
@@ -128,18 +128,18 @@ func (w *Watch) withholds(h *held) bool {
 	})
 }
 
-// retry shows a resource again that the client refused, if the resource refers to another in quarantine, and
+// showAgain shows a resource again that the client refused, if the resource refers to another in quarantine, and
 // the client has since accepted a version of that one which other clients accepted. Example: a listener that
 // Envoy refused because its cluster was missing. Each version is retried once.
-func (w *Watch) retry() {
+func (w *Watch) showAgain() {
 	w.mu.Lock()
 	var again []held
 	for _, h := range w.holds {
-		if w.waits(&h) && len(w.exam.retried) < maxHeld && w.exam.retried[h.key()] != h.refused {
-			if w.exam.retried == nil {
-				w.exam.retried = map[key]xds.Sum{}
+		if w.waits(&h) && len(w.exam.shownAgain) < maxHeld && w.exam.shownAgain[h.key()] != h.refused {
+			if w.exam.shownAgain == nil {
+				w.exam.shownAgain = map[key]xds.Sum{}
 			}
-			w.exam.retried[h.key()] = h.refused
+			w.exam.shownAgain[h.key()] = h.refused
 			again = append(again, h)
 		}
 	}
@@ -164,7 +164,7 @@ func (w *Watch) allAccepted(named []held) bool {
 	e := w.evidence.Load()
 	return e != nil && !slices.ContainsFunc(named, func(h held) bool {
 		accepted, _ := e.Accepted(h.typ, h.name, h.refused, w.agent)
-		return h.has || !accepted || h.tried != [evidence.MaxBack]xds.Sum{}
+		return h.has || !accepted || h.alsoRefused != [evidence.MaxBack]xds.Sum{}
 	})
 }
 
@@ -187,7 +187,7 @@ func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool
 		accepted, alike := e.Accepted(a.typ, h.name, h.refused, w.agent)
 		before := len(w.before(&h)) > 0
 		any, same = any || isNew(h) && (accepted || before), same || alike
-		if !accepted || h.tried != [evidence.MaxBack]xds.Sum{} {
+		if !accepted || h.alsoRefused != [evidence.MaxBack]xds.Sum{} {
 			byNone = append(byNone, h)
 		}
 		if !alike {

@@ -115,8 +115,8 @@ func (w *Watch) due(now time.Time) (st *server.Stream, all []held) {
 	return w.exam.st, all
 }
 
-// tried returns the resource of a type whose retry has no answer yet; nil: none. The watch is locked.
-func (w *Watch) tried(t *xds.Type) *held {
+// unansweredRetry returns the resource of a type whose retry has no answer yet; nil: none. The watch is locked.
+func (w *Watch) unansweredRetry(t *xds.Type) *held {
 	for i := range w.holds {
 		if h := &w.holds[i]; h.trying && h.typ.Is(t) {
 			return h
@@ -129,14 +129,14 @@ func (w *Watch) tried(t *xds.Type) *held {
 func (w *Watch) Tried(t *xds.Type) (name string, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if h := w.tried(t); h != nil {
+	if h := w.unansweredRetry(t); h != nil {
 		return h.name, true
 	}
 	return "", false
 }
 
-// trials returns the resources of a type whose retry has no answer yet, and those that the protocol retries.
-func (w *Watch) trials(t *xds.Type) (all map[string]held) {
+// retried returns the resources of a type whose retry has no answer yet, and those that the protocol retries.
+func (w *Watch) retried(t *xds.Type) (all map[string]held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range w.holds {
@@ -150,18 +150,18 @@ func (w *Watch) trials(t *xds.Type) (all map[string]held) {
 	return all
 }
 
-// endTry ends the retries of a type that the client has answered. An accepted resource leaves quarantine. A
+// endRetry ends the retries of a type that the client has answered. An accepted resource leaves quarantine. A
 // refused one is replaced or hidden as before, and its next retry is later. It reports whether there is a
 // refused one.
-func (s *Source) endTry(ctx context.Context, w *Watch, a answer) (refused bool) {
-	trials := w.trials(a.typ)
-	if len(trials) == 0 {
+func (s *Source) endRetry(ctx context.Context, w *Watch, a answer) (refused bool) {
+	retried := w.retried(a.typ)
+	if len(retried) == 0 {
 		return false
 	}
 	accepted, refusedIn := map[string]xds.Sum{}, map[string]uint64{}
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
 		for n := range session.NameStates(a.typ) {
-			h, ok := trials[n.Name]
+			h, ok := retried[n.Name]
 			switch nonce := number(n.RefusedIn); {
 			case !ok:
 			case n.Held != nil && n.Held.Sum == h.refused:

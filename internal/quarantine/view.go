@@ -61,7 +61,7 @@ type made struct {
 func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[string]*set {
 	by, also := map[string][]held{}, map[string][]*xds.Resource{}
 	add := func(h held) {
-		h.proven, h.by, h.nonce, h.refs, h.tried = false, 0, 0, nil, [evidence.MaxBack]xds.Sum{} // these fields do not affect the table
+		h.proven, h.by, h.nonce, h.refs, h.alsoRefused = false, 0, 0, nil, [evidence.MaxBack]xds.Sum{} // these fields do not affect the table
 		h.text, h.tries, h.retryAt = "", 0, time.Time{}
 		by[h.typ.URL] = append(by[h.typ.URL], h)
 	}

@@ -73,9 +73,9 @@ type held struct {
 	old  *xds.Resource // the replacement; nil: none
 
 	// The replacement is a version that other clients accepted (HEAL-3). The client has refused the first
-	// versions of tried, too.
+	// versions of alsoRefused, too.
 	others             bool
-	tried              [evidence.MaxBack]xds.Sum
+	alsoRefused        [evidence.MaxBack]xds.Sum
 	oldSince, badSince string // revisions of the replacement and of the refused version; "": unknown
 
 	refs *xds.Stamp // for a Dependent: its references
@@ -250,7 +250,7 @@ func (w *Watch) admit(c *change, h held) {
 		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
 		h.oldSince, h.badSince = before.oldSince, before.badSince
 		h.trying, h.tries, h.retryAt = now.trying, before.tries, before.retryAt
-		if h.tried != before.tried {
+		if h.alsoRefused != before.alsoRefused {
 			w.findOthers(c.view, &h)
 		}
 	case !w.findAccepted(c.view, &h):
@@ -316,11 +316,11 @@ func (w *Watch) findAccepted(view xds.View, h *held) bool {
 // omits versions that the client has refused, and endpoints with addresses that others now have.
 func (w *Watch) findOthers(view xds.View, h *held) {
 	h.old, h.others, h.oldSince, h.badSince = nil, false, "", ""
-	if h.tried[evidence.MaxBack-1] != (xds.Sum{}) {
+	if h.alsoRefused[evidence.MaxBack-1] != (xds.Sum{}) {
 		return
 	}
 	for _, r := range w.before(h) {
-		if r.Sum != h.refused && !slices.Contains(h.tried[:], r.Sum) && (!r.Type.Is(xds.Endpoint) || !w.source.taken.has(view.Table(h.typ), r)) {
+		if r.Sum != h.refused && !slices.Contains(h.alsoRefused[:], r.Sum) && (!r.Type.Is(xds.Endpoint) || !w.source.taken.has(view.Table(h.typ), r)) {
 			h.old, h.others = r, true
 			h.oldSince = w.evidence.Load().RevisionOf(h.typ, h.name, r.Sum)
 			h.badSince = w.source.revision(w.groups, h.typ, h.name, h.refused)
@@ -348,9 +348,9 @@ func (w *Watch) original(h *held) {
 		return
 	}
 	was := w.holds[i]
-	h.refused, h.version, h.tried = was.refused, was.version, was.tried
-	if n := slices.Index(h.tried[:], xds.Sum{}); n >= 0 {
-		h.tried[n] = was.old.Sum
+	h.refused, h.version, h.alsoRefused = was.refused, was.version, was.alsoRefused
+	if n := slices.Index(h.alsoRefused[:], xds.Sum{}); n >= 0 {
+		h.alsoRefused[n] = was.old.Sum
 	}
 }
 
@@ -577,16 +577,16 @@ func (w *Watch) Close() {
 
 // An examination is the state of a stream's examinations. Watch.mu guards it.
 type examination struct {
-	news     []Held         // resources to report
-	st       *server.Stream // nil: the stream has not been examined yet
-	answers  []answer       // waiting answers: the newest of each type
-	queued   bool
-	searches []*search
-	exams    int // number of examinations since the time since
-	since    time.Time
-	retried  map[key]xds.Sum // resources that were shown once more
-	cleared  map[key]xds.Sum // resources that a text names, and whose quarantine did not help
-	paused   map[string]time.Time
+	news       []Held         // resources to report
+	st         *server.Stream // nil: the stream has not been examined yet
+	answers    []answer       // waiting answers: the newest of each type
+	queued     bool
+	searches   []*search
+	exams      int // number of examinations since the time since
+	since      time.Time
+	shownAgain map[key]xds.Sum // resources that were shown once more
+	cleared    map[key]xds.Sum // resources that a text names, and whose quarantine did not help
+	paused     map[string]time.Time
 }
 
 // addAnswer adds an answer to examine. It reports whether the caller must add the stream to the queue.
@@ -654,7 +654,7 @@ func (w *Watch) accepted(t *xds.Type, refusesShown bool) bool {
 			}
 		}
 	}
-	return w.exam.search(t) != nil || w.tried(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool { return w.waits(&h) })
+	return w.exam.search(t) != nil || w.unansweredRetry(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool { return w.waits(&h) })
 }
 
 // mayExamine counts an examination and reports whether the stream may have it. The limit ensures that a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -199,6 +200,9 @@ func TestExplainRefusals(t *testing.T) {
 				}
 				return nil
 			})
+			if out, err := exec.Command(binary, "status", "--admin", at).CombinedOutput(); err == nil || !strings.Contains(string(out), f.lines()[0]) {
+				t.Errorf("%s: status lacks %s: %v\n%s", f.name, f.lines()[0], err, out)
+			}
 			s.Mark("reverted")
 			files.has("case.yaml", []byte("# nothing\n"))
 			s.nextChange()

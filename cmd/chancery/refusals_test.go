@@ -63,3 +63,47 @@ func TestRefusedVirtualHostIsShown(t *testing.T) {
 	asks("get events --kind recover", 0, "recover edge-1 VHDS")
 	d.tells(port, "/metrics", `xds_server_clients_nacked{group="edge",type="vhds"} 0`+"\n")
 }
+
+// HEAL-5: a client that refuses the first version of a route configuration has none. No command shows the
+// refused version as kept or accepted, also after the resource is removed from the files.
+func TestRefusedFirstVersionIsNotKept(t *testing.T) {
+	t.Parallel()
+	route := func(name string) string {
+		return "\"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: " + name + "\n"
+	}
+	for _, flag := range []string{"--quarantine=true", "--quarantine=false"} {
+		for _, variant := range []xds.Variant{xds.SotW, xds.Delta} {
+			t.Run(variant.String()+" "+flag, func(t *testing.T) {
+				t.Parallel()
+				socket := filepath.Join(t.TempDir(), "admin.sock")
+				d := serve(t, []string{"--admin-listen", "unix://" + socket, flag}, "r.yaml", route("r"), "s.yaml", route("s"))
+				asks := d.asks("unix://" + socket)
+				open := xdstest.SotW
+				if variant == xds.Delta {
+					open = xdstest.Delta
+				}
+				c := open(t, d.conn, xdstest.WithNode(xds.Node{ID: "edge-1"}))
+				c.Subscribe(xds.Route, "r")
+				c.NACK(c.Expect(xds.Route, "r"), "no")
+				d.logged("client refused a response (NACK)")
+				if flag == "--quarantine=true" {
+					d.logged("resource in quarantine: the client refuses it, and gets the others")
+				}
+				asks("get all --node edge-1 --no-headers", 0, "RDS r NACKED 880a5864ec91 - ")
+				if flag == "--quarantine=true" {
+					asks("status edge-1", 1, "in quarantine: r version 880a5864ec91; it has no resource of that name")
+					asks("explain edge-1 rds/r", 1, "✘ accepted the client refused it", "; it has none, and gets only the other resources")
+				}
+
+				write(t, d.dir, "r.yaml", route("q"))
+				if variant == xds.Delta {
+					c.ACK(c.ExpectRemoved(xds.Route, "r"))
+				}
+				d.logged("client no longer refuses a type")
+				asks("status", 0, "1 connected: 1 synced")
+				asks("explain edge-1 rds/r", 1, "✘ defined no file has RDS \"r\"")
+				asks("explain edge-1", 1, "✘ defined", "✔ accepted")
+			})
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (c *chain) askAll(ctx context.Context, node string) error {
 				if n.State == protocol.StateSynced || n.State == protocol.StateLingering {
 					continue
 				}
-				if n.RefusedIn != "" {
+				if n.RefusedIn != "" && !cannotTellAbsence(l.Stream, is.Type, &n) { // as in Session.refuses (HEAL-5)
 					refused = append(refused, n.Name)
 				}
 				if n.State == protocol.StateRefused {

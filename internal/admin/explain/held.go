@@ -86,7 +86,7 @@ func (c *chain) kept() string {
 	case c.is.Held != nil:
 		return "; it keeps version " + c.is.Held.Version + " until the resource changes, and gets all other resources (" + c.why() + ")"
 	}
-	return "; until the resource changes, it gets only the other resources (" + c.why() + ")"
+	return "; it has none, and gets only the other resources until this one changes (" + c.why() + ")"
 }
 
 // others returns the version that the client gets because other clients accepted it, or "".

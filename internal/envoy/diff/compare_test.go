@@ -310,11 +310,13 @@ func TestDrains(t *testing.T) {
 // its previous resources.
 func TestSent(t *testing.T) {
 	c := &cluster.Cluster{Name: "c", EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{ServiceName: "e"}}
+	emptied := &cluster.Cluster{Name: "emptied", EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{}}
 	eds := &endpoint.ClusterLoadAssignment{ClusterName: "e", Endpoints: []*endpoint.LocalityLbEndpoints{{Priority: 1}}}
+	none := &endpoint.ClusterLoadAssignment{ClusterName: "emptied"} // the registered endpoints are all removed
 	b, err := protojson.Marshal(&admin.ConfigDump{Configs: []*anypb.Any{
-		packed(t, &admin.ClustersConfigDump{DynamicWarmingClusters: []*admin.ClustersConfigDump_DynamicCluster{{ErrorState: &admin.UpdateFailureState{FailedConfiguration: packed(t, c)}}}}),
+		packed(t, &admin.ClustersConfigDump{DynamicWarmingClusters: []*admin.ClustersConfigDump_DynamicCluster{{ErrorState: &admin.UpdateFailureState{FailedConfiguration: packed(t, c)}}, {ErrorState: &admin.UpdateFailureState{FailedConfiguration: packed(t, emptied)}}}}),
 		packed(t, &admin.ListenersConfigDump{DynamicListeners: []*admin.ListenersConfigDump_DynamicListener{{Name: "in", ErrorState: &admin.UpdateFailureState{FailedConfiguration: packed(t, http(t, "a"))}}}}),
-		packed(t, &admin.EndpointsConfigDump{DynamicEndpointConfigs: []*admin.EndpointsConfigDump_DynamicEndpointConfig{{EndpointConfig: packed(t, eds)}}}),
+		packed(t, &admin.EndpointsConfigDump{DynamicEndpointConfigs: []*admin.EndpointsConfigDump_DynamicEndpointConfig{{EndpointConfig: packed(t, eds)}, {EndpointConfig: packed(t, none)}}}),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +325,7 @@ func TestSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(Sides(side(t, c, http(t, "a"), eds), sent)); len(got) > 0 {
+	if got := lines(Sides(side(t, c, emptied, http(t, "a"), eds, none), sent)); len(got) > 0 {
 		t.Errorf("unexpected differences\n%s", strings.Join(got, "\n"))
 	}
 	if has, err := Dump(envoy.Envoy(), "d.json", b); err != nil || has.Len() != 0 {

@@ -19,7 +19,8 @@ func Dump(types *envoy.Types, file string, src []byte) (*Side, error) {
 }
 
 // Sent returns the resources that a server sent to a client, from the server's config_dump. Of a rejected
-// resource it returns the rejected version, also if the dump has the version that the client keeps.
+// resource it returns the rejected version, also if the dump has the version that the client keeps. Endpoints
+// without an address count: the server sends them if all registered endpoints are removed.
 func Sent(types *envoy.Types, file string, src []byte) (*Side, error) {
 	return read(types, file, src, true)
 }
@@ -74,14 +75,14 @@ func read(types *envoy.Types, file string, src []byte, refused bool) (*Side, err
 		}
 	}
 	for k, r := range s.all {
-		if r.Type.Is(xds.Endpoint) && (!eds[r.Name] || !hasEndpoints(r)) {
+		if r.Type.Is(xds.Endpoint) && (!eds[r.Name] || !refused && !hasEndpoints(r)) {
 			delete(s.all, k)
 		}
 	}
 	return s, nil
 }
 
-// assigned are the names of the endpoints that clusters request by EDS. A dump has other endpoints too:
+// assigned are the names of the endpoints that clusters request by EDS. An Envoy's dump has other endpoints too:
 // inline ones, addresses from DNS, and empty ones of clusters that wait for their endpoints.
 type assigned map[string]bool
 

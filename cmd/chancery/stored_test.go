@@ -18,6 +18,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
+	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/xds/xdstest"
 )
 
 // A server of a store waits for the first revision, and serves each revision when it is committed. If it
@@ -454,4 +456,20 @@ func TestRollbackWarnsOfRefusableRevision(t *testing.T) {
 			t.Errorf("SAFE-3 %s: %v: %s", to, err, out)
 		}
 	}
+}
+
+// SAFE-3: a rollback warns of content that connected clients refuse, with their reason.
+func TestRollbackWarnsOfRefusedRevision(t *testing.T) {
+	t.Parallel()
+	at, socket, config := "file:"+filepath.Join(t.TempDir(), "store"), "unix://"+filepath.Join(t.TempDir(), "admin.sock"), t.TempDir()
+	write(t, config, "a.yaml", cluster("a"), "b.yaml", cluster("b"))
+	chancery(t, 0, "2 set", "apply", config, "-m", "b", "--store", at)
+	write(t, config, "a.yaml", cluster("a")+"alt_stat_name: new\n")
+	chancery(t, 0, "1 set", "apply", config, "-m", "a", "--store", at)
+	d := serveDir(t, "--store="+at, "--state-dir", "", "--admin-listen", socket, "--store-write")
+	c := xdstest.Delta(t, d.conn, xdstest.WithNode(xds.Node{ID: "edge-1"}))
+	c.Subscribe(xds.Cluster)
+	c.NACK(c.Expect(xds.Cluster, "a", "b"), "Error adding/updating cluster(s) b: no such extension")
+	d.logged("resource in quarantine: the client refuses it, and gets the others")
+	chancery(t, 0, "b.yaml:1:1: warning: connected clients refuse CDS b of this revision: Error adding/updating cluster(s) b: no such extension\nr3: ", "rollback", "r1", "--admin", socket)
 }

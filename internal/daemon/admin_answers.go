@@ -48,7 +48,7 @@ func (d *daemon) adminServer() *admin.Server {
 		})},
 		Reload:    d.source.reload,
 		Endpoints: d.endpoints.registry,
-		Revisions: revisionsOf(d.source),
+		Revisions: revisionsOf(d.source, d.held),
 		Dump:      clients.ConfigDump(),
 		GRPC:      clients.GRPC(),
 		Level:     &d.cfg.logging.Now,

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -16,11 +17,14 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/quarantine"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// revisionsOf returns the part of the admin API for the store. It returns nil without a store.
-func revisionsOf(src source) *admin.Revisions {
+// revisionsOf returns the part of the admin API for the store. It returns nil without a store. Without a
+// quarantine, held is nil.
+func revisionsOf(src source, held *quarantine.Source) *admin.Revisions {
 	d, ok := src.(*storeSource)
 	if !ok {
 		return nil
@@ -55,6 +59,7 @@ func revisionsOf(src source) *admin.Revisions {
 			warnings = dirload.Warnings(quiet)
 			if restored { // apply finds these in the files
 				warnings = append(warnings, dirload.Refusable(quiet)...)
+				warnings = append(warnings, knownRefusals(next, quiet, held, d.rollouts.RolledBack())...)
 			}
 			return nil, warnings
 		},
@@ -68,6 +73,47 @@ func revisionsOf(src source) *admin.Revisions {
 			d.view.tracker.Note(refusedText(what, author, message, err))
 		},
 	}
+}
+
+// maxKnownRefusals is the maximum number of refused versions that the review of a rollback compares.
+const maxKnownRefusals = 1000
+
+// knownRefusals returns a warning if connected clients refuse content of a revision, and one if a rollout to
+// the revision was rolled back. The argument loaded has the places of the revision.
+func knownRefusals(next *revisions.Snapshot, loaded *dir.Source, held *quarantine.Source, back []*rollout.State) (all []string) {
+	texts := map[string]string{} // error texts of clients by type, name and content
+	if held != nil {
+		for _, r := range held.Refused(maxKnownRefusals) {
+			texts[r.Type.URL+"\x00"+r.Name+"\x00"+r.Sum.String()] = r.Text
+		}
+	}
+	first, more := "", 0
+	for it := range next.All {
+		r := it.Resource
+		if r == nil {
+			continue
+		}
+		switch why, refused := texts[r.Type.URL+"\x00"+r.Name+"\x00"+r.Sum.String()]; {
+		case refused && first == "":
+			place, _ := loaded.Lookup(it.Group, r.Type, r.Name)
+			first = fmt.Sprintf("%s: warning: connected clients refuse %s %s of this revision: %s", place.Pos, r.Type, r.Name, text.Line(why))
+		case refused:
+			more++
+		}
+	}
+	if more > 0 {
+		first += fmt.Sprintf("; they refuse %s of it, too", text.Amount(more, "other resource"))
+	}
+	if first != "" {
+		all = append(all, first)
+	}
+	for _, s := range back {
+		if s.Number == next.Revision.Number {
+			all = append(all, fmt.Sprintf("warning: rollout %s to this revision was rolled back: %s", s.ID, text.Line(s.Why)))
+			break // the newest
+		}
+	}
+	return all
 }
 
 // options returns the options of dirView.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // The explanation of a frozen group's resource names the rollout that decides about it. After a rollback or
@@ -48,5 +49,18 @@ func TestExplanationOfFrozenResource(t *testing.T) {
 		if want := "revision " + has + ` has it, but group "edge" is frozen at r1` + tt.text; strings.TrimSpace(text) != want || advice != tt.advice {
 			t.Errorf("%s:\n%s\n%s\nwant\n%s\n%s", what, text, advice, want, tt.advice)
 		}
+	}
+}
+
+// SAFE-3: a rollback to a revision whose rollout was rolled back warns with the reason.
+func TestKnownRefusalsNameRollout(t *testing.T) {
+	next, err := revisions.Of([]*revisions.Item{{Group: "default", Resource: xds.NewResource(xds.Cluster, "a", nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Revision.Number = 2
+	back := []*rollout.State{{ID: "r3-x", Number: 3, Why: "no"}, {ID: "r2-new", Number: 2, Why: "node n refuses CDS a: no"}, {ID: "r2-old", Number: 2}}
+	if all := knownRefusals(next, nil, nil, back); len(all) != 1 || all[0] != "warning: rollout r2-new to this revision was rolled back: node n refuses CDS a: no" {
+		t.Errorf("%q", all)
 	}
 }

@@ -128,7 +128,8 @@ func Rollback() *cobra.Command {
 stays: a rollback can be rolled back. Servers of the store serve the new revision as soon as it
 is committed, except for frozen groups: rollback first names these groups, with the command that
 serves the revision to their nodes. Rollback warns of values that Envoy refuses. Without --store it
-asks the server of a store at --admin, as apply does.
+asks the server of a store at --admin, as apply does. That server also warns of content that its
+clients refuse, and of a revision whose rollout was rolled back.
 
 Exit codes: 0 committed, or nothing differs; 1 the store cannot be read or written; 2 wrong usage;
 3 no server answers, or it denies the commit; 4 the revision does not exist, or is not kept;

@@ -114,13 +114,12 @@ func (s *Session) waitForAddresses(u *subscription, t *xds.Table, d *diff) {
 	}
 	for i := 0; i < len(d.waiting); i++ { // d.waiting grows: an address may be handed on several times
 		w := d.waiting[i]
-		told, is := u.told(w.name), t.Lookup(w.name)
-		if told.Addresses == nil || is == nil {
+		if u.told(w.name).Addresses == nil {
 			continue
 		}
 		n := len(d.upserts)
 		d.upserts = slices.DeleteFunc(slices.Clone(d.upserts), func(r *xds.Resource) bool {
-			takes := told.Frees(is.Stamp, r.Stamp)
+			takes := u.frees(t, w.name, r)
 			if takes {
 				d.waiting = append(d.waiting, waiter{name: r.Name})
 			}
@@ -131,6 +130,12 @@ func (s *Session) waitForAddresses(u *subscription, t *xds.Table, d *diff) {
 	if d.bound {
 		d.shared = nil
 	}
+}
+
+// frees reports whether the next state of a name releases an address that r takes.
+func (u *subscription) frees(t *xds.Table, name string, r *xds.Resource) bool {
+	told, is := u.told(name), t.Lookup(name)
+	return told.Addresses != nil && is != nil && told.Frees(is.Stamp, r.Stamp)
 }
 
 // diffAnew computes the diff again as long as the diff concerns the names of a refusal: then all

@@ -109,7 +109,8 @@ type NameState struct {
 	Since     time.Time // StateSent, StateWaiting, StateLingering: the time when this state began; zero if unknown
 	Until     time.Time // StateLingering: when the resource is removed even if the client does not answer; zero: never
 
-	// StateWaiting: the referenced resources for which the client must answer first.
+	// StateWaiting: the resources for which the client must answer first: referenced by this one or by
+	// another one of the same full state. Or the listeners of which this one takes an address (HEAL-4).
 	// StateLingering: the resources on the client that refer to the name. The name "*" means any
 	// resource of the type.
 	WaitsFor []xds.Ref
@@ -251,6 +252,9 @@ type outlook struct {
 
 	holders []holder // resources on the client that may refer to the type; valid if looked is set
 	looked  bool
+
+	whole  []xds.Ref // references for which the full state waits; valid if waited is set
+	waited bool
 }
 
 // A holder is a resource that the client may hold and the view no longer has.
@@ -320,7 +324,7 @@ func (o *outlook) state(name string) NameState {
 	has := n.Why != NotWanted || u.lapses(name)
 	switch w, waits := u.waiting.of(name); {
 	case waits && due:
-		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(name, r)
+		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
 	case l != nil:
 		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.due, o.keepers(name, l)
 	case due:
@@ -453,12 +457,39 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	}
 }
 
-// waitsFor returns the references for which a name waits.
-func (o *outlook) waitsFor(name string, r *xds.Resource) []xds.Ref {
+// waitsFor returns the references for which a name waits. A name without such a reference waits for others of its
+// type: for listeners that release its address (HEAL-4), or, as a full state waits as a whole, for their references.
+func (o *outlook) waitsFor(r *xds.Resource) (refs []xds.Ref) {
 	if r == nil {
 		return nil
 	}
-	return o.s.lacks(o.u, r)
+	refs = o.s.lacks(o.u, r)
+	switch {
+	case len(refs) > 0:
+	case o.s.tellsWorld(o.u):
+		return o.wholeWaitsFor()
+	default:
+		for name := range o.u.waiting.all {
+			if o.u.frees(o.t, name, r) {
+				refs = append(refs, xds.Ref{Type: o.u.typ, Name: name})
+			}
+		}
+		slices.SortFunc(refs, func(a, b xds.Ref) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return refs
+}
+
+// wholeWaitsFor returns the references of the first name that makes a full state wait.
+func (o *outlook) wholeWaitsFor() []xds.Ref {
+	if !o.waited {
+		o.waited = true
+		for _, name := range slices.Sorted(o.u.waiting.all) {
+			if r := o.t.Lookup(name); r != nil && len(o.whole) == 0 {
+				o.whole = o.s.lacks(o.u, r)
+			}
+		}
+	}
+	return o.whole
 }
 
 // keepers returns the resources on the client that refer to a kept name.

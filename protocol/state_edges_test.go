@@ -92,3 +92,41 @@ func TestStatesNameReferrers(t *testing.T) {
 		l.wantStates(xds.Endpoint, "e:lingering<CDS/*")
 	})
 }
+
+// A listener that takes an address waits for the listener that releases it. The complete set waits as a whole.
+func TestStatesOfDelayedListeners(t *testing.T) {
+	listener := func(name string, version int, port, cluster string) *xds.Resource {
+		r := resource(name, version, xds.Ref{Type: xds.Cluster, Name: cluster})
+		r.Addresses = &[]xds.Address{{Port: port}}
+		r.Seal(port)
+		return r
+	}
+	start := func(t *testing.T, v xds.Variant) *line {
+		l := newLine(t, v, nil, Options{}, xds.Tables{
+			xds.Cluster.URL:  tableOf(xds.Cluster, "old"),
+			xds.Listener.URL: with(xds.NewTable(xds.Listener), []*xds.Resource{listener("a", 1, "1", "old"), listener("b", 1, "2", "old"), listener("c", 1, "3", "old")}),
+		})
+		l.ask(xds.Request{Type: xds.Cluster})
+		l.ask(xds.Request{Type: xds.Listener})
+		l.settle()
+		return l
+	}
+	t.Run("HEAL-4", func(t *testing.T) {
+		l := start(t, xds.Delta)
+		l.commit(xds.Cluster, resources(1, "new"))
+		l.commit(xds.Listener, []*xds.Resource{listener("b", 2, "4", "new"), listener("a", 2, "2", "old"), listener("c", 2, "1", "old")})
+		l.drain()
+		l.wantStates(xds.Listener, "a:waiting<LDS/b b:waiting<CDS/new c:waiting<LDS/a")
+	})
+	t.Run("SOTW-8", func(t *testing.T) {
+		l := start(t, xds.SotW)
+		l.commit(xds.Cluster, resources(1, "new"))
+		l.commit(xds.Listener, []*xds.Resource{listener("a", 2, "1", "new")})
+		l.drain()
+		l.wantStates(xds.Listener, "a:waiting<CDS/new b:synced c:synced")
+		l.commit(xds.Cluster, resources(1, "newer"))
+		l.commit(xds.Listener, []*xds.Resource{listener("b", 2, "2", "newer")})
+		l.settleTypes(xds.Cluster)
+		l.wantStates(xds.Listener, "a:waiting<CDS/newer b:waiting<CDS/newer c:synced")
+	})
+}

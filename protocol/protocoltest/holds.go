@@ -93,6 +93,9 @@ func (a *account) mayHold(n string, silent bool, d doubt) []fact {
 			if wide || !f.superseded && f.seq >= a.answered {
 				open = append(open, k)
 			}
+			if wide && f.superseded && f.seq > a.accepted { // a NACK has answered this response: it does not end earlier refusals
+				out = append(out, f.refused[n]...)
+			}
 			if f.seq < a.accepted && f.seq > before.seq {
 				before = k // the client ACKed a later response, so it has processed this one
 			}

@@ -38,6 +38,7 @@ import (
 //	<+ CDS nonce=2 b=1                  another response of the same batch
 //	! TEXT                              the judge refuses the last response with an error that contains TEXT
 //	idle                                the session is asked for responses and has none
+//	resend EDS [x]                      an operator has the type, or x, sent again
 //	wait 5s                             time passes
 //	owes TEXT                           what the session must still send; "nothing"
 //	? QUESTION: ANSWER                  see questions
@@ -117,7 +118,7 @@ func (c *textCase) step(verb, rest string) (err error) {
 	words := strings.Fields(rest)
 	l, typ := c.ledger, (*xds.Type)(nil)
 	switch verb {
-	case "commit", "undecided", "earlier", "earlier-response", "assume", "interests", ">", "<", "<+":
+	case "commit", "undecided", "earlier", "earlier-response", "assume", "interests", "resend", ">", "<", "<+":
 		if typ, err = typeOf(words[0]); err != nil {
 			return err
 		}
@@ -150,6 +151,8 @@ func (c *textCase) step(verb, rest string) (err error) {
 		for _, name := range words[1:] {
 			l.account(typ).interest[name] = true
 		}
+	case "resend":
+		l.resend(typ, strings.Join(words[1:], ""))
 	case ">":
 		return c.request(typ, words[1:])
 	case "<", "<+":

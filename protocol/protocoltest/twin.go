@@ -49,6 +49,17 @@ func (t *twins) Receive(req xds.Request) error {
 	return a
 }
 
+// Resend sends resources again, if the sessions support that.
+func (t *twins) Resend(typ *xds.Type, name string) {
+	r, ok := t.Session.(resender)
+	if !ok {
+		return
+	}
+	if a, b := r.Resend(typ, name), t.other.(resender).Resend(typ, name); a != b {
+		differ("%d names are sent again with hints, and %d without", a, b)
+	}
+}
+
 func (t *twins) Deadline() time.Time {
 	a, b := t.Session.Deadline(), t.other.Deadline()
 	if !a.Equal(b) {

@@ -19,6 +19,8 @@ type world struct {
 	chance dice
 	noise  dice // for hints only
 
+	operator *operator // nil: no operator
+
 	content *content
 	ops     int // operations that the plan has left
 	lanes   []*lane
@@ -51,7 +53,9 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	w := &world{unjudged: map[Excuse]int{}, trial: newTrial(cfg.Without), cfg: cfg, open: open, now: epoch, story: story,
 		plan: newDice(cfg.Seed, 0), chance: newDice(cfg.Seed, 1+uint64(cfg.Variant))}
 	w.noise = newDice(cfg.Seed, 3)
+	w.operator = newOperator(cfg.Seed)
 	if cfg.Choices != nil {
+		w.operator = nil
 		d := &bytesDice{slices.Clone(cfg.Choices)}
 		w.plan, w.chance = d, d
 	}
@@ -148,6 +152,7 @@ func terms(d dice, whole bool) (o protocol.Options) {
 
 // step makes one event happen.
 func (w *world) step() {
+	w.operator.act(w)
 	n := w.lanes[w.chance.IntN(len(w.lanes))]
 	switch k := w.chance.IntN(100); {
 	case k < 2:

@@ -149,7 +149,7 @@ func (s *Session) retry(u *subscription) {
 			continue
 		}
 		world := s.tellsWorld(u)
-		if r.retold && (len(r.apart) == 0 || world) || world && r.nonce < u.nonce {
+		if r.retold && (world || !u.holdsTold(r)) || world && r.nonce < u.nonce {
 			// Nothing is held back, the table lacks it, or the answer to a later full state decides.
 			r.retryAt = time.Time{}
 			continue

@@ -58,6 +58,46 @@ func (s *Session) withhold(u *subscription) {
 			u.owe(u.due || world && r.left > len(r.apart)) // the client may not have applied the removals, either
 		}
 	}
+	if !world {
+		s.returnWithheld(u, t, names)
+	}
+}
+
+// returnWithheld counts the state of a withheld name as told if the client has refused this state, although it was
+// sent other states since. So only a retry sends this state again. The view returns to it when the client has
+// refused all replacements (HEAL-3).
+func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) {
+	var extra []entry
+	for _, n := range names {
+		in, e := t.Lookup(n), u.entry(n)
+		if !u.shows(in) || same(u.told(n), in.Stamp) || e != nil && e.again || !u.hasRefused(n, in.Stamp) || u.leaving[n] != nil {
+			continue
+		}
+		if d, _ := u.unanswered(n); d != nil {
+			continue // the answer decides
+		}
+		if e == nil {
+			extra = append(extra, entry{name: n, told: in.Stamp, sent: true})
+		} else {
+			e.had(in.Stamp)
+		}
+		for i := range u.refusals {
+			if r := &u.refusals[i]; s.retries() && r.has(n) && same(r.carries(n), in.Stamp) {
+				s.schedule(r)
+			}
+		}
+	}
+	u.add(extra...)
+}
+
+// holdsTold reports whether r holds a name back alone whose refused state was told last.
+func (u *subscription) holdsTold(r *refusal) bool {
+	for n := range r.apart {
+		if same(u.told(n), r.carries(n)) {
+			return true
+		}
+	}
+	return false
 }
 
 // setApart holds a member back alone.

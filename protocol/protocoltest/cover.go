@@ -209,8 +209,12 @@ func (l *ledger) getsAbsent(a *account) bool {
 	return l.variant == xds.Delta && (l.opts.Bodyless || a.typ.Is(xds.VirtualHost) && l.agent == "envoy")
 }
 
-// rightlyHeldBack reports whether a name may be held back: it was refused, and nothing refused with it has changed.
+// rightlyHeldBack reports whether a name may be held back: it was refused, and nothing refused with it has changed. A
+// withheld name is held back, too, if the client has ever refused its state.
 func (l *ledger) rightlyHeldBack(a *account, name string) bool {
+	if is := l.shown(a, name); is != nil && l.withholds(a, name) && slices.ContainsFunc(a.refused[name], func(k fact) bool { return k.is(is) }) {
+		return true
+	}
 	for _, g := range a.groups {
 		if g.rest[name] && l.unmoved(a, g) {
 			return true

@@ -33,6 +33,9 @@ func (s *Session) Resend(t *xds.Type, name string) (count int) {
 			count++
 		}
 	}
+	if count > 0 {
+		u.state("") // the version that the client states is no reason to send nothing
+	}
 	u.addMarked(extra)
 	u.dissolve(name == "" && s.tellsWorld(u), slices.Values(refused))
 	return count

@@ -260,6 +260,9 @@ func (u *subscription) absorb(at int) {
 	for i := 0; i < at; {
 		a, b := &u.refusals[i], &u.refusals[at]
 		if a.includedIn(b) {
+			for name := range a.members {
+				u.inherit(name, a.before(name), i+1, at)
+			}
 			out := maps.Clone(b.out) // a name that had left the older refusal does not concern the newer one
 			m := merge(*a, *b)
 			m.keepTries(b)
@@ -270,6 +273,23 @@ func (u *subscription) absorb(at int) {
 			continue
 		}
 		i++
+	}
+}
+
+// inherit makes a state the state before the first of some refusals that has the name, because the older refusal
+// with the name moves behind them.
+func (u *subscription) inherit(name string, was *xds.Stamp, from, to int) {
+	for i := from; i < to; i++ {
+		r := &u.refusals[i]
+		if !r.has(name) {
+			continue
+		}
+		if it := r.find(name); it != nil {
+			it.was = was
+		} else {
+			r.add([]item{{name: name, was: was, is: r.carries(name)}})
+		}
+		return
 	}
 }
 

@@ -130,3 +130,23 @@ func TestStatesOfDelayedListeners(t *testing.T) {
 		l.wantStates(xds.Listener, "a:waiting<CDS/newer b:waiting<CDS/newer c:synced")
 	})
 }
+
+// A client refuses a version, then a replacement, and then the first version again: it has accepted neither.
+func TestStateRefusedTwiceIsNotHeld(t *testing.T) {
+	both(t, func(t *testing.T, v xds.Variant) {
+		l := newLine(t, v, nil, Options{Retry: func(*xds.Type, int) bool { return true }}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "e", "other")})
+		l.ask(named(v, xds.Endpoint, "e", "other"))
+		refuse := func() {
+			l.drain()
+			l.ask(xds.Request{Type: xds.Endpoint, Nonce: l.last[xds.Endpoint.URL], Names: l.names(xds.Endpoint), Error: &xds.Status{Message: "no"}})
+		}
+		refuse()
+		for _, version := range []int{2, 3, 1} {
+			l.commit(xds.Endpoint, resources(version, "e"))
+			refuse()
+		}
+		if n := l.NameState(xds.Endpoint, "e"); n.State != StateRefused || n.Held != nil {
+			t.Errorf("HEAL-5: %+v", n)
+		}
+	})
+}

@@ -328,3 +328,59 @@ func TestNoRetryByDefault(t *testing.T) {
 		r.holds(1)
 	})
 }
+
+// A client that refuses the newest version also refuses the three versions that others accepted. It gets each of
+// them once, and then the newest version at each step of the back-off.
+func TestRetriesAfterEarlierVersions(t *testing.T) {
+	for name, dial := range variants {
+		for what, guilty := range map[string][]string{"named": {"b"}, "unnamed": nil} {
+			t.Run("HEAL-2 HEAL-3 "+name+" "+what, func(t *testing.T) {
+				within(t, func(r *fixture) {
+					srv := server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, r)), server.WithLogger(slog.New(slog.DiscardHandler)))
+					conn := xdstest.Serve(r, srv)
+					r.guilty = guilty
+					r.set("a", "1", "b", "1")
+					old := r.accepts(dial, conn, "old", "envoy")
+					for _, text := range []string{"2", "3", "4"} {
+						r.set("b", text)
+						r.answer(old, "no", bad())
+					}
+					r.set("b", "bad")
+					c := r.join(dial, conn, "new", "envoy")
+					last, waits := time.Now(), []time.Duration{0, 5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second}
+					sent := map[string]int{}
+					for began := last; time.Since(began) < 100*time.Second; time.Sleep(time.Second / 4) {
+						for r.due(c) {
+							got := r.next(c)
+							b := got.Resource("b")
+							if b == nil {
+								c.ACK(got)
+								continue
+							}
+							c.NACK(got, "no")
+							sent[string(b.Body)]++
+							if !says(got, "b", "bad") {
+								continue
+							}
+							if n := sent[string(b.Body)]; n > len(waits) {
+								t.Errorf("sent %d times", n)
+							} else if took := time.Since(last); took < waits[n-1] || took > waits[n-1]*6/5+time.Second+time.Second/4 {
+								t.Errorf("try %d: after %v, want %v", n, took, waits[n-1])
+							}
+							last = time.Now()
+						}
+						r.answer(old, "no", bad("b"))
+					}
+					for _, text := range []string{"2", "3", "4"} {
+						if n := sent[string(message("b", text))]; n != 1 {
+							t.Errorf("version %s was sent %d times", text, n)
+						}
+					}
+					if n := sent[string(message("b", "bad"))]; n != len(waits) {
+						t.Errorf("the newest version was sent %d times, want %d", n, len(waits))
+					}
+				})
+			})
+		}
+	}
+}

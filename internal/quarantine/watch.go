@@ -339,18 +339,22 @@ func (w *Watch) before(h *held) []*xds.Resource {
 }
 
 // original turns the refusal of a version that others accepted into the refusal of the resource that this
-// version replaces.
+// version replaces. A refused retry of the resource keeps the versions that the client has refused, too.
 func (w *Watch) original(h *held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.holds, func(o held) bool { return o.others && o.key() == h.key() && o.old.Sum == h.refused })
-	if i < 0 {
-		return
-	}
-	was := w.holds[i]
-	h.refused, h.version, h.alsoRefused = was.refused, was.version, was.alsoRefused
-	if n := slices.Index(h.alsoRefused[:], xds.Sum{}); n >= 0 {
-		h.alsoRefused[n] = was.old.Sum
+	for i := range w.holds {
+		was := &w.holds[i]
+		switch {
+		case was.key() != h.key():
+		case was.refused == h.refused:
+			h.alsoRefused = was.alsoRefused
+		case was.others && was.old.Sum == h.refused:
+			h.refused, h.version, h.alsoRefused = was.refused, was.version, was.alsoRefused
+			if n := slices.Index(h.alsoRefused[:], xds.Sum{}); n >= 0 {
+				h.alsoRefused[n] = was.old.Sum
+			}
+		}
 	}
 }
 

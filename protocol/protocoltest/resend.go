@@ -76,6 +76,9 @@ func (l *ledger) resend(t *xds.Type, name string) {
 			continue
 		}
 		g.moved = true
+		if name != "" && a.world && g.was[name] == nil {
+			continue // the full state lacks the name: perhaps it removes nothing
+		}
 		for n := range g.rest {
 			a.mustSend[n] = a.mustSend[n] || l.shown(a, n) == nil
 		}

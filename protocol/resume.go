@@ -193,6 +193,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.elsewhere = version != "" && u.typ.FullState // other types have no removals in SotW
 		return
 	}
+	u.adopted = u.typ.FullState
 	s.takeOver(u, w, t)
 }
 

@@ -100,8 +100,8 @@ type NameState struct {
 	// state. For a state from an earlier stream, perhaps only the version is known.
 	View, Told, Held *xds.Stamp
 
-	// Before is a state from an earlier stream with unknown content, which the client may also
-	// hold. Only the version is set; an empty version is unknown, too. Nil: no such state.
+	// Before is a state from an earlier stream with unknown content, which the client may also have
+	// accepted. Only the version is set; an empty version is unknown, too. Nil: no such state.
 	Before *xds.Stamp
 
 	Nonce     string    // StateSent, StateRefused: nonce of the response; empty: no longer known
@@ -360,7 +360,7 @@ func (o *outlook) state(name string) NameState {
 	}
 	if i, ok := place(u.brought, name); ok {
 		n.Before = u.brought[i]
-	} else if u.vagueAll {
+	} else if u.vagueAll && !u.adopted {
 		n.Before = &xds.Stamp{Name: name}
 	}
 	return n

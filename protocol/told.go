@@ -64,6 +64,10 @@ type record struct {
 	vagueAll bool
 	vague    time.Time
 	brought  []*xds.Stamp // sorted by name, each name once, as in World.Others; Worlds share this slice, so it is replaced and never changed
+
+	// The content of the stated version is known, of a full-state type. So vagueAll is only about parts of refused
+	// responses, and not about accepted ones.
+	adopted bool
 }
 
 // rebase sets the table that the wildcard subscription was told; nil: no table.

@@ -384,3 +384,29 @@ func TestRetriesAfterEarlierVersions(t *testing.T) {
 		}
 	}
 }
+
+// A client that reconnects still refuses a resource that is new to it. It gets the changes of the others.
+func TestResourceRefusedAgainAfterReconnect(t *testing.T) {
+	for name, dial := range variants {
+		t.Run("SOTW-18 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				conn := xdstest.Serve(r, r.server)
+				r.guilty = []string{"b"}
+				r.set("a", "1")
+				before := r.accepts(dial, conn, "n", "envoy")
+				r.set("b", "bad")
+				r.answer(before, "no", bad("b"))
+				before.Close()
+				synctest.Wait()
+				r.sent["n"], r.answered["n"] = 0, 0
+				c := dial(r, conn, xdstest.WithNode(xds.Node{ID: "n", UserAgentName: "envoy"}))
+				r.nodes[c] = "n"
+				c.Resume(xds.Cluster, before)
+				r.answer(c, "no", bad("b"))
+				r.holds(1)
+				r.set("a", "2")
+				r.gets(c, "", "2")
+			})
+		})
+	}
+}

@@ -260,9 +260,10 @@ func refsOf(r *xds.Resource) []xds.Ref {
 	return all
 }
 
-// lastKnown returns the last known version of a resource that the view lacks; nil if no version is known.
+// lastKnown returns the last known version of a resource that the view lacks; nil if no version is known. If the
+// client has refused the newest version, the result is the replacement.
 func (n *dependencies) lastKnown(w *Watch, t *xds.Type, name string) *xds.Resource {
-	for _, r := range n.extra {
+	for _, r := range slices.Concat(n.extra, w.freed) {
 		if r.Name == name && r.Type.Is(t) {
 			return r
 		}

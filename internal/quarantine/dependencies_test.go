@@ -216,3 +216,49 @@ func TestEndedStream(t *testing.T) {
 		}
 	})
 }
+
+// A refused cluster is removed, and a replaced listener still refers to it. The client keeps the version of the
+// cluster that it accepted, and is not sent the refused one.
+func TestRemovedResourceIsKeptAsAccepted(t *testing.T) {
+	for name, dial := range variants {
+		t.Run("HEAL-2 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				listener := func(text string, refs ...xds.Ref) {
+					l := xds.NewResource(xds.Listener, "l", message("l", text))
+					l.Refs = append([]xds.Ref{}, refs...)
+					if _, err := r.st.Update(func(tx *store.Tx) error { tx.Set(l); return nil }); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c := dial(r, xdstest.Serve(r, r.server), node)
+				r.set("a", "1", "b", "1")
+				listener("1", xds.Ref{Type: xds.Cluster, Name: "b"})
+				c.Subscribe(xds.Cluster, "*")
+				c.ACK(c.Next(xds.Cluster))
+				c.Subscribe(xds.Listener, "*")
+				c.ACK(c.Next(xds.Listener))
+				r.guilty = []string{"b"}
+				r.set("b", "bad")
+				c.NACK(c.Next(xds.Cluster), "no")
+				c.ACK(c.Next(xds.Cluster))
+				r.guilty = []string{"l"}
+				listener("bad")
+				c.NACK(c.Next(xds.Listener), "no")
+				c.ACK(c.Next(xds.Listener))
+				r.holds(2)
+				r.set("b", "")
+				r.holds(1)
+				r.set("a", "2")
+				for got := c.Next(xds.Cluster); ; got = c.Next(xds.Cluster) {
+					if says(got, "b", "bad") || slices.Contains(got.Removed, "b") {
+						r.Fatalf("sent %v", got)
+					}
+					c.ACK(got)
+					if says(got, "a", "2") {
+						break
+					}
+				}
+			})
+		})
+	}
+}

@@ -35,6 +35,7 @@ type Watch struct {
 	deps  dependencies
 	made  tables
 	keeps []*xds.Resource // resources that the client is shown and that the wrapped view lacks
+	freed []*xds.Resource // replacements that left quarantine at the last change, because the view has lost the resource
 
 	borrowed []*xds.Resource // resources that siblings lend and that the wrapped view lacks
 
@@ -158,8 +159,12 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 		return false
 	}
 	c := change{view: view, was: map[key]held{}, is: map[key]held{}}
+	w.freed = nil
 	for _, h := range w.holds {
 		c.was[h.key()] = h
+		if h.old != nil && view.Table(h.typ).Lookup(h.name) == nil {
+			w.freed = append(w.freed, h.old)
+		}
 		if h.current(view) {
 			c.is[h.key()] = h
 			if h.fault() {

@@ -32,9 +32,9 @@ func (w *Watch) schedule(h *held, now time.Time) {
 }
 
 // isKept reports whether the view keeps the refused version from the client in a way that the protocol cannot
-// retry. It is false for a version that may conflict with a resource in use.
+// retry: the table lacks it.
 func (h *held) isKept() bool {
-	return h.fault() && h.body != nil && (h.old != nil || h.hidden && !h.applied)
+	return h.fault() && h.body != nil && (h.old != nil || h.hidden || h.applied)
 }
 
 // retry begins the retries that are due, until the budget of the server is used up. With 10,000 streams, a look

@@ -410,3 +410,34 @@ func TestResourceRefusedAgainAfterReconnect(t *testing.T) {
 		})
 	}
 }
+
+// A version that no client has accepted is held back because a client blames an accepted version, such as for the
+// same address. The client gets it when the conflict is over.
+func TestConflictIsRetried(t *testing.T) {
+	for name, dial := range variants {
+		t.Run("HEAL-2 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				srv := server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, r)), server.WithLogger(slog.New(slog.DiscardHandler)))
+				conn := xdstest.Serve(r, srv)
+				r.set("a", "1", "b", "1")
+				old := r.accepts(dial, conn, "old", "envoy")
+				r.guilty = []string{"aa"}
+				r.set("aa", "bad")
+				r.answer(old, "no", bad("aa"))
+				old.Close()
+				synctest.Wait()
+				r.guilty = []string{"b"}
+				c := r.join(dial, conn, "new", "envoy")
+				c.NACK(r.next(c), "b has the address of aa")
+				r.answer(c, "b has the address of aa", bad("aa"))
+				r.holds(1)
+				time.Sleep(10 * time.Second)
+				r.answer(c, "", bad())
+				if held := c.Held(xds.Cluster); len(held) != 3 {
+					t.Errorf("the client has %q", held)
+				}
+				r.holds(0)
+			})
+		})
+	}
+}

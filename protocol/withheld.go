@@ -108,12 +108,13 @@ func (r *refusal) setApart(name string) {
 	r.apart[name] = true
 }
 
-// separate holds the members among names back alone. It reports whether it has found any.
+// separate holds the members among names back alone. It reports whether the refused message had any of these
+// resources. Without them, the other members were refused all the same.
 func (r *refusal) separate(names []string) (found bool) {
 	for _, n := range names {
 		if r.has(n) && !r.apart[n] {
 			r.setApart(n)
-			found = true
+			found = found || stands(r.carries(n))
 		}
 	}
 	return found

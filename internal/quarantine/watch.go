@@ -35,7 +35,7 @@ type Watch struct {
 	deps  dependencies
 	made  tables
 	keeps []*xds.Resource // resources that the client is shown and that the wrapped view lacks
-	freed []*xds.Resource // replacements that left quarantine at the last change, because the view has lost the resource
+	freed []*xds.Resource // the last replacements of resources that the view has lost, at most maxHeld
 
 	borrowed []*xds.Resource // resources that siblings lend and that the wrapped view lacks
 
@@ -159,7 +159,7 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 		return false
 	}
 	c := change{view: view, was: map[key]held{}, is: map[key]held{}}
-	w.freed = nil
+	w.freed = slices.DeleteFunc(w.freed, func(r *xds.Resource) bool { return view.Table(r.Type).Lookup(r.Name) != nil })
 	for _, h := range w.holds {
 		c.was[h.key()] = h
 		if h.old != nil && view.Table(h.typ).Lookup(h.name) == nil {
@@ -180,7 +180,7 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 		}
 	}
 	was, is := c.was, c.is
-	w.pending = nil
+	w.pending, w.freed = nil, w.freed[max(0, len(w.freed)-maxHeld):]
 	holds := make([]held, 0, len(is))
 	for k, h := range is {
 		moved = moved || was[k] != h
@@ -249,6 +249,8 @@ func (w *Watch) admit(c *change, h held) {
 	now, also := c.is[k]
 	counted := also && now.fault()
 	switch {
+	case h.by == Dependent && also && now.by != Dependent && now.refused == h.refused:
+		return // it is in quarantine itself
 	case !h.current(c.view), h.fault() && c.faults >= maxHeld && !counted:
 		return
 	case known:
@@ -263,7 +265,7 @@ func (w *Watch) admit(c *change, h held) {
 	default:
 		h.body = c.view.Table(h.typ).Lookup(h.name)
 	}
-	if h.fault() && h.retryAt.IsZero() {
+	if h.fault() && (h.retryAt.IsZero() || also && !now.fault()) {
 		w.schedule(&h, time.Now())
 	}
 	if h.fault() && !counted {

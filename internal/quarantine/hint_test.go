@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 	"github.com/chancery-xds/chancery/xds/xdstest"
@@ -194,15 +195,15 @@ func TestUnusedTurnIsPassedOn(t *testing.T) {
 // earlier response. An ACK before the hint is applied does not prove it, either.
 func TestHintNeedsProof(t *testing.T) {
 	w := &Watch{holds: []held{{typ: xds.Cluster, name: "a", by: Found}}, pending: []order{{typ: xds.Cluster}}}
-	w.accepted(xds.Cluster, false)
+	w.accepted(xds.Cluster, false, protocol.Acceptance{})
 	if !w.Withholds(xds.Cluster) || !w.unprovenIn(xds.Cluster) {
 		t.Error("proven before it is shown")
 	}
 	w.pending = nil
-	if w.accepted(xds.Cluster, true); !w.unprovenIn(xds.Cluster) {
+	if w.accepted(xds.Cluster, true, protocol.Acceptance{}); !w.unprovenIn(xds.Cluster) {
 		t.Error("proven while a shown resource is refused")
 	}
-	if w.accepted(xds.Cluster, false); !w.Withholds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
+	if w.accepted(xds.Cluster, false, protocol.Acceptance{}); !w.Withholds(xds.Cluster) || w.unprovenIn(xds.Cluster) {
 		t.Error("not proven")
 	}
 }

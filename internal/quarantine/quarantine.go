@@ -359,7 +359,7 @@ func (s *Source) Event(st *server.Stream, e protocol.Event) {
 	}
 	switch {
 	case w == nil: // the stream has ended or has no node
-	case e.Kind == protocol.Acked && !w.accepted(e.Type, e.Refuses && !e.Withheld) && !e.Retry: // the usual case: an ACK without a running search or a retry
+	case e.Kind == protocol.Acked && !w.accepted(e.Type, e.Refuses && !e.Withheld, e.Accepted) && !e.Retry: // the usual case: an ACK without a running search or a retry
 	case e.Kind == protocol.Nacked && e.Error == nil:
 	default:
 		a := answer{st: st, typ: e.Type, refused: e.Kind == protocol.Nacked}

@@ -441,3 +441,28 @@ func TestConflictIsRetried(t *testing.T) {
 		})
 	}
 }
+
+// A full state to a client that judges each resource by itself has the refused resource again. If the client accepts
+// it, the refusal ends.
+func TestRefusedResourceAcceptedWithAnother(t *testing.T) {
+	for name, dial := range variants {
+		t.Run("HEAL-5 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				r.guilty = []string{"b"}
+				r.set("a", "1")
+				c := r.accepts(dial, xdstest.Serve(r, r.server), "n", "gRPC Go")
+				r.set("b", "bad")
+				c.NACK(r.next(c), "no")
+				r.holds(1)
+				r.set("a", "2")
+				got := r.next(c)
+				c.ACK(got)
+				if says(got, "b", "bad") {
+					r.holds(0)
+				} else {
+					r.holds(1)
+				}
+			})
+		})
+	}
+}

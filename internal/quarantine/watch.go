@@ -11,6 +11,7 @@ import (
 
 	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -91,6 +92,19 @@ func (h *held) key() key { return keyOf(h.typ, h.name) }
 
 // fault reports whether the resource itself is faulty.
 func (h *held) fault() bool { return h.by == Named || h.by == Found || h.by == Unaccepted }
+
+// isIn reports whether the client has accepted the refused version.
+func (h *held) isIn(all protocol.Acceptance) bool {
+	if st := all.All.Get(h.name); st != nil {
+		return st.Sum == h.refused
+	}
+	for st := range all.Each {
+		if st.Name == h.name {
+			return st.Sum == h.refused
+		}
+	}
+	return false
+}
 
 func (h *held) unproven() bool { return !h.proven && h.by != Dependent }
 
@@ -652,10 +666,10 @@ func (w *Watch) moreAnswers() bool {
 	return w.exam.queued
 }
 
-// accepted notes that the client accepted a response, and reports whether the ACK must be examined for a
-// search. The ACK proves a hint from another stream (Found) only if the client refuses no shown resource.
+// accepted notes that the client accepted a response, and reports whether the ACK must be examined: for a
+// search, or because the client has accepted a refused version. The ACK proves a hint from another stream (Found) only if the client refuses no shown resource.
 // It proves nothing while an order is pending, because it may be for an earlier view.
-func (w *Watch) accepted(t *xds.Type, refusesShown bool) bool {
+func (w *Watch) accepted(t *xds.Type, refusesShown bool, all protocol.Acceptance) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.pending) == 0 {
@@ -665,7 +679,9 @@ func (w *Watch) accepted(t *xds.Type, refusesShown bool) bool {
 			}
 		}
 	}
-	return w.exam.search(t) != nil || w.unansweredRetry(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool { return w.waits(&h) })
+	return w.exam.search(t) != nil || w.unansweredRetry(t) != nil || slices.ContainsFunc(w.holds, func(h held) bool {
+		return w.waits(&h) || h.typ.Is(t) && h.fault() && !h.isKept() && h.isIn(all)
+	})
 }
 
 // mayExamine counts an examination and reports whether the stream may have it. The limit ensures that a

@@ -184,11 +184,21 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 	world := s.tellsWorld(u)
 	apart := r.apart
 	r.apart = nil
-	u.retell(r, func(name string, _ item) bool {
-		return (len(apart) == 0 || apart[name]) && (!world || !u.toldGone(name))
+	u.retell(r, func(name string, it item) bool {
+		if world {
+			return (len(apart) == 0 || apart[name]) && !u.toldGone(name)
+		}
+		return (len(apart) == 0 || apart[name]) && same(u.told(name), it.is) && !u.refusedLater(r, name)
 	})
 	r.apart, r.retried = apart, true
 	u.owe(u.due || world)
+}
+
+// refusedLater reports whether a newer refusal than r has the same state of a name, and so its own schedule.
+func (u *subscription) refusedLater(r *refusal, name string) bool {
+	return slices.ContainsFunc(u.refusals, func(o refusal) bool {
+		return o.nonce > r.nonce && o.has(name) && same(o.carries(name), r.carries(name))
+	})
 }
 
 // bytes returns the approximate size of the refused resources.

@@ -68,7 +68,8 @@ func (l *ledger) resend(t *xds.Type, name string) {
 	}
 	for n, k := range a.lastSent {
 		if (name == "" || n == name) && !k.absent() && l.shown(a, n) != nil {
-			a.mustSend[n] = a.mustSend[n] // its removal is not due
+			removal := a.mustSend[n]
+			a.mustSend[n] = removal
 		}
 	}
 	for _, g := range a.groups {

@@ -74,7 +74,7 @@ func TestReplacementKeepsItsReferences(t *testing.T) {
 // refused route refers. Streams of other nodes do not keep it.
 func TestReplacementKeepsItsReferencesOnSiblings(t *testing.T) {
 	for name, dial := range variants {
-		t.Run("HEAL-1 "+name, func(t *testing.T) {
+		run := func(t *testing.T, ends bool) {
 			within(t, func(r *fixture) {
 				conn := xdstest.Serve(r, r.server)
 				stream := func(id string, typ *xds.Type, name string) *xdstest.Client {
@@ -104,8 +104,12 @@ func TestReplacementKeepsItsReferencesOnSiblings(t *testing.T) {
 				clusters.ExpectNothing()
 				has(clusters, true)
 
-				r.route("2", "new", func(*store.Tx) {})
-				routes.ACK(routes.Next(xds.Route))
+				if ends {
+					routes.Close()
+				} else {
+					r.route("2", "new", func(*store.Tx) {})
+					routes.ACK(routes.Next(xds.Route))
+				}
 				clusters.ACK(clusters.Next(xds.Cluster))
 				has(clusters, false)
 				r.holds(0)
@@ -117,7 +121,9 @@ func TestReplacementKeepsItsReferencesOnSiblings(t *testing.T) {
 					t.Errorf("%d clients after their streams have ended", n)
 				}
 			})
-		})
+		}
+		t.Run("HEAL-1 "+name+" until the route changes", func(t *testing.T) { run(t, false) })
+		t.Run("HEAL-1 "+name+" until the stream of routes ends", func(t *testing.T) { run(t, true) })
 	}
 }
 

@@ -230,7 +230,7 @@ func TestFleetLastGood(t *testing.T) {
 					t.Errorf("the client has %q", held)
 				}
 				time.Sleep(time.Hour)
-				c.ExpectNothing() // HEAL-2: a retry of aa could stop b again
+				c.ExpectNothing()        // HEAL-2: a retry of aa could stop b again
 				r.guilty = []string{"b"} // a client that refuses b all the same does not get it
 				odd := r.join(dial, conn, "odd", "envoy")
 				r.gets(odd, "", "1", "1")
@@ -277,6 +277,9 @@ func TestFleetLastGood(t *testing.T) {
 					}
 					c.NACK(got, "still no")
 					synctest.Wait()
+					r.set(fmt.Sprint("other", early), "1")
+					c.ACK(c.Next(xds.Cluster))
+					c.ExpectNothing() // the listener is shown again once
 					c.Close()
 				}
 			})

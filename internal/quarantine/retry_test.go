@@ -208,6 +208,36 @@ func TestRetriesOfATypeTakeTurns(t *testing.T) {
 	})
 }
 
+// While a retry has no answer, the client refuses another resource of the type. This resource comes into
+// quarantine, too.
+func TestRefusalDuringRetry(t *testing.T) {
+	within(t, func(r *fixture) {
+		c := xdstest.Delta(r, xdstest.Serve(r, server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, r)))), node, xdstest.WithTimeout(time.Hour))
+		r.set("a", "1", "b", "1")
+		c.Subscribe(xds.Cluster, "*")
+		c.ACK(c.Next(xds.Cluster))
+		r.guilty = []string{"b"}
+		r.set("b", "bad")
+		c.NACK(c.Next(xds.Cluster), "no")
+		c.ACK(c.Next(xds.Cluster))
+		retry := c.Next(xds.Cluster)
+		if !says(retry, "b", "bad") {
+			t.Fatalf("sent %v", retry)
+		}
+		r.guilty = []string{"a"}
+		r.set("a", "bad")
+		other := c.Next(xds.Cluster)
+		c.NACK(other, "no")
+		if back := c.Next(xds.Cluster); !says(back, "a", "1") {
+			t.Errorf("HEAL-2: after %v was refused during a retry: sent %v", other, back)
+		} else {
+			c.ACK(back)
+		}
+		c.ACK(retry)
+		r.holds(1)
+	})
+}
+
 // nextRetries checks how many streams have a next retry in the source.
 func (r *fixture) nextRetries(n int) {
 	r.Helper()

@@ -6,6 +6,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -78,6 +79,46 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("a damaged body has addresses: %v", *a)
 		}
 	})
+}
+
+// Of a field that an encoder wrote several times, the last one holds.
+func TestAddressWithRepeatedFields(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string][]byte{
+		"HEAL-4 protocol":       protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 0),
+		"HEAL-4 port 0":         protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), 0),
+		"HEAL-4 port":           protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), 8080),
+		"HEAL-4 name of a port": protowire.AppendString(protowire.AppendTag(nil, 4, protowire.BytesType), "dns"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := tcp("10.0.0.1", 53)
+			first.Protocol = corev3.SocketAddress_UDP
+			b, err := proto.Marshal(first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = append(b, again...)
+			var whole corev3.SocketAddress
+			if err := proto.Unmarshal(b, &whole); err != nil {
+				t.Fatal(err)
+			}
+			canonical, err := proto.Marshal(&whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := socketOf(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := socketOf(canonical)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
+	}
 }
 
 func textOfAddresses(all *[]xds.Address) string {

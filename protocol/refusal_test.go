@@ -80,6 +80,14 @@ func TestMergeRefusals(t *testing.T) {
 			t.Error(retold)
 		}
 	}
+	// The merged refusal is retried at the earlier time.
+	soon, later := time.Unix(1, 0), time.Unix(2, 0)
+	for _, at := range [][3]time.Time{{soon, later, soon}, {later, soon, soon}, {{}, later, later}, {later, {}, later}, {}} {
+		a.retryAt, b.retryAt = at[0], at[1]
+		if m := merge(a, b); !m.retryAt.Equal(at[2]) {
+			t.Errorf("HEAL-2 retries at %v and %v: retried at %v", at[0], at[1], m.retryAt)
+		}
+	}
 	// A former member of one refusal that is in the other is a member. A new subscription to an
 	// unsubscribed name counts as a change. A new subscription to an accepted name does not.
 	for _, c := range []struct{ a, b, moves, left string }{

@@ -137,3 +137,28 @@ func TestRetryInTwoResponses(t *testing.T) {
 		t.Errorf("HEAL-2 %q, want %q", said, want)
 	}
 }
+
+// A withholding is a view that withholds a listener.
+type withholding struct {
+	xds.Tables
+	name string
+}
+
+func (v withholding) Withheld(t *xds.Type) []string {
+	if t.Is(xds.Listener) {
+		return []string{v.name}
+	}
+	return nil
+}
+
+// A full state without a refused listener cannot retry it. So the session does not wake for a retry.
+func TestNoRetryOfAnOmittedResource(t *testing.T) {
+	l := newLine(t, xds.SotW, xds.Listener, Options{Retry: func(*xds.Type, int) bool { t.Error("HEAL-2: asks for a permit"); return false }}, xds.Tables{xds.Listener.URL: tableOf(xds.Listener, "a")})
+	l.ask(xds.Request{Type: xds.Listener})
+	l.want("LDS a@1")
+	l.nack(xds.Listener)
+	l.Change(withholding{xds.Tables{xds.Listener.URL: xds.NewTable(xds.Listener)}, "a"}, []xds.Names{{xds.Listener.URL: {"a"}}})
+	if took, said := l.next(); said != "nothing" || took > 7*time.Second || !l.Deadline().IsZero() {
+		t.Errorf("HEAL-2: after %v sent %s, wakes at %v", took, said, l.Deadline())
+	}
+}

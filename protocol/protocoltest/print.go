@@ -178,6 +178,10 @@ func (p *play) event(s *stream, e protocol.Event) {
 		if e.Refuses {
 			p.out.WriteString(" refuses")
 		}
+	case protocol.Recovered:
+		if !e.Settled {
+			p.out.WriteString(" unaccepted")
+		}
 	case protocol.Subscribed:
 		fmt.Fprintf(&p.out, " %d", e.Count)
 		if e.Wildcard {

@@ -100,7 +100,8 @@ func (h Hints) String() string {
 //	                                     body, names reported missing in resource_errors
 //	[A]! nacked CDS nonce=1 v=v1 in-use=v2 refuses error="text"
 //	                                     an event; "late" is an answer to an older response, "refuses" is a client
-//	                                     that wants a resource which it has refused
+//	                                     that wants a resource which it has refused, "unaccepted" is the end of
+//	                                     a refusal without an ACK of the newest response
 //
 // Names with special characters are quoted as in Go. Types are written by their short name, unknown types by
 // their URL. Versions that are hashes are written v1, v2, … for each type, in the order in which they first

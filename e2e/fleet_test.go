@@ -183,17 +183,7 @@ func (m mistake) serves(t *testing.T, id string, v variant, server, port int) {
 		scheme = "https"
 	}
 	web := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	get := func() error {
-		r, err := web.Get(fmt.Sprintf("%s://127.0.0.1:%d/", scheme, port))
-		if err != nil {
-			return err
-		}
-		defer r.Body.Close()
-		if b, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(b) != "good" {
-			return fmt.Errorf("%s: %q", r.Status, b)
-		}
-		return nil
-	}
+	get := func() error { return getGood(web, fmt.Sprintf("%s://127.0.0.1:%d/", scheme, port)) }
 	e := startEnvoy(t, id, v, server)
 	eventually(t, 30*time.Second, "Envoy is live", e.Live)
 	eventually(t, time.Second, "Envoy serves", get)
@@ -202,6 +192,67 @@ func (m mistake) serves(t *testing.T, id string, v variant, server, port int) {
 			t.Fatalf("a gap: %v", err)
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func getGood(web *http.Client, url string) error {
+	r, err := web.Get(url)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if b, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(b) != "good" {
+		return fmt.Errorf("%s: %q", r.Status, b)
+	}
+	return nil
+}
+
+// Envoy names one resource in a NACK: a mistake in many route configurations costs no more time than in one.
+func TestFleetLastGoodOfMany(t *testing.T) {
+	t.Parallel()
+	const all = 60
+	var listeners, good, bad strings.Builder
+	var ports []int
+	var routes []string
+	for i := range all {
+		ports, routes = append(ports, freePort(t)), append(routes, fmt.Sprint("local", i))
+		named := strings.NewReplacer("name: in", fmt.Sprint("name: in", i), "local", routes[i], "PORT", fmt.Sprint(ports[i]))
+		listeners.WriteString(named.Replace(fleetListener(fleetRDS, fleetRouter, "name: all")))
+		route := named.Replace(routesWith("path: /x", "good"))
+		good.WriteString(route)
+		bad.WriteString(route + `
+  - name: again
+    domains: ["*"]
+    routes: [{match: {prefix: /}, direct_response: {status: 500}}]
+`)
+	}
+	var file string
+	write := func(routes string) error {
+		next := filepath.Join(filepath.Dir(filepath.Dir(file)), "next")
+		return errors.Join(os.WriteFile(next, []byte("resources:"+listeners.String()+routes), 0o600), os.Rename(next, file))
+	}
+	d := newDaemon(t, nil, func(dir string, _ int, _ world) error {
+		file = filepath.Join(dir, "all.yaml")
+		return write(good.String())
+	}, "--quarantine")
+	neighbour(t, d.addr(), "old", routes...)
+	if err := write(bad.String()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	for _, v := range []variant{sotw, delta} {
+		t.Run("HEAL-3 "+v.String(), func(t *testing.T) {
+			e := startEnvoy(t, "new-"+v.String(), v, d.port)
+			eventually(t, 30*time.Second, "Envoy is live", e.Live)
+			eventually(t, time.Second, "Envoy serves", func() error {
+				for _, port := range ports {
+					if err := getGood(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/", port)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
 	}
 }
 
@@ -237,8 +288,9 @@ func TestFleetLastGoodOfStore(t *testing.T) {
 	t.Run("HEAL-3 on a server that starts", func(t *testing.T) { m.serves(t, "newer", sotw, third.port, port) })
 }
 
-// neighbour is a client that accepts the first response of each type, and nothing later.
-func neighbour(t *testing.T, addr, id string) {
+// neighbour is a client that accepts the first response of each type, and nothing later. It subscribes to the
+// routes, by default to the one of its group.
+func neighbour(t *testing.T, addr, id string, routes ...string) {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -255,6 +307,9 @@ func neighbour(t *testing.T, addr, id string) {
 		"envoy.config.cluster.v3.Cluster": nil, "envoy.config.listener.v3.Listener": nil, "envoy.config.route.v3.RouteConfiguration": {"local"},
 		"envoy.extensions.transport_sockets.tls.v3.Secret": {"server"},
 	}
+	if len(routes) > 0 {
+		wants["envoy.config.route.v3.RouteConfiguration"] = routes
+	}
 	ask := func(typ string, r *discovery.DiscoveryResponse) {
 		q := &discovery.DiscoveryRequest{Node: &core.Node{Id: id, UserAgentName: "envoy"}, TypeUrl: typ, ResourceNames: wants[strings.TrimPrefix(typ, "type.googleapis.com/")]}
 		q.VersionInfo, q.ResponseNonce = r.GetVersionInfo(), r.GetNonce()
@@ -265,7 +320,7 @@ func neighbour(t *testing.T, addr, id string) {
 	for typ := range wants {
 		ask("type.googleapis.com/"+typ, nil)
 	}
-	named := map[string]bool{"RouteConfiguration": strings.HasPrefix(id, "c0") || strings.HasPrefix(id, "c1-") || strings.HasPrefix(id, "c2"), "Secret": strings.HasPrefix(id, "c7")}
+	named := map[string]bool{"RouteConfiguration": len(routes) > 0 || strings.HasPrefix(id, "c0") || strings.HasPrefix(id, "c1-") || strings.HasPrefix(id, "c2"), "Secret": strings.HasPrefix(id, "c7")}
 	n := 2
 	for _, wanted := range named {
 		if wanted {

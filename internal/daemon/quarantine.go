@@ -34,8 +34,9 @@ func (d *daemon) revisionOf(groups string, t *xds.Type, name string, sum xds.Sum
 // refuses. It calls moved when the refusals have changed; moved may be nil. For revision see [quarantine.Options].
 func newQuarantine(of server.Source[server.Watch], sv *services, src func() *dir.Source, moved func(), revision func(string, *xds.Type, string, xds.Sum) string) *quarantine.Source {
 	explainer := newExplainer(sv, src)
-	findRefused := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) []string {
-		return explainer().Guilty(ctx, stream, t, text)
+	findRefused := func(ctx context.Context, stream *server.Stream, t *xds.Type, text string) (b quarantine.Blame) {
+		b.Names, b.Named, b.More = explainer().Guilty(ctx, stream, t, text)
+		return b
 	}
 	var lines dedup.Counter
 	onHeld := func(h quarantine.Held, stream *server.Stream) {

@@ -193,18 +193,18 @@ func TestVerdicts(t *testing.T) {
 	texts := names(3 * maxVerdicts)
 	now := time.Now()
 	for i := range 3 * maxVerdicts {
-		vs.add(verdictOf(answer{typ: xds.Cluster, text: texts[i]}, nil), []string{"a"}, now)
+		vs.add(verdictOf(answer{typ: xds.Cluster, text: texts[i]}, nil), Blame{Names: []string{"a"}}, now)
 		if len(vs.all) > maxVerdicts || len(vs.added) != len(vs.all) {
 			t.Fatalf("%d verdicts", len(vs.all))
 		}
 		// many others replace only the oldest
-		if before := verdictOf(answer{typ: xds.Cluster, text: texts[max(i-maxVerdicts+1, 0)]}, nil); vs.find(before, now) == nil {
+		if before := verdictOf(answer{typ: xds.Cluster, text: texts[max(i-maxVerdicts+1, 0)]}, nil); vs.find(before, now).Names == nil {
 			t.Fatalf("after %d texts one of the newest %d is forgotten", i+1, maxVerdicts)
 		}
 	}
 	k := verdictOf(answer{typ: xds.Cluster, text: "x"}, nil)
-	vs.add(k, []string{"a"}, now)
-	if vs.find(k, now) == nil || vs.find(k, now.Add(verdictTime)) != nil {
+	vs.add(k, Blame{Names: []string{"a"}}, now)
+	if vs.find(k, now).Names == nil || vs.find(k, now.Add(verdictTime)).Names != nil {
 		t.Error("a verdict is not for ten seconds")
 	}
 }

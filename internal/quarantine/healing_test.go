@@ -78,8 +78,8 @@ var fleetTypes = []*xds.Type{xds.Cluster, xds.Listener}
 func newFleet(r *fixture, seed uint64, named bool) *fleet {
 	w := &fleet{fixture: r, dice: rand.New(rand.NewPCG(seed, 7)), named: named, past: map[string][]string{},
 		streams: map[string]*server.Stream{}, unread: map[string]int{}, refusing: map[string]bool{}, sent: map[*server.Stream]time.Time{}}
-	r.source.opts.Guilty = func(_ context.Context, _ *server.Stream, t *xds.Type, text string) []string {
-		return strings.Fields(text)
+	r.source.opts.Guilty = func(_ context.Context, _ *server.Stream, t *xds.Type, text string) Blame {
+		return Blame{Names: strings.Fields(text), Named: true}
 	}
 	srv := server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, w)), server.WithLogger(slog.New(slog.DiscardHandler)))
 	w.conn = xdstest.Serve(r, srv)

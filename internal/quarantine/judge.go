@@ -48,40 +48,44 @@ func (s *Source) examine(ctx context.Context, w *Watch, a answer) {
 	}
 }
 
-// judge finds the faulty resources of a refusal and puts them into quarantine.
+// judge finds the faulty resources of a refusal and puts them into quarantine. A text that names some resources
+// does not clear the others: Envoy stops at the first fault. So after maxNamed refusals, judge also replaces all
+// versions that no client accepted, see alsoFaulty. This costs one lookup for each resource and no search, and one
+// response instead of one for each fault.
 func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
-	names := map[string]bool{}
+	var blame Blame
 	var k verdictKey
+	refusals := 0
 	if !a.unknown {
 		var ok bool
 		k, ok = s.verdictKey(ctx, a)
 		if !ok {
 			return
 		}
-		v := s.verdicts.find(k, time.Now())
-		if len(v) == 0 {
-			if !w.mayExamine(time.Now()) {
+		refusals = w.countRefusal(time.Now())
+		blame = s.verdicts.find(k, time.Now())
+		if len(blame.Names) == 0 {
+			if refusals > maxExams {
 				return
 			}
 			within, cancel := context.WithTimeout(ctx, examTimeout)
 			defer cancel()
-			v = s.opts.Guilty(within, a.st, a.typ, a.text)
+			blame = s.opts.Guilty(within, a.st, a.typ, a.text)
 		}
-		for _, name := range v {
-			names[name] = true
-		}
+	}
+	names, known, text := map[string]bool{}, w.ofType(a.typ), a.shortText()
+	for _, name := range blame.Names {
+		names[name] = true
 	}
 	var put, others, needs []held
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
 		for n := range session.NameStates(a.typ) {
 			h, ok := suspect(a.st, a.typ, &n)
-			if ok {
-				w.original(&h)
-			}
+			earlier := ok && h.original(known)
 			switch {
 			case !ok:
-			case names[h.name] && !w.isCleared(&h):
-				h.text = a.shortText()
+			case names[h.name] && (blame.Named || !earlier) && !w.isCleared(&h):
+				h.text = text
 				put = append(put, h)
 			case len(others) <= maxSuspects:
 				others = append(others, h)
@@ -98,16 +102,21 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	switch {
 	case len(put) > 0 && w.allAccepted(put) && w.putUnaccepted(a, others, needs, true):
 	case len(put) > 0:
-		var v []string
+		v := Blame{Named: blame.Named, More: blame.More}
 		for i := range put {
-			v = append(v, put[i].name)
+			v.Names = append(v.Names, put[i].name)
 		}
 		put[0].proven = put[0].proven || len(put) == 1 && len(others) == 0 // an ACK would not prove more: nothing is sent
 		s.verdicts.add(k, v, time.Now())
+		level := (refusals - 1) / maxNamed
+		if !blame.Named || blame.More {
+			level = max(level, 1)
+		}
+		put = append(put, w.alsoFaulty(a, others, level)...)
 		w.order(order{typ: a.typ, add: append(put, needs...)})
 	case w.moving(): // the client will soon be shown another view
 	case len(others) == 1 && !w.unprovenIn(a.typ): // the only suspect is the faulty resource
-		others[0].by, others[0].proven, others[0].text = Found, true, a.shortText()
+		others[0].by, others[0].proven, others[0].text = Found, true, text
 		w.order(order{typ: a.typ, add: append(others, needs...)})
 	case w.putUnaccepted(a, others, needs, false):
 	default:
@@ -119,13 +128,26 @@ func (s *Source) judge(ctx context.Context, w *Watch, a answer) {
 	}
 }
 
-// withholds reports whether a refused version is in quarantine without a replacement.
-func (w *Watch) withholds(h *held) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.holds, func(o held) bool {
-		return o.old == nil && o.by != Dependent && o.refused == h.refused && o.key() == h.key()
-	})
+// alsoFaulty returns the new resources that have an earlier version, and whose version was accepted by no client
+// (from level 1), by no client of the same kind (from level 2), or by any (from level 3).
+func (w *Watch) alsoFaulty(a answer, suspects []held, level int) (all []held) {
+	e := w.evidence.Load()
+	if e == nil || level == 0 || len(suspects) > maxSuspects {
+		return nil
+	}
+	text := a.shortText()
+	for _, h := range suspects {
+		if !isNew(h) || h.alsoRefused != [evidence.MaxBack]xds.Sum{} || w.isCleared(&h) {
+			continue
+		}
+		accepted, alike := e.Accepted(h.typ, h.name, h.refused, w.agent)
+		if level == 1 && accepted || level == 2 && alike || len(w.before(&h)) == 0 {
+			continue
+		}
+		h.by, h.text = Unaccepted, text
+		all = append(all, h)
+	}
+	return all
 }
 
 // showAgain shows a resource again that the client refused, if the resource refers to another in quarantine, and
@@ -177,22 +199,29 @@ func (w *Watch) putUnaccepted(a answer, suspects, needs []held, known bool) bool
 	if e == nil || !slices.ContainsFunc(suspects, isNew) || len(suspects) > maxSuspects {
 		return false
 	}
-	var byNone, byOtherKind []held
+	var byNone, tried, byOtherKind []held
 	any, same := known, false // clients have accepted a version of a suspect
+	holds, text := w.ofType(a.typ), a.shortText()
 	for _, h := range suspects {
-		if w.isCleared(&h) || w.withholds(&h) {
+		if o, is := holds[h.name]; w.isCleared(&h) || is && o.old == nil && o.by != Dependent && o.refused == h.refused { // not sent
 			continue
 		}
-		h.by, h.text, h.applied = Unaccepted, a.shortText(), known
+		h.by, h.text, h.applied = Unaccepted, text, known
 		accepted, alike := e.Accepted(a.typ, h.name, h.refused, w.agent)
 		before := len(w.before(&h)) > 0
 		any, same = any || isNew(h) && (accepted || before), same || alike
-		if !accepted || h.alsoRefused != [evidence.MaxBack]xds.Sum{} {
+		switch {
+		case h.alsoRefused != [evidence.MaxBack]xds.Sum{}: // the client got a version that others accepted
+			tried = append(tried, h)
+		case !accepted:
 			byNone = append(byNone, h)
 		}
 		if !alike {
 			byOtherKind = append(byOtherKind, h)
 		}
+	}
+	if len(byNone) == 0 && !known {
+		byNone = tried
 	}
 	switch {
 	case len(byNone) > 0 && any:
@@ -238,7 +267,7 @@ type verdicts struct {
 }
 
 type verdict struct {
-	names []string
+	Blame
 	until time.Time
 }
 
@@ -275,16 +304,16 @@ func verdictOf(a answer, refused []string) (k verdictKey) {
 	return k
 }
 
-func (vs *verdicts) find(k verdictKey, now time.Time) []string {
+func (vs *verdicts) find(k verdictKey, now time.Time) (b Blame) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if v := vs.all[k]; now.Before(v.until) {
-		return v.names
+		b = v.Blame
 	}
-	return nil
+	return b
 }
 
-func (vs *verdicts) add(k verdictKey, names []string, now time.Time) {
+func (vs *verdicts) add(k verdictKey, b Blame, now time.Time) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if vs.all == nil || len(vs.all) >= maxVerdicts {
@@ -293,7 +322,7 @@ func (vs *verdicts) add(k verdictKey, names []string, now time.Time) {
 	if _, known := vs.all[k]; !known {
 		vs.added = append(vs.added, k)
 	}
-	vs.all[k] = verdict{names, now.Add(verdictTime)}
+	vs.all[k] = verdict{b, now.Add(verdictTime)}
 }
 
 // room makes room for one verdict: it removes only the oldest, so that recent verdicts stay.

@@ -337,6 +337,109 @@ func TestFleetLastGood(t *testing.T) {
 	}
 }
 
+// A mistake in many resources, which the client and the server find one at a time or a few at a time.
+func TestFleetLastGoodOfMany(t *testing.T) {
+	const all = 300
+	one := func(_, refused []string) Blame { return Blame{Names: refused[:1], Named: true} }
+	first := func(got *xdstest.Response, n int) (bad []string) {
+		for i := range all {
+			if name := fmt.Sprint("c", i); says(got, name, "bad") && len(bad) < n {
+				bad = append(bad, name)
+			}
+		}
+		return bad
+	}
+	for name, dial := range variants {
+		for what, by := range map[string]struct {
+			nacks int
+			liar  string
+			blame func(loaded, refused []string) Blame
+		}{
+			"the text names one":                          {maxNamed + 1, "", one},
+			"the text names one, one kind accepts all":    {2*maxNamed + 1, "liar", one},
+			"the text names one, a neighbour accepts all": {3*maxNamed + 1, "envoy", one},
+			"the text names all, and the search some":     {1, "", func(_, refused []string) Blame { return Blame{Names: refused, Named: true, More: true} }},
+			"the text names none, and the search some":    {1, "", func(loaded, _ []string) Blame { return Blame{Names: loaded, More: true} }},
+			"the text names none, and the search one":     {1, "", func(loaded, _ []string) Blame { return Blame{Names: loaded[:1]} }},
+			"the text names none, and the search nothing": {1, "", func(loaded, _ []string) Blame { return Blame{} }},
+		} {
+			t.Run("HEAL-3 "+name+": "+what, func(t *testing.T) {
+				within(t, func(r *fixture) {
+					conn := xdstest.Serve(r, r.server)
+					set := func(text string) {
+						var pairs []string
+						for i := range all {
+							pairs = append(pairs, fmt.Sprint("c", i), text)
+						}
+						r.set(pairs...)
+					}
+					r.blame = func(string) Blame { return Blame{} }
+					set("1")
+					r.accepts(dial, conn, "old", "envoy")
+					set("bad")
+					if by.liar != "" {
+						r.accepts(dial, conn, "liar", by.liar)
+					}
+					c := r.join(dial, conn, "new", "envoy")
+					nacks, has := 0, map[string]bool{}
+					for r.due(c) {
+						got := r.next(c)
+						bad := first(got, 5)
+						if len(bad) == 0 {
+							for i := range all {
+								if name := fmt.Sprint("c", i); says(got, name, "1") {
+									has[name] = true
+								}
+							}
+							c.ACK(got)
+							continue
+						}
+						b := by.blame([]string{"c0", "c1", "c2", "c3", "c4"}, bad)
+						r.blame = func(string) Blame { return b }
+						c.NACK(got, fmt.Sprint("no ", nacks))
+						nacks++
+					}
+					if nacks > by.nacks || len(has) != all {
+						t.Errorf("after %d refusals the client has %d of %d resources", nacks, len(has), all)
+					}
+					if n := r.source.Early(); n != all {
+						t.Errorf("%d earlier versions", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// If check finds a fault and the text names nothing, a new resource that no client accepted is not withheld.
+// If another new one has the fault, the client keeps the earlier versions.
+func TestUnnamedRefusalKeepsEarlierVersions(t *testing.T) {
+	for name, dial := range variants {
+		t.Run("HEAL-3 "+name, func(t *testing.T) {
+			within(t, func(r *fixture) {
+				conn := xdstest.Serve(r, r.server)
+				r.set("a", "1", "b", "1")
+				r.accepts(dial, conn, "old", "envoy").Close()
+				synctest.Wait()
+				r.set("a", "2", "b", "bad", "new", "1", "newer", "bad")
+				c := r.join(dial, conn, "new", "envoy")
+				r.blame = func(string) Blame { return Blame{Names: []string{"b"}} }
+				got := r.next(c)
+				c.NACK(got, "no")
+				got = r.next(c)
+				if !says(got, "a", "1") || !says(got, "b", "1") || !says(got, "new", "1") {
+					t.Errorf("the client gets %v", got)
+				}
+				c.NACK(got, "no")
+				r.gets(c, "1", "1")
+				if held := c.Held(xds.Cluster); len(held) != 2 {
+					t.Errorf("the client has %q", held)
+				}
+			})
+		})
+	}
+}
+
 // An earlier version of endpoints must not lead to the addresses of others.
 func TestEarlierEndpointsOfOthers(t *testing.T) {
 	field := func(n protowire.Number, v []byte) []byte {

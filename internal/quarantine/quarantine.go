@@ -41,13 +41,23 @@ const (
 	maxTypes       = 8                      // types of one stream that may wait for an examination
 	maxExams       = 20                     // examinations of one stream in examPeriod; further refusals get no quarantine
 	examPeriod     = 10 * time.Second
-	maxHeld        = 100 // resources in quarantine on one stream
-	maxCleared     = 100 // resources of a stream that a text names, and whose quarantine did not help
+	maxNamed       = 5        // refusals of one stream in examPeriod that are taken at their word; see judge
+	maxHeld        = 100      // resources without a replacement that are in quarantine on one stream
+	maxHeldBytes   = 16 << 20 // bytes of resources with a replacement on one stream, see heldBytes
+	maxHeldAll     = 100_000  // resources in quarantine, over all streams; with more, maxHeld is the limit of each stream
+	maxCleared     = 100      // resources of a stream that a text names, and whose quarantine did not help
 )
 
-// Guilty returns the names of the faulty resources of type t, among the resources that a stream's client
-// refused with an error text.
-type Guilty func(ctx context.Context, st *server.Stream, t *xds.Type, text string) []string
+// Guilty returns the faulty resources of type t, among the resources that a stream's client refused with an
+// error text.
+type Guilty func(ctx context.Context, st *server.Stream, t *xds.Type, text string) Blame
+
+// A Blame is the result of [Guilty]. The zero value has no faulty resource.
+type Blame struct {
+	Names []string
+	Named bool // the error text names the resources; otherwise the server has found faults in their newest versions
+	More  bool // the list is cut off
+}
 
 // Options connect a source with its users. All are optional, except Guilty.
 type Options struct {

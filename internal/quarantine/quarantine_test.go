@@ -39,7 +39,8 @@ type fixture struct {
 	source *Source
 	server *server.Server
 	acks   []protocol.Event
-	guilty []string // faulty resources from now on
+	guilty []string                // faulty resources from now on
+	blame  func(text string) Blame // nil: the text names guilty
 
 	mu       sync.Mutex
 	said     []Held
@@ -113,7 +114,12 @@ func within(t *testing.T, f func(r *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fixture{T: t, st: store.New(), sent: map[string]int{}, answered: map[string]int{}, nodes: map[*xdstest.Client]string{}}
 		r.source = New(watched{r.st}, Options{
-			Guilty: func(context.Context, *server.Stream, *xds.Type, string) []string { return r.guilty },
+			Guilty: func(_ context.Context, _ *server.Stream, _ *xds.Type, text string) Blame {
+				if r.blame != nil {
+					return r.blame(text)
+				}
+				return Blame{Names: r.guilty, Named: true}
+			},
 			Told: func(h Held, _ *server.Stream) {
 				r.mu.Lock()
 				defer r.mu.Unlock()

@@ -56,7 +56,10 @@ func retrying(t *testing.T, name string, f func(r *fixture, c *xdstest.Client, o
 				var o record
 				var log bytes.Buffer
 				exams := 0
-				r.source.opts.Guilty = func(context.Context, *server.Stream, *xds.Type, string) []string { exams++; return r.guilty }
+				r.source.opts.Guilty = func(context.Context, *server.Stream, *xds.Type, string) Blame {
+					exams++
+					return Blame{Names: r.guilty, Named: true}
+				}
 				srv := server.New(r.source, server.WithRetryRefused(), server.WithObserver(server.Observers(r.source, r, &o)),
 					server.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 				f(r, v.dial(r, xdstest.Serve(r, srv), node, xdstest.WithTimeout(time.Hour)), &o, v.name == "delta")

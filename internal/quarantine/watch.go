@@ -181,9 +181,7 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 		}
 		if h.current(view) {
 			c.is[h.key()] = h
-			if h.fault() {
-				c.faults++
-			}
+			c.count(&h, 1)
 		}
 	}
 	for _, o := range w.pending {
@@ -223,7 +221,33 @@ func (w *Watch) applyOrders(view xds.View) (moved bool) {
 type change struct {
 	view    xds.View
 	was, is map[key]held // before and after
-	faults  int          // faulty resources in is
+	bare    int          // faulty resources in is without a replacement
+	full    int          // faulty resources in is with a replacement
+	bytes   int          // of full, see heldBytes
+}
+
+// heldBytes is the memory of a resource in quarantine, in addition to its versions.
+const heldBytes = 512
+
+// count counts a resource n times.
+func (c *change) count(h *held, n int) {
+	switch {
+	case !h.fault():
+	case h.old == nil:
+		c.bare += n
+	default:
+		c.full += n
+		c.bytes += n * (heldBytes + len(h.old.Body))
+	}
+}
+
+// hasRoom reports whether one more resource may come into quarantine. A resource with a replacement costs the
+// client nothing, so only memory limits their number.
+func (w *Watch) hasRoom(c *change, h *held) bool {
+	if h.old == nil {
+		return c.bare < maxHeld
+	}
+	return c.full < maxHeld || c.full < maxSuspects && c.bytes < maxHeldBytes && w.source.Held() < maxHeldAll
 }
 
 // drop removes the resources that an order drops.
@@ -234,9 +258,7 @@ func (c *change) drop(o order) {
 	for k, h := range c.is {
 		if h.typ.Is(o.typ) && o.drop(&h) {
 			delete(c.is, k)
-			if h.fault() {
-				c.faults--
-			}
+			c.count(&h, -1)
 		}
 	}
 }
@@ -265,7 +287,7 @@ func (w *Watch) admit(c *change, h held) {
 	switch {
 	case h.by == Dependent && also && now.by != Dependent && now.refused == h.refused:
 		return // it is in quarantine itself
-	case !h.current(c.view), h.fault() && c.faults >= maxHeld && !counted:
+	case !h.current(c.view):
 		return
 	case known:
 		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
@@ -279,12 +301,16 @@ func (w *Watch) admit(c *change, h held) {
 	default:
 		h.body = c.view.Table(h.typ).Lookup(h.name)
 	}
+	if h.fault() && !counted && !w.hasRoom(c, &h) {
+		return
+	}
 	if h.fault() && (h.retryAt.IsZero() || also && !now.fault()) {
 		w.schedule(&h, time.Now())
 	}
-	if h.fault() && !counted {
-		c.faults++
+	if counted {
+		c.count(&now, -1)
 	}
+	c.count(&h, 1)
 	if h.fault() && (!known || !before.fault()) {
 		w.exam.news = append(w.exam.news, h.exported())
 	}
@@ -359,24 +385,36 @@ func (w *Watch) before(h *held) []*xds.Resource {
 	return e.Before(time.Now(), h.typ, h.name, h.refused, w.agent)
 }
 
-// original turns the refusal of a version that others accepted into the refusal of the resource that this
-// version replaces. A refused retry of the resource keeps the versions that the client has refused, too.
-func (w *Watch) original(h *held) {
+// ofType returns the resources of a type that are in quarantine, by name.
+func (w *Watch) ofType(t *xds.Type) map[string]held {
+	all := map[string]held{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.holds {
-		was := &w.holds[i]
-		switch {
-		case was.key() != h.key():
-		case was.refused == h.refused:
-			h.alsoRefused = was.alsoRefused
-		case was.others && was.old.Sum == h.refused:
-			h.refused, h.version, h.alsoRefused = was.refused, was.version, was.alsoRefused
-			if n := slices.Index(h.alsoRefused[:], xds.Sum{}); n >= 0 {
-				h.alsoRefused[n] = was.old.Sum
-			}
+	for _, h := range w.holds {
+		if h.typ.Is(t) {
+			all[h.name] = h
 		}
 	}
+	return all
+}
+
+// original turns the refusal of a version that others accepted into the refusal of the resource that this
+// version replaces, and reports whether it is one. A refused retry of the resource keeps the versions that the
+// client has refused, too.
+func (h *held) original(of map[string]held) bool {
+	was, is := of[h.name]
+	switch {
+	case !is:
+	case was.refused == h.refused:
+		h.alsoRefused = was.alsoRefused
+	case was.others && was.old.Sum == h.refused:
+		h.refused, h.version, h.alsoRefused = was.refused, was.version, was.alsoRefused
+		if n := slices.Index(h.alsoRefused[:], xds.Sum{}); n >= 0 {
+			h.alsoRefused[n] = was.old.Sum
+		}
+		return true
+	}
+	return false
 }
 
 // keep holds the resources in the cache that the client is shown and that the wrapped view lacks.
@@ -607,7 +645,7 @@ type examination struct {
 	answers    []answer       // waiting answers: the newest of each type
 	queued     bool
 	searches   []*search
-	exams      int // number of examinations since the time since
+	refusals   int // number of refusals since the time since
 	since      time.Time
 	shownAgain map[key]xds.Sum // resources that were shown once more
 	cleared    map[key]xds.Sum // resources that a text names, and whose quarantine did not help
@@ -684,17 +722,17 @@ func (w *Watch) accepted(t *xds.Type, refusesShown bool, all protocol.Acceptance
 	})
 }
 
-// mayExamine counts an examination and reports whether the stream may have it. The limit ensures that a
-// client that refuses everything does not block other clients.
-func (w *Watch) mayExamine(now time.Time) bool {
+// countRefusal returns the number of refusals of the stream in examPeriod, with this one. Its limit ensures that
+// a client that refuses everything does not block other clients.
+func (w *Watch) countRefusal(now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := &w.exam
 	if now.Sub(q.since) >= examPeriod {
-		q.since, q.exams = now, 0
+		q.since, q.refusals = now, 0
 	}
-	q.exams++
-	return q.exams <= maxExams
+	q.refusals++
+	return q.refusals
 }
 
 // clearUnproven notes that the unproven resources in quarantine are not faulty, or are not the only

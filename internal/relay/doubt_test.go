@@ -34,9 +34,9 @@ func passing(t *testing.T, up *upstream) *testRelay {
 		}
 	})
 	q = quarantine.New(quarantineSource{w.src}, quarantine.Options{
-		Guilty: func(_ context.Context, _ *server.Stream, _ *xds.Type, text string) []string {
+		Guilty: func(_ context.Context, _ *server.Stream, _ *xds.Type, text string) quarantine.Blame {
 			name, _, _ := strings.Cut(text, ":")
-			return []string{name}
+			return quarantine.Blame{Names: []string{name}, Named: true}
 		},
 		Moved: w.src.Refused,
 	})

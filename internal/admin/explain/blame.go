@@ -43,6 +43,7 @@ type trial struct {
 	text    string // the client's error text
 	refused []string
 	sure    bool // all refused resources are in quarantine as faulty
+	named   bool // set by guilty: the text names the faulty resources, or there is only one
 }
 
 // guilty returns the faulty resources. Each has the place of the faulty field and the reason if the
@@ -51,6 +52,7 @@ func (x *trial) guilty() (all []api.Resource) {
 	if len(x.refused) == 0 {
 		return nil
 	}
+	x.named = true
 	all = x.duplicates()
 	if all != nil {
 		return all
@@ -81,6 +83,7 @@ func (x *trial) guilty() (all []api.Resource) {
 	if !slices.ContainsFunc(named, func(name string) bool { return words[quotedWord+name] }) { // otherwise the text quotes the faulty resource
 		all = x.faulty(others)
 		if all != nil {
+			x.named = len(x.refused) == 1
 			return all
 		}
 	}
@@ -369,19 +372,20 @@ func blamed(guilty []api.Resource) string {
 }
 
 // Guilty returns the names of the faulty resources of type t in a response that a stream's client
-// refused. Such a resource has a known fault, or the text names it. Of resources that conflict with
-// each other, Guilty returns only those in the refused response. Without a faulty resource the result
-// is nil.
-func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string) {
+// refused. Such a resource has a known fault, or the text names it: then named is true. Of resources that
+// conflict with each other, Guilty returns only those in the refused response. Without a faulty resource the
+// result is nil. If there may be more, more is true.
+func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, text string) (names []string, named, more bool) {
 	var refused []string
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {
-		return nil
+		return nil, false, false
 	}
 	x := trial{e: e, ctx: ctx, groups: e.d.Source.Decide(st.Node).Groups, t: t, text: text, refused: refused}
-	for _, r := range x.guilty() {
+	all := x.guilty()
+	for _, r := range all {
 		if slices.Contains(refused, r.Name) {
 			names = append(names, r.Name)
 		}
 	}
-	return names
+	return names, x.named, len(all) >= maxGuilty
 }

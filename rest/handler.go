@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -44,6 +45,9 @@ import (
 //   - 304, when they have not changed;
 //   - 4xx or 503 with a google.rpc.Status in JSON, when the request is invalid or cannot be served now
 //     (Retry-After).
+//
+// A request of a web page has the Origin header and gets 403, because a page of any origin could otherwise
+// read resources by DNS rebinding.
 //
 // Over HTTP/1.1 a held poll uses less memory than an idle connection: the handler hijacks the
 // connection from the [http.Server] and gives it back with the response. This has some effects.
@@ -232,6 +236,9 @@ func flush(w http.ResponseWriter) error {
 
 // open reads a request and opens its poll.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request) (*server.Poll, time.Duration, error) {
+	if listen.CrossOrigin(r, "") { // SAFE-16; Host does not count: Envoy sends the name of a cluster
+		return nil, 0, httpError{http.StatusForbidden, codes.PermissionDenied, "this server accepts no requests from web pages"}
+	}
 	t := h.types[r.URL.Path]
 	if t == nil {
 		return nil, 0, h.unknownPath(r.URL.Path)

@@ -6,7 +6,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -26,7 +25,7 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 		switch {
 		case !unix && listen.Loopback(at) && !listen.LocalHost(r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
-		case foreign(r):
+		case listen.CrossOrigin(r, r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
 		case !unix && !s.authorised(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
@@ -37,18 +36,6 @@ func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
 			inner.ServeHTTP(w, r)
 		}
 	})
-}
-
-// foreign reports whether a web page of another server sent the request.
-func foreign(r *http.Request) bool {
-	for _, origin := range r.Header.Values("Origin") {
-		u, err := url.Parse(origin)
-		if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
-			return true
-		}
-	}
-	site := r.Header.Get("Sec-Fetch-Site")
-	return site == "cross-site" || site == "same-site"
 }
 
 // authorised reports whether a request has the right token, or needs none.

@@ -82,11 +82,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// Handler returns the handler for a listener with the address at. On a loopback address, the host of
-// a request must be the loopback. Otherwise a web page could reach the server by a name that resolves
-// to this machine (DNS rebinding). Profiles exist only on a unix socket, and on a loopback address
-// for peers on the loopback.
+// Handler returns the handler for a listener with the address at. It refuses requests of web pages of other
+// origins. On a loopback address, the host of a request must be the loopback. Otherwise a web page could
+// reach the server by a name that resolves to this machine (DNS rebinding). Profiles exist only on a unix
+// socket, and on a loopback address for peers on the loopback.
 func (s *Server) Handler(at net.Addr) http.Handler {
+	inner := s.paths(at)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if listen.CrossOrigin(r, "") {
+			http.Error(w, "this server accepts no requests from web pages", http.StatusForbidden)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) paths(at net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)

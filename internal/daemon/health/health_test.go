@@ -148,6 +148,46 @@ func TestLoopbackRejectsForeignHosts(t *testing.T) {
 }
 
 // Serve detects by itself that a listener is on the loopback or on a unix socket.
+// A web page of another origin reads nothing, also from a listener that has no Host to check. Probes and
+// Prometheus send no Origin.
+func TestWebPagesReadNothing(t *testing.T) {
+	s := &Server{Metrics: http.HandlerFunc(metrics), Ready: func(string, string, bool) (bool, string) { return true, "" }}
+	for _, c := range []struct {
+		what string
+		at   net.Addr
+		host string
+		head http.Header
+		want int
+	}{
+		{"kubelet", public, "10.1.2.3:18002", http.Header{"User-Agent": {"kube-probe/1.34"}, "Accept": {"*/*"}, "Connection": {"close"}}, 200},
+		{"Prometheus by name", public, "chancery.mesh.svc:18002", http.Header{"User-Agent": {"Prometheus/3.7.0"}}, 200},
+		{"a browser's address bar", loopback, "localhost:18002", http.Header{"Sec-Fetch-Site": {"none"}}, 200},
+		{"a link of the page of profiles", loopback, "localhost:18002", http.Header{"Sec-Fetch-Site": {"same-origin"}}, 200},
+		{"another origin", public, "10.1.2.3:18002", http.Header{"Origin": {"https://evil.example"}}, 403},
+		{"another origin", loopback, "localhost:18002", http.Header{"Origin": {"https://evil.example"}}, 403},
+		{"another origin", socket, "x", http.Header{"Origin": {"https://evil.example"}}, 403},
+		{"another port", loopback, "localhost:18002", http.Header{"Origin": {"http://localhost:3000"}}, 403},
+		{"DNS rebinding", public, "evil.example:18002", http.Header{"Origin": {"http://evil.example:18002"}}, 403},
+		{"a sandbox", public, "10.1.2.3:18002", http.Header{"Origin": {"null"}}, 403},
+		{"an image", public, "10.1.2.3:18002", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+	} {
+		t.Run("SAFE-16 "+c.what, func(t *testing.T) {
+			for _, path := range []string{"/metrics", "/healthz", "/readyz", "/ready?node=n", "/debug/pprof/"} {
+				if path == "/debug/pprof/" && c.at != loopback {
+					continue
+				}
+				r := httptest.NewRequest(http.MethodGet, path, nil)
+				r.Host, r.RemoteAddr, r.Header = c.host, "127.0.0.1:5000", c.head
+				w := httptest.NewRecorder()
+				s.Handler(c.at).ServeHTTP(w, r)
+				if w.Code != c.want {
+					t.Errorf("%v %s: %d, want %d", c.at, path, w.Code, c.want)
+				}
+			}
+		})
+	}
+}
+
 func TestServeOnTCPAndUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for _, at := range []string{"127.0.0.1:0", "unix:" + path} {

@@ -144,7 +144,7 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 			return nil, nil, err
 		}
 		if d.held != nil {
-			src.accepted = revsource.NewAccepted(src.engine, d.held.Evidence(), d.id+" "+rand.Text()[:8], d.log)
+			src.accepted = revsource.NewAccepted(src.engine, src.repo, d.held.Evidence(), d.nameInStore(), d.log)
 		}
 		return src, watchFuncOf[*store.Watch](d.store), nil
 	case c.upstream != nil:
@@ -156,6 +156,18 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 	}
 	src := &directorySource{services: d.services, dir: c.dir, flags: c.files, state: d.state, stderr: stderr}
 	return src, watchFuncOf[*store.Watch](d.store), nil
+}
+
+// nameInStore returns the name of this server's part of shared evidence. With a state directory it stays the same
+// after a restart.
+func (d *daemon) nameInStore() string {
+	host, _ := os.Hostname()
+	if d.state.keeper != nil {
+		if name, err := d.state.keeper.ServerName(); err == nil {
+			return host + " " + name
+		}
+	}
+	return host + " " + rand.Text()
 }
 
 // open returns the number of open streams.

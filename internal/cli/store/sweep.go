@@ -84,6 +84,8 @@ func printSwept(w io.Writer, s revisions.Swept, dry bool) {
 	switch {
 	case s.Held > 0:
 		fmt.Fprintf(w, "kept: %s, at which a group is frozen, and all after it\n", s.Oldest)
+	case s.Accepted > 0:
+		fmt.Fprintf(w, "kept: %s, whose content clients accepted in the last day, and all after it\n", s.Oldest)
 	case s.Oldest > 0:
 		fmt.Fprintf(w, "kept: %s and all after it\n", s.Oldest)
 	}

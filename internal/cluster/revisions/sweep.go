@@ -2,6 +2,7 @@ package revisions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ type Swept struct {
 	Packs     int    // number of removed packs
 	Bytes     int64  // the size of the removed revisions and packs
 	Held      Number // the revision at which a group is held, if the sweep keeps more revisions for it; 0: none
+	Accepted  Number // the revision with content that clients accepted, if the sweep keeps more revisions for it; 0: none
 	Foreign   []string
 }
 
@@ -22,7 +24,7 @@ type Swept struct {
 const sweepLease = "sweep"
 
 // Sweep removes all revisions before the last `keep`, at least 1, and all packs that no revision
-// refers to. Only one program can sweep at a time; the others get [ErrBusy]. Other programs may
+// refers to. It keeps up to 100 more revisions for the accepted versions (HEAL-3). Only one program can sweep at a time; the others get [ErrBusy]. Other programs may
 // commit and read during a sweep. Sweep leaves unknown keys alone and returns them in
 // [Swept.Foreign]. If it cannot read all kept revisions, it removes nothing.
 //
@@ -49,24 +51,61 @@ func (r *Repository) Plan(ctx context.Context, keep int) (Swept, error) {
 	return r.sweep(ctx, keep, true)
 }
 
-// Due returns the number of revisions that Sweep would remove now. It reads only the head.
+// Due returns the number of revisions that Sweep would remove now. It reads only the head and the accepted versions.
 func (r *Repository) Due(ctx context.Context, keep int) (int, error) {
 	h, err := r.head(ctx)
 	if err != nil || h.raw == nil {
 		return 0, err
 	}
-	from, _ := h.keep(keep)
-	return int(from - h.from), nil
+	from, _, _, err := r.keep(ctx, h, keep)
+	return int(from - h.from), err
 }
 
-// keep returns the oldest revision that a sweep must keep, if the last `keep` are wanted. If a group
-// is held at an older revision, that one is the oldest to keep, and also the result held.
-func (h *head) keep(keep int) (from, held Number) {
+// AcceptedKey is the key of the versions that clients accepted. [revsource.Accepted] writes it.
+const AcceptedKey = "accepted"
+
+// acceptedMost is how many revisions a sweep keeps in addition for the accepted versions.
+const acceptedMost = 100
+
+// keep returns the oldest revision that a sweep must keep, if the last `keep` are wanted. If a group is held at an
+// older revision, or accepted versions need one, that one is the oldest to keep, and also the result held or accepted.
+func (r *Repository) keep(ctx context.Context, h head, keep int) (from, held, accepted Number, err error) {
 	from = h.at.number - min(Number(max(keep, 1)), h.at.number) + 1
+	last := from
 	if old := h.oldest(); old > 0 && old < from {
 		from, held = old, old
 	}
-	return max(from, h.from), held
+	old, err := r.accepted(ctx, max(h.from, last-min(last, acceptedMost)))
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	if old > 0 && old < from {
+		from, held, accepted = old, 0, old
+	}
+	return max(from, h.from), held, accepted, nil
+}
+
+// accepted returns the oldest revision, from least on, with content that clients accepted; 0: none.
+func (r *Repository) accepted(ctx context.Context, least Number) (oldest Number, err error) {
+	b, err := r.engine.Get(ctx, AcceptedKey)
+	if err != nil {
+		if errors.Is(err, ErrNotFound) {
+			err = nil
+		}
+		return 0, err
+	}
+	var is struct {
+		Servers map[string]struct{ Evidence struct{ Oldest Number } }
+	}
+	if json.Unmarshal(b, &is) != nil {
+		return 0, nil // of another build, or invalid
+	}
+	for _, s := range is.Servers {
+		if n := s.Evidence.Oldest; n > 0 && n >= least && (oldest == 0 || n < oldest) {
+			oldest = n
+		}
+	}
+	return oldest, nil
 }
 
 func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, err error) {
@@ -91,7 +130,10 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 	}
 	var h head
 	for {
-		s.Oldest, s.Held = was.keep(keep)
+		s.Oldest, s.Held, s.Accepted, err = r.keep(ctx, was, keep)
+		if err != nil {
+			return s, err
+		}
 		h, err = was.next(was.at, s.Oldest, was.swept+1)
 		if err != nil {
 			return s, err

@@ -2,32 +2,35 @@ package revsource
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
-	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 const (
-	acceptedKey     = "accepted"
-	acceptedFormat  = 1                           // of the value
-	acceptedTime    = 24 * time.Hour              // time for which the evidence of a server that has ended is kept
-	acceptedRenewal = time.Hour                   // interval at which a server states that its evidence is current
-	acceptedInAll   = revisions.MaxValue * 9 / 10 // bytes of the evidence of all servers, in equal shares
+	acceptedFormat   = 1                           // of the value
+	acceptedTime     = 24 * time.Hour              // time for which the evidence of a server that has ended is kept
+	acceptedRenewal  = time.Hour                   // interval at which a server states that its evidence is current
+	acceptedInAll    = revisions.MaxValue * 9 / 10 // bytes of the evidence of all servers
+	acceptedVersions = 20_000                      // versions of other servers whose content is looked for
+	acceptedSearch   = 10 * time.Second            // minimum time between two searches in earlier revisions
 )
 
-// Evidence is which versions clients have accepted, as in [evidence.Book]. The bytes are JSON.
+// Evidence is which versions clients have accepted, as in [evidence.Book]. The bytes are JSON; nil: there is none.
 type Evidence interface {
 	Changed() <-chan struct{}
-	Save(now time.Time, limit int) ([]byte, error)
-	Learn(others [][]byte)
+	Share(now time.Time, limit int) ([]byte, error)
+	Learn(others iter.Seq2[time.Time, []byte], known func(group string, t *xds.Type, name, sum string) *xds.Resource)
 }
 
 // Accepted shares which versions clients have accepted among the servers of a repository (HEAL-3). A client
@@ -35,23 +38,29 @@ type Evidence interface {
 //
 // All evidence is one value, with a part for each server. A server that may only read the repository learns
 // from the others and shares nothing. Builds without this type ignore the value, and a server leaves a value
-// of a newer format in place. The value has the bodies of replaced versions, so it does not depend on the
-// revisions that a sweep keeps.
+// of a newer format in place. The value has sums instead of content: each server takes the content from the
+// revisions. So the right to write the value is not a right to commit. A sweep keeps these revisions.
 type Accepted struct {
 	engine   revisions.Engine
+	source   *Source
 	evidence Evidence
-	server   string // name of the part of this server
+	server   string // name of the part of this server, also after a restart; no other server has it
 	log      *slog.Logger
 
-	read []byte // the value that was learned last
-	mine []byte // the evidence of this server; nil: not shared yet
-	most int    // the maximum size of mine
-	due  bool   // mine may have changed
+	read     []byte       // the value that was learned last
+	earlier  acceptedPart // what an earlier run of this server shared
+	mine     []byte       // the evidence of this server; nil: none
+	most     int          // the maximum size of mine
+	due      bool         // mine may have changed
+	known    known        // content that other servers' evidence needs
+	searched time.Time    // the last search for it
+	unknown  bool         // the log has that some content is not in the revisions
 }
 
-// NewAccepted returns a value that shares the evidence of a server. [Accepted.Run] must run.
-func NewAccepted(e revisions.Engine, evidence Evidence, server string, log *slog.Logger) *Accepted {
-	return &Accepted{engine: e, evidence: evidence, server: server, log: log, due: true}
+// NewAccepted returns a value that shares the evidence of a server. The source has the revisions. The name of the
+// server should outlast a restart. [Accepted.Run] must run.
+func NewAccepted(e revisions.Engine, source *Source, evidence Evidence, server string, log *slog.Logger) *Accepted {
+	return &Accepted{engine: e, source: source, evidence: evidence, server: server, log: log, due: true}
 }
 
 // An acceptedText is the stored form of the evidence. A server keeps the evidence of other servers as it is, but
@@ -69,7 +78,7 @@ type acceptedPart struct {
 // Run reads the evidence of other servers and stores that of this server, until ctx is done.
 func (a *Accepted) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	rings, changed := a.engine.Watch(ctx, acceptedKey), a.evidence.Changed()
+	rings, changed := a.engine.Watch(ctx, revisions.AcceptedKey), a.evidence.Changed()
 	defer func() {
 		cancel()
 		for range rings { // the engine closes the channel when its watch has ended
@@ -109,7 +118,7 @@ func (a *Accepted) Run(ctx context.Context) {
 
 // sync learns the stored evidence, and stores the evidence of this server if it has changed.
 func (a *Accepted) sync(ctx context.Context, now time.Time) error {
-	old, err := a.engine.Get(ctx, acceptedKey)
+	old, err := a.engine.Get(ctx, revisions.AcceptedKey)
 	if err != nil && !errors.Is(err, revisions.ErrNotFound) {
 		return err
 	}
@@ -118,7 +127,7 @@ func (a *Accepted) sync(ctx context.Context, now time.Time) error {
 		err := json.Unmarshal(old, &is) // sets the format even if a newer one has other fields
 		switch {
 		case is.Format > acceptedFormat:
-			return fmt.Errorf("%s: %w", acceptedKey, revisions.ErrNewer)
+			return fmt.Errorf("%s: %w", revisions.AcceptedKey, revisions.ErrNewer)
 		case err != nil || is.Format != acceptedFormat:
 			is = acceptedText{Format: acceptedFormat} // the value is invalid: begin with an empty one
 		}
@@ -126,21 +135,23 @@ func (a *Accepted) sync(ctx context.Context, now time.Time) error {
 	if is.Servers == nil {
 		is.Servers = map[string]acceptedPart{}
 	}
-	if !bytes.Equal(old, a.read) {
-		a.read = old
-		a.evidence.Learn(is.others(a.server))
-	}
+	is.expire(now)
 	part, shared := is.Servers[a.server]
-	if most := share(len(is.Servers) + 1); a.due || most != a.most {
+	if shared && a.mine == nil && !part.cut() {
+		a.earlier = part
+	}
+	a.learn(ctx, now, old, &is)
+	most := is.share(a.server)
+	if a.due || len(a.mine) > most || most >= a.most+a.most/8 || shared && now.Sub(part.At) >= acceptedRenewal {
 		a.most = most
-		a.mine, err = a.evidence.Save(now, most)
+		a.mine, err = a.evidence.Share(now, most)
 		if err != nil {
 			return err
 		}
 		a.due = false
 	}
-	if shared && bytes.Equal(part.Evidence, a.mine) && now.Sub(part.At) < acceptedRenewal {
-		return nil
+	if a.mine == nil || shared && bytes.Equal(part.Evidence, a.mine) && now.Sub(part.At) < acceptedRenewal {
+		return nil // without evidence, the part of an earlier run stays
 	}
 	is.Servers[a.server] = acceptedPart{now, a.mine}
 	is.bound(a.server, now)
@@ -148,34 +159,145 @@ func (a *Accepted) sync(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return a.engine.CompareAndSwap(ctx, acceptedKey, old, value)
+	return a.engine.CompareAndSwap(ctx, revisions.AcceptedKey, old, value)
 }
 
-// share returns the bytes for each of n servers. It changes only when n passes a power of two, so that a
-// server that restarts does not make all others write again.
-func share(n int) int { return acceptedInAll >> bits.Len(uint(n)) }
+// learn passes the evidence of other servers, and of an earlier run of this one, to the evidence. It looks for
+// missing content when the evidence or the revision is new.
+func (a *Accepted) learn(ctx context.Context, now time.Time, value []byte, is *acceptedText) {
+	if again := a.known.again(a.source.State()); !again && bytes.Equal(value, a.read) && len(a.known.missing) == 0 {
+		return
+	}
+	a.read = value
+	a.pass(is)
+	if len(a.known.missing) == 0 || now.Sub(a.searched) < acceptedSearch || a.source.Served().Number == 0 {
+		return
+	}
+	a.searched = now
+	found, err := a.known.search(ctx, a.source)
+	if found {
+		a.pass(is)
+	}
+	a.report(err)
+}
 
-// others returns the evidence of other servers.
-func (t *acceptedText) others(server string) (all [][]byte) {
-	for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
-		if name != server {
-			all = append(all, t.Servers[name].Evidence)
+// pass passes the evidence on, with the known content.
+func (a *Accepted) pass(is *acceptedText) {
+	used := map[wanted]bool{}
+	a.known.missing = nil
+	a.evidence.Learn(is.others(a.server, a.earlier), func(group string, t *xds.Type, name, sum string) *xds.Resource {
+		w := wanted{group, t, name, sum}
+		if used[w] || len(used) >= acceptedVersions {
+			return a.known.all[w]
+		}
+		used[w] = true
+		return a.known.get(w)
+	})
+	a.known.keep(used)
+}
+
+// report logs once that the revisions do not have the content of a version.
+func (a *Accepted) report(err error) {
+	unknown := false
+	for w, r := range a.known.all {
+		if r != nil || w.typ.Is(xds.Endpoint) { // registered endpoints are in no revision
+			continue
+		}
+		if !unknown && !a.unknown {
+			a.log.Warn("accepted versions of other servers are not used: the revisions of the store do not have their content",
+				"key", revisions.AcceptedKey, "type", w.typ.String(), "resource", w.name, "version", w.sum, "error", err)
+		}
+		unknown = true
+	}
+	a.unknown = unknown
+}
+
+// cut reports whether the evidence of the part was removed, because the value was too large.
+func (p acceptedPart) cut() bool { return p.Evidence == nil || string(p.Evidence) == "null" }
+
+// others returns the evidence of other servers, and of an earlier run of this server.
+func (t *acceptedText) others(server string, earlier acceptedPart) iter.Seq2[time.Time, []byte] {
+	return func(yield func(time.Time, []byte) bool) {
+		for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
+			if p := t.Servers[name]; name != server && !p.cut() && !yield(p.At, p.Evidence) {
+				return
+			}
+		}
+		if earlier.Evidence != nil {
+			yield(earlier.At, earlier.Evidence)
 		}
 	}
-	return all
 }
 
-// bound removes old parts of other servers, and the oldest ones beyond the limit.
+// expire removes the parts of servers that have ended long ago. A date in the future counts as now.
+func (t *acceptedText) expire(now time.Time) {
+	for name, p := range t.Servers {
+		switch {
+		case now.Sub(p.At) > acceptedTime:
+			delete(t.Servers, name)
+		case p.At.After(now):
+			t.Servers[name] = acceptedPart{now, p.Evidence}
+		}
+	}
+}
+
+// size returns the approximate size of a part in the value.
+func (p acceptedPart) size(name string) int { return len(name) + len(p.Evidence) + 100 }
+
+// share returns the maximum size of the evidence of a server: the space that the smaller parts leave, in equal shares
+// for the larger ones.
+func (t *acceptedText) share(server string) int {
+	var sizes []int
+	for name, p := range t.Servers {
+		switch {
+		case name == server:
+		case p.cut():
+			sizes = append(sizes, acceptedInAll) // the server stores it again
+		default:
+			sizes = append(sizes, p.size(name))
+		}
+	}
+	slices.Sort(sizes)
+	left := acceptedInAll
+	for i, size := range sizes {
+		if level := left / (len(sizes) - i + 1); size > level {
+			return level - 100 - len(server)
+		}
+		left -= size
+	}
+	return left - 100 - len(server)
+}
+
+// bound cuts parts of other servers until the value is within the limit: first those of servers that have ended, the
+// oldest one first, then the largest. A running server then stores its part again, in its share.
 func (t *acceptedText) bound(server string, now time.Time) {
-	maps.DeleteFunc(t.Servers, func(_ string, p acceptedPart) bool { return now.Sub(p.At) > acceptedTime })
 	size := 0
 	for name, p := range t.Servers {
-		size += len(name) + len(p.Evidence) + 100
+		size += p.size(name)
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(t.Servers), func(a, b string) int { return t.Servers[a].At.Compare(t.Servers[b].At) }) {
-		if size > acceptedInAll && name != server {
-			size -= len(name) + len(t.Servers[name].Evidence) + 100
-			delete(t.Servers, name)
+	ended := func(name string) bool { return now.Sub(t.Servers[name].At) > 2*acceptedRenewal }
+	names := slices.SortedFunc(maps.Keys(t.Servers), func(a, b string) int {
+		switch p, q := t.Servers[a], t.Servers[b]; {
+		case ended(a) && ended(b):
+			return p.At.Compare(q.At)
+		case ended(a):
+			return -1
+		case ended(b):
+			return 1
+		default:
+			return cmp.Compare(q.size(b), p.size(a))
 		}
+	})
+	for _, name := range names {
+		if size <= acceptedInAll || name == server {
+			continue
+		}
+		size -= t.Servers[name].size(name)
+		if ended(name) {
+			delete(t.Servers, name)
+			continue
+		}
+		t.Servers[name] = acceptedPart{At: t.Servers[name].At}
+		size += t.Servers[name].size(name)
 	}
 }

@@ -3,7 +3,9 @@ package revsource
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -22,6 +25,7 @@ type fact struct {
 	text    string
 	learned string
 	size    int
+	empty   bool
 	changed chan struct{}
 }
 
@@ -39,16 +43,23 @@ func (f *fact) set(text string) {
 
 func (f *fact) Changed() <-chan struct{} { return f.changed }
 
-func (f *fact) Save(_ time.Time, limit int) ([]byte, error) {
+func (f *fact) Share(_ time.Time, limit int) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.empty {
+		return nil, nil
+	}
 	return fmt.Appendf(nil, "%q", f.text+string(bytes.Repeat([]byte{'x'}, min(f.size, limit-100)))), nil
 }
 
-func (f *fact) Learn(others [][]byte) {
+func (f *fact) Learn(others iter.Seq2[time.Time, []byte], _ func(string, *xds.Type, string, string) *xds.Resource) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.learned = string(bytes.Join(others, []byte(" ")))
+	var all [][]byte
+	for _, data := range others {
+		all = append(all, data)
+	}
+	f.learned = string(bytes.Join(all, []byte(" ")))
 }
 
 func (f *fact) knows() string {
@@ -67,7 +78,7 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
-						NewAccepted(v, is, server, slog.New(slog.NewTextHandler(&logged, nil))).Run(ctx)
+						NewAccepted(v, New(v, store.New(), Options{}), is, server, slog.New(slog.NewTextHandler(&logged, nil))).Run(ctx)
 					}()
 					return func() { cancel(); <-done }
 				})
@@ -132,13 +143,85 @@ func TestAcceptedVersionsAreShared(t *testing.T) {
 			f.size = 1 << 20
 			defer start(v, fmt.Sprint(i), f)()
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		writes := v.writes
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		if v.writes != writes || len(v.is) > acceptedInAll+4000 || bytes.Count(v.is, []byte(`"at"`)) != 20 {
 			t.Errorf("%d writes at rest, %d bytes, %d servers", v.writes-writes, len(v.is), bytes.Count(v.is, []byte(`"at"`)))
+		}
+	})
+	run("a server that starts again keeps its part, and that of the others is not cut", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		other := newFact("other")
+		other.size = acceptedInAll / 2
+		defer start(v, "other", other)()
+		for range 14 {
+			f := newFact("")
+			stop := start(v, "restarted", f)
+			time.Sleep(3 * time.Second)
+			stop()
+			idle := newFact("")
+			idle.empty = true
+			stop = start(v, rand.Text(), idle)
+			time.Sleep(3 * time.Second)
+			stop()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := bytes.Count(v.is, []byte(`"at"`)); n != 2 || len(v.is) < acceptedInAll/2 {
+			t.Errorf("%d parts, %d bytes", n, len(v.is))
+		}
+	})
+	run("without evidence, the part of the earlier run stays", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		stop := start(v, "a", newFact("a1"))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		stop()
+		a := newFact("a2")
+		a.empty = true
+		defer start(v, "a", a)()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if a.knows() != `"a1"` || !bytes.Contains(v.is, []byte(`"a1"`)) {
+			t.Errorf("%s, %s", a.knows(), v.is)
+		}
+		a.mu.Lock()
+		a.empty = false
+		a.mu.Unlock()
+		a.set("a3")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if a.knows() != `"a1"` || bytes.Contains(v.is, []byte(`"a1"`)) || !bytes.Contains(v.is, []byte(`"a3"`)) {
+			t.Errorf("%s, %s", a.knows(), v.is)
+		}
+	})
+	run("a large part gets the space that the others leave", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		for i := range 14 {
+			defer start(v, fmt.Sprint(i), newFact("f"))()
+		}
+		f := newFact("f")
+		f.size = 1 << 20
+		defer start(v, "large", f)()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := bytes.Count(v.is, []byte(`"at"`)); n != 15 || len(v.is) < acceptedInAll*9/10 || len(v.is) > acceptedInAll {
+			t.Errorf("%d parts, %d bytes", n, len(v.is))
+		}
+	})
+	run("a date in the future counts as now", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
+		v.is = []byte(`{"format":1,"servers":{"far":{"at":"9999-01-01T00:00:00Z","evidence":"far"}}}`)
+		a := newFact("a1")
+		defer start(v, "a", a)()
+		time.Sleep(20 * time.Hour)
+		synctest.Wait()
+		if a.knows() != `"far"` {
+			t.Error(a.knows())
+		}
+		time.Sleep(6 * time.Hour)
+		synctest.Wait()
+		if a.knows() != `` {
+			t.Error(a.knows())
 		}
 	})
 	run("a value of a newer format stays, and the log has it once", func(t *testing.T, v *value, start func(*value, string, *fact) func()) {
@@ -186,15 +269,31 @@ func TestAcceptedVersionsOfThePreviousBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, book := &value{is: stored}, &evidence.Book{}
+		now := time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC) // after the time in the value
+		time.Sleep(time.Until(now.Add(-time.Hour)))
+		// The server serves the content: it uses no body of another server.
+		s := book.Scope("default", "")
+		for typ, is := range map[*xds.Type][]string{xds.Cluster: {"a", "a1"}, xds.Listener: {"l", "l1"}} {
+			table := xds.NewTable(typ)
+			for _, body := range []string{is[1], "refused"} {
+				table, err = table.With([]*xds.Resource{xds.NewResource(typ, is[0], []byte(body))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Show(time.Now(), typ, table, func(*xds.Type) []*xds.Table { return nil })
+			}
+			s.Accept(typ, "other", "owner", "2", acceptAll(table))
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); NewAccepted(v, book, "this", slog.New(slog.DiscardHandler)).Run(ctx) }()
+		go func() {
+			defer close(done)
+			NewAccepted(v, New(v, store.New(), Options{}), book, "this", slog.New(slog.DiscardHandler)).Run(ctx)
+		}()
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		cancel()
 		<-done
-		s := book.Scope("default", "")
-		now := time.Date(2030, 1, 1, 1, 0, 0, 0, time.UTC)
 		for _, c := range []struct {
 			t     *xds.Type
 			name  string
@@ -208,7 +307,7 @@ func TestAcceptedVersionsOfThePreviousBuild(t *testing.T) {
 			{xds.Route, "r", "envoy 1.36", ""}, // it was not replaced
 		} {
 			got := ""
-			for _, r := range s.Before(now, c.t, c.name, xds.Sum{}, c.agent) {
+			for _, r := range s.Before(now, c.t, c.name, xds.NewResource(c.t, c.name, []byte("refused")).Sum, c.agent) {
 				got += string(r.Body)
 			}
 			if got != c.want {

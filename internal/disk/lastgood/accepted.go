@@ -2,6 +2,7 @@ package lastgood
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ const MaxAccepted = 32 << 20
 
 // acceptedName is a file of its own, which earlier versions of this program ignore.
 const acceptedName = "accepted"
+
+// serverName is the file with the name of the server.
+const serverName = "server-name"
 
 const (
 	acceptedHead  = acceptedTitle + "1\n"
@@ -86,4 +90,29 @@ func (k *Keeper) RemoveAccepted() error {
 		return nil
 	}
 	return err
+}
+
+// ServerName returns a random name that stays the same after a restart. The error is [disk.ErrBusy] while another
+// program has the lock of the folder: the name is that of the other program.
+func (k *Keeper) ServerName() (string, error) {
+	select {
+	case <-k.locked:
+	default:
+		return "", disk.ErrBusy
+	}
+	path := filepath.Join(k.dir, serverName)
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().IsRegular() && info.Size() < 100 && trusted(info) {
+		b, err := os.ReadFile(path)
+		if name := string(b); err == nil && name != "" {
+			return name, nil
+		}
+	}
+	name := rand.Text()
+	k.replacing.Lock()
+	defer k.replacing.Unlock()
+	return name, disk.Replace(path, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, name)
+		return err
+	})
 }

@@ -97,3 +97,36 @@ func TestAcceptedWhileTheConfigurationIsStored(t *testing.T) {
 		t.Errorf("HEAL-3 %d bytes, %v", len(got), err)
 	}
 }
+
+func TestServerName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	k, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := k.ServerName()
+	if again, e := k.ServerName(); err != nil || e != nil || len(name) < 20 || again != name {
+		t.Errorf("HEAL-3 %q, %q, %v, %v", name, again, err, e)
+	}
+	other, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, err := other.ServerName(); !errors.Is(err, disk.ErrBusy) {
+		t.Errorf("HEAL-3 two running servers have the name %q, %v", name, err)
+	}
+	k.Release()
+	next, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := next.ServerName(); err != nil || again != name {
+		t.Errorf("HEAL-3 after a restart: %q, want %q, %v", again, name, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, serverName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := next.ServerName(); err != nil || len(again) < 20 || again == name {
+		t.Errorf("HEAL-3 %q, %v", again, err)
+	}
+}

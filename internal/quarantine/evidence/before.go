@@ -77,6 +77,11 @@ func (s *Scope) before(now time.Time, t *xds.Type, name string, refused xds.Sum,
 		return nil, nil
 	}
 	vs := e.replaced[name]
+	for i := range vs {
+		if vs[i].until.After(now) { // the clock was wrong
+			vs[i].until = now
+		}
+	}
 	if r := e.visible(name); r != nil && r.Sum != refused {
 		vs = append([]version{{Resource: r, support: e.acceptedBy(name, r.Sum), until: now}}, vs...)
 	}
@@ -85,7 +90,7 @@ func (s *Scope) before(now time.Time, t *xds.Type, name string, refused xds.Sum,
 	}
 	for _, v := range vs {
 		switch {
-		case v.removed || v.by == 0 || now.Sub(v.until) > MaxAge:
+		case v.Sum == refused || v.removed || v.by == 0 || now.Sub(v.until) > MaxAge:
 		case v.by.has(e, agent):
 			same = append(same, v)
 		default:

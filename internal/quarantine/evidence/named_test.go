@@ -116,7 +116,7 @@ func TestAcceptedByName(t *testing.T) {
 		if a, b := before(s, "a", "x"), before(s, "b", "x"); a != "1 " || b != "" {
 			t.Errorf("%q, %q", a, b)
 		}
-		other.Learn([][]byte{data}) // what clients of another server accepted before the change
+		learns(&other, []*xds.Table{v1}, data) // what clients of another server accepted before the change
 		o := other.Scope("g", "")
 		o.Show(start, xds.Cluster, v1, none)
 		o.Show(start, xds.Cluster, v2, none)
@@ -269,7 +269,7 @@ func TestKindsOfClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other.Learn([][]byte{data})
+		learns(&other, []*xds.Table{v1}, data)
 		o := other.Scope("g", "")
 		o.Show(start, xds.Cluster, v1, none)
 		o.Show(start, xds.Cluster, v2, none)

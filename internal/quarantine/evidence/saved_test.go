@@ -216,7 +216,7 @@ func TestStoredVersions(t *testing.T) {
 			s := b.Scope("g", "")
 			s.Show(start, xds.Cluster, v1, none)
 			var other Book
-			other.Learn([][]byte{data})
+			learns(&other, []*xds.Table{v1}, data)
 			o := other.Scope("g", "")
 			for _, is := range []*xds.Table{v1, table(t, v1, "a", "2")} {
 				o.Show(start, xds.Cluster, is, none)
@@ -245,7 +245,7 @@ func TestStoredVersions(t *testing.T) {
 			t.Error(is)
 		}
 		var other Book
-		other.Learn([][]byte{data})
+		learns(&other, []*xds.Table{v1}, data)
 		o := other.Scope("g", "")
 		o.Accept(xds.Cluster, "own", "h", "1", all(v2)) // the servers number kinds by themselves
 		o.Show(start, xds.Cluster, v2, none)
@@ -288,7 +288,7 @@ func TestStoredVersions(t *testing.T) {
 		}
 		data := []byte(`{"format":1,"scopes":[` + strings.Join(scopes, ",") + `]}`)
 		var other Book
-		other.Learn([][]byte{data})
+		learns(&other, nil, data)
 		if b := restored(t, data); len(b.scopes) != maxScopes || len(other.foreign) != maxScopes {
 			t.Errorf("%d, %d scopes", len(b.scopes), len(other.foreign))
 		}
@@ -314,7 +314,7 @@ func TestRevisionOfAReplacedVersion(t *testing.T) {
 	}
 	data, _ := stored(t, &b, 1<<20)
 	var other Book
-	other.Learn([][]byte{data})
+	learns(&other, []*xds.Table{v1}, data)
 	for what, b := range map[string]*Book{"after a restart": restored(t, data), "on another server": &other} {
 		s := b.Scope("g", "")
 		if a, b := s.RevisionOf(xds.Cluster, "a", old), s.RevisionOf(xds.Cluster, "a", now); a != "g CDS a r41" || b != "" {

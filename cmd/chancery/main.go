@@ -52,7 +52,7 @@ both are given, the flag is used.`,
 		{"clients", "Command connected clients", []*cobra.Command{inspect.Resync(), inspect.Disconnect()}},
 		{"files", "Check and convert files", []*cobra.Command{files.Check(), files.Preview(), files.Import(), files.Export(), files.Bootstrap()}},
 		{"store", "Change a store of revisions", []*cobra.Command{
-			store.Apply(), store.History(), store.Blame(), store.Rollback(), store.Freeze(), store.Unfreeze(), store.Rollout(), store.Sweep(),
+			store.Apply(), store.History(), store.Blame(), store.Rollback(), store.Freeze(), store.Unfreeze(), store.Rollout(), store.Sweep(), store.Command(),
 		}},
 		{"endpoints", "Register endpoints", []*cobra.Command{endpoints.Command()}},
 		{other, "Other", []*cobra.Command{cli.VersionCommand()}},

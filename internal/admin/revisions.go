@@ -206,6 +206,8 @@ func ofRepository(err error) error {
 		return &problem{code: http.StatusConflict, message: err.Error(), hint: "see the changes with chancery history, and try again"}
 	case errors.Is(err, revisions.ErrNotFound):
 		return missing("", err.Error(), "chancery history lists the kept revisions")
+	case errors.Is(err, revisions.ErrLostHead):
+		return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error(), hint: "chancery store restore --store URL lists the intact revisions"}
 	case errors.Is(err, revisions.ErrBackwards):
 		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "restore the revisions; to go back on purpose, empty --state-dir of each server and restart it"}
 	}

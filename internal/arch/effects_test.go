@@ -319,6 +319,7 @@ var effects = map[string]string{
 	"internal/cluster/etcdkv Conn.Watch timer":                      "a pause before a watch is opened again",
 	"internal/cluster/revisions/etcd Engine.Lease goroutine":        "reports the loss of a lease; ends with the lease",
 	"internal/cluster/revisions/enginetest announcements goroutine": "programs that announce themselves; end with the test",
+	"internal/cluster/revisions/enginetest backup goroutine":        "a program that announces itself; ends with the test",
 	"internal/cluster/revisions/enginetest announcements timer":     "a timeout of a test",
 	"internal/cluster/revisions/enginetest watching goroutine":      "a watch while values are damaged; ends with the test",
 	"internal/cluster/revisions/enginetest histories clock":         "a seed",

@@ -16,6 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/cli/storeclient"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
@@ -257,9 +258,12 @@ func (d *storeSource) ready() error {
 	return err
 }
 
-// firstStep returns how to commit the first revision of an empty store; "": the store is not empty.
+// firstStep returns how to commit the first revision of an empty store, or to repair a store whose head is
+// lost; "": neither.
 func (d *storeSource) firstStep(err error) string {
 	switch {
+	case errors.Is(err, revisions.ErrLostHead):
+		return storeclient.RestoreHint
 	case !errors.Is(err, revsource.ErrEmpty):
 		return ""
 	case d.root != "":

@@ -29,6 +29,7 @@ type Flags struct {
 	passwordFile string
 
 	MayCreate bool // the directory of the store may be missing or empty
+	LostHead  bool // the command works on a store that has lost its head
 }
 
 // Register adds the flags of the store.

@@ -33,7 +33,13 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	defer closer.Close()
 	ctx, cancel := context.WithTimeout(cli.Context(cmd), timeout)
 	defer cancel()
-	err = f(ctx, e, revisions.Open(e, revisions.Options{}))
+	repo := revisions.Open(e, revisions.Options{})
+	if !at.LostHead {
+		_, err = repo.Newest(ctx) // f reports all other errors
+	}
+	if !errors.Is(err, revisions.ErrLostHead) {
+		err = f(ctx, e, repo)
+	}
 	if p, is := errors.AsType[*revisionapi.Problem](err); is {
 		return problemError(p)
 	}
@@ -54,8 +60,15 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	case errors.Is(err, revisions.ErrNotFound):
 		return cli.FailWith(cli.NotFound, err, "chancery history lists the kept revisions")
 	}
-	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), "")
+	hint := ""
+	if errors.Is(err, revisions.ErrDamaged) {
+		hint = RestoreHint
+	}
+	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), hint)
 }
+
+// RestoreHint is the hint about a damaged store.
+const RestoreHint = "chancery store restore --store URL lists the intact revisions"
 
 // problemError converts a problem to an error of the command. The admin API's answer for the same problem
 // gives the same error.

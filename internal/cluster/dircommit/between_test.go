@@ -54,6 +54,9 @@ type doubtful struct {
 
 func (d *doubtful) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
 	err := d.Engine.CompareAndSwap(ctx, key, old, value)
+	if old == nil {
+		return err // the empty head before the first commit
+	}
 	d.once.Do(func() {
 		d.silent.Store(true)
 		err = revisions.ErrUnavailable

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/text"
 )
@@ -33,7 +34,7 @@ type About struct {
 
 const (
 	format = 1
-	prefix = "replica/"
+	prefix = revisions.ServerPrefix
 
 	// maxAbout limits the size of an announcement.
 	maxAbout = 4 << 10

@@ -1,7 +1,9 @@
 package revisions
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -35,6 +37,8 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	switch {
 	case was == nil || was.at.number == 0:
 		return nil
+	case is.raw != nil && is.at.number == 0:
+		return fmt.Errorf("%w: it has no revision, it was at %s", ErrBackwards, was.at.number)
 	case is.at.number == 0:
 		return fmt.Errorf("%w: the key %s is missing, it was at %s", ErrBackwards, headKey, was.at.number)
 	case is.turns < was.turns:
@@ -61,6 +65,48 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 		return err
 	case then != was.at:
 		return fmt.Errorf("%w: to %s, of %s, whose ancestor %s is not the one read before", ErrBackwards, is.at.number, when, was.at.number)
+	}
+	return nil
+}
+
+// ServerPrefix is the prefix of the keys under which servers announce themselves ([Announcer]). The values are
+// JSON. Their field "revision" is the number of the served revision.
+const ServerPrefix = "replica/"
+
+// maxServers limits how many announcements are read.
+const maxServers = 128
+
+// served returns [ErrBackwards] if a running server serves a later revision than the head: then the repository
+// was replaced by a backup. A writer calls it before it changes the head. If the head has changed since it was
+// read, the error is [ErrConflict].
+func (r *Repository) served(ctx context.Context, h head) error {
+	e, ok := r.engine.(Announcer)
+	if !ok {
+		return nil
+	}
+	all, _, err := e.Announced(ctx, ServerPrefix, maxServers)
+	if err != nil {
+		return err
+	}
+	for key, value := range all {
+		var about struct {
+			Revision string `json:"revision"`
+		}
+		if json.Unmarshal(value, &about) != nil || about.Revision == "" {
+			continue
+		}
+		n, err := ParseNumber(about.Revision)
+		if err != nil || n <= h.at.number {
+			continue
+		}
+		now, err := r.readHead(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !bytes.Equal(now.raw, h.raw):
+			return fmt.Errorf("%s: %w", headKey, ErrConflict)
+		}
+		return fmt.Errorf("%w: a running server (%s) serves %s, and the newest revision is %s", ErrBackwards, key, n, h.at.number)
 	}
 	return nil
 }

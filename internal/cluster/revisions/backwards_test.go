@@ -3,6 +3,7 @@ package revisions_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,18 +42,8 @@ func TestReplacedRepositoryIsRefused(t *testing.T) {
 		return s
 	}
 	head := filepath.Join(dir, "head")
-	read := func() []byte {
-		b, err := os.ReadFile(head)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	put := func(b []byte) {
-		if err := os.WriteFile(head, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	read := func() map[string][]byte { return values(t, dir) }
+	put := func(all map[string][]byte) { putBack(t, dir, all) }
 	other := open()
 	must(commit(other, "1"))
 	backup := read()
@@ -106,6 +97,12 @@ func TestReplacedRepositoryIsRefused(t *testing.T) {
 	if err := os.Remove(head); err != nil {
 		t.Fatal(err)
 	}
+	for _, fresh := range []*revisions.Repository{r, open()} {
+		if _, err := fresh.Head(ctx); !errors.Is(err, revisions.ErrLostHead) {
+			t.Error(err)
+		}
+	}
+	put(nil)
 	backwards("none", "the key head is missing, it was at r3")
 	// A snapshot read before the repository was opened counts, too.
 	kept, err := revisions.FromSaved(nil, third.Mark())
@@ -135,6 +132,40 @@ func TestReplacedRepositoryIsRefused(t *testing.T) {
 	must(commit(other, "10"))
 	if s := must(commit(r, "11")); s.Revision.Number != 11 {
 		t.Error(s.Revision.Number)
+	}
+}
+
+// values returns all values of a store in a directory, by path.
+func values(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	if err := filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() || strings.Contains(path, ".tmp") {
+			return err
+		}
+		all[path], err = os.ReadFile(path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// putBack makes the values of a store those of a backup.
+func putBack(t *testing.T, dir string, backup map[string][]byte) {
+	t.Helper()
+	for path := range values(t, dir) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, value := range backup {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, value, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

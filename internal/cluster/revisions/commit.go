@@ -229,6 +229,19 @@ func (p *packer) body(it *Item) (pieces []*place) {
 // publish stores the packs and the revision, and then swaps the head. Before the swap nothing refers
 // to them. If the writer dies before the swap, a sweep removes them.
 func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data []packed) error {
+	if err := r.served(ctx, h); err != nil {
+		return err
+	}
+	if h.raw == nil { // from now on, a store without a head has lost it
+		empty, err := emptyHead()
+		if err == nil {
+			err = r.engine.CompareAndSwap(ctx, headKey, nil, empty.raw)
+		}
+		if err != nil {
+			return err
+		}
+		h = empty
+	}
 	rev, err := next.Revision.encode()
 	if err != nil {
 		return err

@@ -155,8 +155,15 @@ func (s *Snapshot) Holds() map[string]Hold { return s.head.holds }
 func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, holds map[string]Hold) error) error {
 	for {
 		was, err := r.head(ctx)
-		if err == nil && was.raw == nil {
+		if err == nil && was.at.number == 0 {
 			err = fmt.Errorf("the store has no revision yet: %w", ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		err = r.served(ctx, was)
+		if errors.Is(err, ErrConflict) {
+			continue
 		}
 		if err != nil {
 			return err

@@ -22,7 +22,9 @@ type Repository struct {
 	last   atomic.Pointer[Snapshot]             // the last snapshot that was read: later ones share its pages
 	held   atomic.Pointer[map[Number]*Snapshot] // the revisions at which groups are held, as Serving last read them; nil: none
 	seen   atomic.Pointer[head]                 // the newest head whose revision was read; nil: none
-	look   chan struct{}                        // has one slot; a value: Watch must look at once
+	// checked is true after [Repository.sound] has found no fault. The list of all revisions is too slow for each read.
+	checked atomic.Bool
+	look    chan struct{} // has one slot; a value: Watch must look at once
 }
 
 // Options configure a repository. The zero value works.
@@ -127,16 +129,15 @@ func missing(err error) error {
 // head reads the head. In a repository without revisions, the head has the number 0.
 func (r *Repository) head(ctx context.Context) (h head, err error) {
 	seen := r.seen.Load() // before the request, because of two concurrent requests one may get an older answer
-	b, err := r.engine.Get(ctx, headKey)
-	switch {
-	case errors.Is(err, ErrNotFound):
-	case err != nil:
+	h, err = r.readHead(ctx)
+	if err != nil {
 		return head{}, err
-	default:
-		h, err = decodeHead(b)
-		if err != nil {
-			return head{}, fmt.Errorf("%s: %w", headKey, err)
+	}
+	if !r.checked.Load() {
+		if err := r.sound(ctx, h); err != nil {
+			return head{}, err
 		}
+		r.checked.Store(true)
 	}
 	if err := r.follows(ctx, seen, h); err != nil {
 		return head{}, err
@@ -146,8 +147,8 @@ func (r *Repository) head(ctx context.Context) (h head, err error) {
 
 // load returns the snapshot of a head.
 func (r *Repository) load(ctx context.Context, h head) (*Snapshot, error) {
-	if h.raw == nil {
-		return &Snapshot{}, nil
+	if h.at.number == 0 {
+		return &Snapshot{head: h}, nil
 	}
 	last := r.last.Load()
 	if last != nil && last.Revision.id == h.at {

@@ -170,7 +170,19 @@ type head struct {
 	from  Number                     // the oldest kept revision: a commit must not refer to an older one
 	swept int                        // the number of sweeps
 	holds map[string]Hold            // by group; must not be changed
-	turns int                        // number of changes of the holds
+
+	through Number // revisions up to this number may belong to another history, because the head was restored
+	turns   int    // number of changes of the holds
+}
+
+// emptyFormat is the format number of a head before the first revision. An older release would not
+// understand such a head.
+const emptyFormat = 3
+
+// emptyHead returns the head that a writer stores before its first pack.
+func emptyHead() (head, error) {
+	b, err := json.Marshal(headText{Format: emptyFormat})
+	return head{raw: b, all: map[string]json.RawMessage{}}, err
 }
 
 type headText struct {
@@ -186,17 +198,24 @@ type headText struct {
 func decodeHead(b []byte) (head, error) {
 	h := head{raw: b}
 	var t headText
-	if err := decodeText(b, &t.Format, holdFormat, &t); err != nil {
+	if err := decodeText(b, &t.Format, emptyFormat, &t); err != nil {
 		return h, err
 	}
 	if err := json.Unmarshal(b, &h.all); err != nil {
 		return h, err
 	}
+	if t.Format == emptyFormat && t.Number == 0 && t.Revision == "" {
+		h.all = map[string]json.RawMessage{}
+		return h, nil
+	}
 	sum, ok := parseHash(t.Revision)
-	if !ok || t.Number == 0 || t.Oldest == 0 || t.Oldest > t.Number {
+	if !ok || t.Format == emptyFormat || t.Number == 0 || t.Oldest == 0 || t.Oldest > t.Number {
 		return h, fmt.Errorf("not written by Chancery: %w", ErrDamaged)
 	}
 	h.at, h.from, h.swept, h.turns = revisionID{t.Number, sum}, t.Oldest, t.Swept, t.Turns
+	var restored restoredText
+	_ = json.Unmarshal(h.all[restoredKey], &restored) // absent in most heads
+	h.through = restored.Through
 	return h, h.decodeHolds(t.Holds)
 }
 
@@ -218,5 +237,6 @@ func (h head) next(at revisionID, from Number, swept int) (head, error) {
 	if err != nil {
 		return h, err
 	}
-	return head{b, all, at, from, swept, h.holds, h.turns}, nil
+	h.raw, h.all, h.at, h.from, h.swept = b, all, at, from, swept
+	return h, nil
 }

@@ -54,7 +54,7 @@ func (r *Repository) Plan(ctx context.Context, keep int) (Swept, error) {
 // Due returns the number of revisions that Sweep would remove now. It reads only the head and the accepted versions.
 func (r *Repository) Due(ctx context.Context, keep int) (int, error) {
 	h, err := r.head(ctx)
-	if err != nil || h.raw == nil {
+	if err != nil || h.at.number == 0 {
 		return 0, err
 	}
 	from, _, _, err := r.keep(ctx, h, keep)
@@ -110,8 +110,20 @@ func (r *Repository) accepted(ctx context.Context, least Number) (oldest Number,
 
 func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, err error) {
 	was, err := r.head(ctx)
-	if err != nil || was.raw == nil {
+	if err != nil || was.at.number == 0 {
 		return s, err // the repository is empty: the packs may belong to a first commit in progress
+	}
+	if err := r.sound(ctx, was); err != nil {
+		return s, err
+	}
+	for err = r.served(ctx, was); err != nil; err = r.served(ctx, was) {
+		if !errors.Is(err, ErrConflict) {
+			return s, err
+		}
+		was, err = r.head(ctx)
+		if err != nil {
+			return s, err
+		}
 	}
 	var there []string
 	for _, prefix := range []string{revisionPrefix, packPrefix} {
@@ -119,9 +131,7 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 			if err != nil {
 				return s, err
 			}
-			_, revision := parseRevisionKey(key)
-			_, pack := parseHash(strings.TrimPrefix(key, packPrefix))
-			if revision || pack {
+			if ours(key) {
 				there = append(there, key)
 			} else {
 				s.Foreign = append(s.Foreign, key)

@@ -167,7 +167,7 @@ func TestNewestOfReplacedRepository(t *testing.T) {
 	if err := os.Remove(head); err != nil {
 		t.Fatal(err)
 	}
-	backwards(revisions.ErrBackwards)
+	backwards(revisions.ErrLostHead)
 	if err := os.RemoveAll(at); err != nil {
 		t.Fatal(err)
 	}

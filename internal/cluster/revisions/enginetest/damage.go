@@ -93,7 +93,7 @@ func damages(pack, rev string) []damaged {
 		{"a head that is not JSON", "head", value("hello"), revisions.ErrDamaged, "head"},
 		{"an empty head", "head", value("{}"), revisions.ErrDamaged, "head"},
 		{"half a head", "head", half, revisions.ErrDamaged, "head"},
-		{"a newer head", "head", value(`{"format":3}`), revisions.ErrNewer, "head"},
+		{"a newer head", "head", value(`{"format":4}`), revisions.ErrNewer, "head"},
 		{"a head that refers to a missing revision", "head", func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), rev[len(rev)-64:], strings.Repeat("ab", 32), 1))
 		}, revisions.ErrDamaged, strings.Repeat("ab", 32)},

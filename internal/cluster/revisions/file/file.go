@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,12 +64,21 @@ func Found(dir string) (is, free bool, err error) {
 		return false, true, nil
 	}
 	for _, f := range all {
-		if f.Name() == tmp || f.Name() == "head" { // tmp exists before the first revision, but a copy of the store may lack it
+		// tmp exists before the first revision, but a copy of the store may lack it, or the head.
+		if f.Name() == tmp || f.Name() == "head" || f.Name() == "revision" && revisionsIn(filepath.Join(dir, f.Name())) {
 			return true, false, nil
 		}
 	}
 	return false, len(all) == 0 || len(all) == 1 && all[0].Name() == "lost+found", err // an empty volume
 }
+
+// revisionsIn reports whether a directory contains a revision.
+func revisionsIn(dir string) bool {
+	all, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(all, func(f os.DirEntry) bool { return revisionName.MatchString(f.Name()) })
+}
+
+var revisionName = regexp.MustCompile(`^[0-9]{16}-[0-9a-f]{64}$`)
 
 // tmp contains the lock files, and files that are being written.
 const tmp = ".tmp"

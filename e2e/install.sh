@@ -2,7 +2,7 @@
 # Puts the clients that judge the server, and a server that judges the client, into ../.cache, from nothing.
 #
 #   install.sh             all of them
-#   install.sh envoy java  some: envoy, python, node, java, sovereign
+#   install.sh envoy java  some: envoy, python, node, java, sovereign, browser
 #
 # What is fetched is pinned by its hash, in clients: what has another is refused.
 # Safe to run again: what was installed by the same recipe stays, and a download that breaks leaves nothing behind.
@@ -58,6 +58,17 @@ sovereign_make() {
     --require-hashes --target "$1" --requirement clients/sovereign/requirements.txt
 }
 
+# The package is made for machines without the libraries of a desktop: it brings the few that the browser needs.
+browser_tools="node npm tar"
+browser_recipe() { cat clients/browser/package.json clients/browser/package-lock.json clients/browser/unpack.js; }
+browser_make() {
+  cp clients/browser/package.json clients/browser/package-lock.json "$1"
+  npm ci --prefix "$1" --silent --ignore-scripts --no-audit --no-fund
+  node clients/browser/unpack.js "$1"
+  tar -x -C "$1" -f "$1/libraries.tar"
+  rm -r "$1/libraries.tar" "$1/node_modules"
+}
+
 install() {
   local client=$1 to=$cache/$1 tools="$1_tools" tool
   for tool in ${!tools}; do
@@ -82,7 +93,7 @@ install() {
 }
 
 mkdir -p "$cache"
-[ $# -gt 0 ] || set -- envoy python node java sovereign
+[ $# -gt 0 ] || set -- envoy python node java sovereign browser
 running=()
 for client in "$@"; do
   (install "$client") &

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -70,5 +72,34 @@ func TestHealthOfEndlessAnswer(t *testing.T) {
 	var stdout, stderr strings.Builder
 	if code := run([]string{"health", "--metrics-listen", s.Listener.Addr().String()}, &stdout, &stderr); code != cli.OK || stdout.Len() != inspect.MaxAnswer+1 {
 		t.Errorf("SAFE-1 %d: %d bytes, %s", code, stdout.Len(), &stderr)
+	}
+}
+
+// Probes and Prometheus state any Host and no Origin. A web page states its Origin, and reads nothing.
+func TestProbesStateAnyHost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", cluster("a"))
+	port := freePort(t)
+	d := serveDir(t, dir, "--metrics-listen", "0.0.0.0:"+port)
+	d.tells(port, "/readyz", "ok")
+	for what, want := range map[string]string{
+		"GET /readyz HTTP/1.1\r\nHost: 10.244.1.7:18002\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\nConnection: close\r\n":                                        "HTTP/1.1 200",
+		"GET /metrics HTTP/1.1\r\nHost: chancery.mesh.svc:18002\r\nUser-Agent: Prometheus/3.7.0\r\nAccept: application/openmetrics-text;version=1.0.0\r\n":             "HTTP/1.1 200",
+		"GET /metrics HTTP/1.1\r\nHost: chancery.mesh.svc:18002\r\nUser-Agent: Mozilla/5.0\r\nOrigin: http://evil.example\r\nSec-Fetch-Site: cross-site\r\n":           "HTTP/1.1 403",
+		"GET /metrics HTTP/1.1\r\nHost: evil.example:18002\r\nUser-Agent: Mozilla/5.0\r\nOrigin: http://evil.example:18002\r\nReferer: http://evil.example:18002/\r\n": "HTTP/1.1 403",
+	} {
+		t.Run("SAFE-16 "+want, func(t *testing.T) {
+			c, err := net.Dial("tcp", "127.0.0.1:"+port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprint(c, what+"\r\n")
+			got := make([]byte, len(want))
+			if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+				t.Errorf("%q: %q, %v, want %q", what, got, err, want)
+			}
+		})
 	}
 }

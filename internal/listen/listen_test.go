@@ -169,7 +169,7 @@ func TestOpenWhenFree(t *testing.T) {
 					}
 					opened <- l
 				}()
-				time.Sleep(time.Minute)
+				time.Sleep(10 * time.Minute)
 				select {
 				case <-opened:
 					t.Fatal("two listeners have the address")

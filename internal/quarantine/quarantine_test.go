@@ -501,3 +501,27 @@ func TestWatchError(t *testing.T) {
 type refusing struct{ error }
 
 func (r refusing) Watch(context.Context, *xds.Node) (server.Watch, error) { return nil, r.error }
+
+// The next retry of a resource and its proof do not change what the client is shown. So the table stays the same.
+func TestRetryTimeKeepsTable(t *testing.T) {
+	base, err := xds.NewTable(xds.Cluster).With([]*xds.Resource{cluster("a", "bad")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := xds.Tables{xds.Cluster.URL: base}
+	var m tables
+	h := held{typ: xds.Cluster, name: "a", refused: base.Lookup("a").Sum, body: base.Lookup("a"), old: cluster("a", "1")}
+	table := func() *xds.Table {
+		v := &substituted{of: view, holds: m.group([]held{h}, nil, nil), made: &m}
+		return v.Table(xds.Cluster)
+	}
+	first := table()
+	h.by, h.proven, h.nonce, h.text, h.tries, h.retryAt = Found, true, 7, "no", 3, time.Now()
+	if table() != first {
+		t.Error("HEAL-2: the time of a retry makes another table")
+	}
+	h.trying = true
+	if is := table(); is == first || string(is.Lookup("a").Body) != string(base.Lookup("a").Body) {
+		t.Error("HEAL-2: a retry does not show the refused version")
+	}
+}

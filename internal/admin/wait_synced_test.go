@@ -386,6 +386,9 @@ func TestWaitSyncedNamesFrozenGroup(t *testing.T) {
 			var store atomic.Pointer[api.Store]
 			store.Store(&api.Store{Revision: "r2", Holds: []api.Hold{tt.hold}})
 			synced(t, storeServer(&store), "timeout=10s")().verdictIs(t, api.WaitOK, "", tt.hint)
+			if n := storedNumber(tt.hold.Revision); tt.hold.Next == "" { // the caller named a revision that the group has
+				synced(t, storeServer(&store), fmt.Sprintf("stored=r%d&timeout=10s", n))().verdictIs(t, api.WaitOK, "", "no client was there")
+			}
 		})
 	}
 }

@@ -458,6 +458,10 @@ func TestSuspects(t *testing.T) {
 		if got := r.Suspects(t.Context(), "gone", []string{store.DefaultGroup}, xds.Cluster, "no", names); len(got) != 3 || got[1].Name != "bad" || got[1].Place != "" {
 			t.Errorf("%+v", got)
 		}
+		words := []string{"address", "good"} // the name address is also a word of the text
+		if got := r.Faulty(t.Context(), []string{store.DefaultGroup}, xds.Cluster, "good: address in use", words); len(got) != 1 || got[0].Name != "good" {
+			t.Errorf("of a quoted name and a word: %+v", got)
+		}
 		if got := r.Faulty(t.Context(), []string{store.DefaultGroup}, xds.Cluster, "no", names); got != nil {
 			t.Errorf("%+v", got)
 		}

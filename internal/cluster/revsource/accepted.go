@@ -77,43 +77,12 @@ type acceptedPart struct {
 
 // Run reads the evidence of other servers and stores that of this server, until ctx is done.
 func (a *Accepted) Run(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	rings, changed := a.engine.Watch(ctx, revisions.AcceptedKey), a.evidence.Changed()
-	defer func() {
-		cancel()
-		for range rings { // the engine closes the channel when its watch has ended
-		}
-	}()
-	said := false
-	for {
-		select {
-		case <-changed:
-			a.due = true
-		default:
-		}
-		switch err := a.sync(ctx, time.Now()); {
-		case err == nil:
-			said = false
-		case ctx.Err() == nil && !errors.Is(err, revisions.ErrConflict) && !said:
-			said = true
-			a.log.Warn("cannot share accepted versions with other servers", "error", err)
-		}
-		if !wait(ctx, refusalsWait, nil, nil) {
-			return
-		}
-		t := time.NewTimer(refusalsPoll)
-		select {
-		case <-changed:
-			a.due = true
-		case <-rings:
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
+	keepSynced(ctx, a.engine, revisions.AcceptedKey, a.evidence.Changed(), func(changed bool) error {
+		a.due = a.due || changed
+		return a.sync(ctx, time.Now())
+	}, func(err error) {
+		a.log.Warn("cannot share accepted versions with other servers", "error", err)
+	})
 }
 
 // sync learns the stored evidence, and stores the evidence of this server if it has changed.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,18 +18,18 @@ import (
 )
 
 const (
-	refusalsKey  = "refused"
-	refusalsMost = 2000           // maximum number of remembered refusals; the newest stay
-	refusalsTime = 24 * time.Hour // time for which a refusal is remembered
-	refusalsWait = time.Second    // minimum time between two writes of a server
-	refusalsPoll = 10 * time.Second
+	refusalsKey    = "refused"
+	refusalsFormat = 1              // of the value
+	refusalsMost   = 2000           // maximum number of remembered refusals; the newest stay
+	refusalsTime   = 24 * time.Hour // time for which a refusal is remembered
 )
 
 // Refusals remember which nodes have refused a resource and accepted nothing of its type since then,
 // on all servers of a repository. A client that reconnects states its last accepted version, but may
 // already use a part of the refused response. So an equal version proves nothing, on any server.
 //
-// All refusals are one small value, written at most once a second. [NewRefusals] makes a value, and
+// All refusals are one small value, written at most once a second. A server leaves a value of a newer format in
+// place. [NewRefusals] makes a value, and
 // [Refusals.Run] must run. Several goroutines may use it at once.
 type Refusals struct {
 	engine revisions.Engine
@@ -109,40 +110,9 @@ func (r *Refusals) move(node, url string, refused bool) {
 
 // Run reads the refusals of other servers and stores those of this server, until ctx is done.
 func (r *Refusals) Run(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	rings := r.engine.Watch(ctx, refusalsKey)
-	defer func() {
-		cancel()
-		for range rings { // the engine closes the channel when its watch has ended
-		}
-	}()
-	said := false
-	for {
-		if err := r.sync(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, revisions.ErrConflict) {
-			if !said {
-				r.log.Warn("cannot share refusals with other servers", "error", err)
-			}
-			said = true
-		} else if err == nil {
-			said = false
-		}
-		if !wait(ctx, refusalsWait, nil, nil) || !wait(ctx, refusalsPoll, rings, r.bell) {
-			return
-		}
-	}
-}
-
-// wait waits until a or b sends, at most for d. It returns false if ctx is done.
-func wait(ctx context.Context, d time.Duration, a, b <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-a:
-	case <-b:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	keepSynced(ctx, r.engine, refusalsKey, r.bell, func(bool) error { return r.sync(ctx) }, func(err error) {
+		r.log.Warn("cannot share refusals with other servers", "error", err)
+	})
 }
 
 // sync reads the stored refusals, and stores the changes.
@@ -154,10 +124,14 @@ func (r *Refusals) sync(ctx context.Context) error {
 	if r.same(old) {
 		return nil
 	}
-	is := refusalsText{Format: 1}
+	is := refusalsText{Format: refusalsFormat}
 	if err == nil {
-		if err := json.Unmarshal(old, &is); err != nil || is.Format != 1 {
-			is = refusalsText{Format: 1} // the value has a newer format or is invalid: begin with an empty one
+		err := json.Unmarshal(old, &is) // sets the format even if a newer one has other fields
+		switch {
+		case is.Format > refusalsFormat:
+			return fmt.Errorf("%s: %w", refusalsKey, revisions.ErrNewer)
+		case err != nil || is.Format != refusalsFormat:
+			is = refusalsText{Format: refusalsFormat} // the value is invalid: begin with an empty one
 		}
 	}
 	if is.Refused == nil {

@@ -145,3 +145,24 @@ func TestRefusalsDenied(t *testing.T) {
 		}
 	})
 }
+
+// A value of a newer format stays as it is. The server keeps its own refusals, and logs that once.
+func TestRefusalsOfNewerFormat(t *testing.T) {
+	for _, newer := range []string{`{"format":2}`, `{"format":2,"refused":["a"]}`} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			v := &value{is: []byte(newer)}
+			r := NewRefusals(v, slog.New(slog.NewTextHandler(&log, nil)))
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { r.Run(ctx) })
+			r.Refused("n", "cds")
+			time.Sleep(time.Minute)
+			stop()
+			running.Wait()
+			if !r.Has("n", "cds") || string(v.is) != newer || strings.Count(log.String(), "written by a newer version") != 1 {
+				t.Errorf("%s: %s\n%s", newer, v.is, log.String())
+			}
+		})
+	}
+}

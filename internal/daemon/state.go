@@ -17,6 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
@@ -180,7 +181,7 @@ func (s *state) note() string {
 		for _, g := range (*k)[:min(len(*k), 3)] {
 			names = append(names, g.Group)
 		}
-		return "the files, but not those of " + cli.Count(len(*k), "group") + ", which keep their last good: " + strings.Join(names, ", ") + "; the log says why"
+		return "the files, but not those of " + text.Amount(len(*k), "group") + ", which keep their last good: " + strings.Join(names, ", ") + "; the log says why"
 	}
 	return "the files"
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/envoy/bootstrap"
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // Bootstrap returns the command bootstrap.
@@ -121,7 +122,7 @@ func complete(cmd *cobra.Command, from string, ours []byte, keep importer.Keep, 
 		fmt.Fprintln(cmd.ErrOrStderr(), p.Text())
 	}
 	if b == nil {
-		return nil, cli.Fail(fmt.Errorf("--from: %s cannot be used: %s", from, cli.Count(len(problems), "error")), "")
+		return nil, cli.Fail(fmt.Errorf("--from: %s cannot be used: %s", from, text.Amount(len(problems), "error")), "")
 	}
 	for _, n := range notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", n)

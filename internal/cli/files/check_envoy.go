@@ -11,8 +11,8 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/check/envoybinary"
-	"github.com/chancery-xds/chancery/internal/cli"
 	sensitive "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -92,7 +92,7 @@ func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded, broken
 	for _, i := range answer.Skipped {
 		l := asked[i]
 		if n := skipped[l.Type.URL]; n > 0 {
-			p := l.Pos.Problem(findings.NotValidated, fmt.Sprintf("Envoy did not validate %s; the first is %q", cli.Count(n, l.Type.String()+" resource"), l.Name))
+			p := l.Pos.Problem(findings.NotValidated, fmt.Sprintf("Envoy did not validate %s; the first is %q", text.Amount(n, l.Type.String()+" resource"), l.Name))
 			p.Warning = true
 			warnings = append(warnings, p)
 			skipped[l.Type.URL] = 0

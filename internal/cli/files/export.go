@@ -357,7 +357,7 @@ func (e *exporter) export(ctx context.Context) error {
 	}
 	e.warn(e.cautions(r, e.secrets.Load))
 	if !e.watch {
-		fmt.Fprintf(e.stdout, "ok: %s in %s of %s, %d written, %d removed\n", cli.Count(r.Resources, "resource"), cli.Count(r.Files, "file"), e.out, r.Written, r.Removed)
+		fmt.Fprintf(e.stdout, "ok: %s in %s of %s, %d written, %d removed\n", textutil.Amount(r.Resources, "resource"), textutil.Amount(r.Files, "file"), e.out, r.Written, r.Removed)
 		if !e.options.KeepSources && e.options.Prefix == "" {
 			fmt.Fprintf(e.stdout, "run: envoy -c %s\n", filepath.Join(e.out, "bootstrap.json"))
 		}
@@ -399,7 +399,7 @@ func (e *exporter) warn(warnings []string) {
 	}
 	e.printed = now
 	if more := len(fresh) - maxWarnings; more > 0 {
-		fresh = append(fresh[:maxWarnings], fmt.Sprintf("and %s more", cli.Count(more, "warning")))
+		fresh = append(fresh[:maxWarnings], fmt.Sprintf("and %s more", textutil.Amount(more, "warning")))
 	}
 	for _, w := range fresh {
 		if e.watch {

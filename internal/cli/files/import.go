@@ -19,6 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/export"
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 	"github.com/chancery-xds/chancery/internal/listen"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -261,7 +262,7 @@ func (i *importFlags) refuse(problems []findings.Problem) error {
 	for _, p := range problems {
 		fmt.Fprintln(i.stderr, p.Text())
 	}
-	return cli.Fail(fmt.Errorf("nothing is imported: %s", cli.Count(findings.Count(problems), "error")), "")
+	return cli.Fail(fmt.Errorf("nothing is imported: %s", text.Amount(findings.Count(problems), "error")), "")
 }
 
 // perFolder is the maximum number of files that are listed for each type.
@@ -273,7 +274,7 @@ func (i *importFlags) report(done *importer.Import, c dir.Checked, where string)
 	for folder, all := range byFolder(done.Resources) {
 		for n, r := range all {
 			if n == perFolder && len(all) > perFolder+1 {
-				fmt.Fprintf(i.stdout, "%s and %s more\n", filepath.Join(where, folder), cli.Count(len(all)-perFolder, "file"))
+				fmt.Fprintf(i.stdout, "%s and %s more\n", filepath.Join(where, folder), text.Amount(len(all)-perFolder, "file"))
 				break
 			}
 			notes := ""
@@ -301,7 +302,7 @@ func (i *importFlags) report(done *importer.Import, c dir.Checked, where string)
 		fmt.Fprintln(i.stdout, "note:", n)
 	}
 	if secrets > 0 {
-		fmt.Fprintf(i.stdout, "note: %s with secrets (mode 0600): serve sends secrets only to clients with certificates (--client-ca) or on this machine\n", cli.Count(secrets, "file"))
+		fmt.Fprintf(i.stdout, "note: %s with secrets (mode 0600): serve sends secrets only to clients with certificates (--client-ca) or on this machine\n", text.Amount(secrets, "file"))
 	}
 	for _, p := range slices.Concat(done.Warnings, c.Warnings) {
 		fmt.Fprintln(i.stderr, p.Error())
@@ -310,9 +311,9 @@ func (i *importFlags) report(done *importer.Import, c dir.Checked, where string)
 	if i.dry {
 		verb = "would be imported"
 	}
-	fmt.Fprintf(i.stdout, "ok: %s %s", cli.Count(len(done.Resources), "resource"), verb)
+	fmt.Fprintf(i.stdout, "ok: %s %s", text.Amount(len(done.Resources), "resource"), verb)
 	if n := findings.Count(done.Warnings) + findings.Count(c.Warnings); n > 0 {
-		fmt.Fprintf(i.stdout, "; %s", cli.Count(n, "warning"))
+		fmt.Fprintf(i.stdout, "; %s", text.Amount(n, "warning"))
 	}
 	fmt.Fprintln(i.stdout)
 	if i.dry {

@@ -87,12 +87,12 @@ server answers at --admin, or it denies access.`,
 			for _, e := range r.Kept {
 				fmt.Fprintln(cmd.ErrOrStderr(), text.Lines(e))
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", cli.Count(r.Resources, "resource"), cli.Count(r.Files, "file"), r.Set, r.Removed)
+			fmt.Fprintf(cmd.OutOrStdout(), "ok: %s in %s, %d set, %d removed\n", text.Amount(r.Resources, "resource"), text.Amount(r.Files, "file"), r.Set, r.Removed)
 			if r.Held > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s missing from the files, to be removed after --confirm-removals, or at once with --allow-mass-delete\n", cli.Count(r.Held, "resource"))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s missing from the files, to be removed after --confirm-removals, or at once with --allow-mass-delete\n", text.Amount(r.Held, "resource"))
 			}
 			if r.KeptGroups > 0 {
-				return cli.Fail(fmt.Errorf("reload rejected for %s, keeping the previous configuration of it; the others are loaded", cli.Count(r.KeptGroups, "group")), "")
+				return cli.Fail(fmt.Errorf("reload rejected for %s, keeping the previous configuration of it; the others are loaded", text.Amount(r.KeptGroups, "group")), "")
 			}
 			return nil
 		},

@@ -142,7 +142,7 @@ func author() string {
 }
 
 func printClientCommand(w io.Writer, c *api.ClientCommand) {
-	where := cli.Count(c.Streams, "stream")
+	where := text.Amount(c.Streams, "stream")
 	switch {
 	case c.Group != "" && c.Command == "resync":
 		fmt.Fprintf(w, "ok: the clients of group %s are sent their resources again: %s within %s\n", text.Line(c.Group), where, text.Line(c.Over))
@@ -151,9 +151,9 @@ func printClientCommand(w io.Writer, c *api.ClientCommand) {
 	case c.Command == "resync":
 		var all []string
 		for _, t := range c.Types {
-			one := fmt.Sprintf("%s of %s", cli.Count(t.Resources, "resource"), text.Line(t.Type))
+			one := fmt.Sprintf("%s of %s", text.Amount(t.Resources, "resource"), text.Line(t.Type))
 			if t.Released > 0 {
-				one += fmt.Sprintf(" (%s out of quarantine)", cli.Count(t.Released, "refused version"))
+				one += fmt.Sprintf(" (%s out of quarantine)", text.Amount(t.Released, "refused version"))
 			}
 			all = append(all, one)
 		}

@@ -106,7 +106,7 @@ func printImpact(w io.Writer, r *diffResult) {
 		fmt.Fprintf(w, "%-9s%s\n", title, text.Line(x.Name+group+": "+drainText(x.Drains)))
 	}
 	if n > maxDrains {
-		fmt.Fprintf(w, "%-9sand %s\n", "", cli.Count(n-maxDrains, "more listener"))
+		fmt.Fprintf(w, "%-9sand %s\n", "", text.Amount(n-maxDrains, "more listener"))
 	}
 	i := r.Impact
 	if i == nil {

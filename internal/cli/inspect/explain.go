@@ -40,7 +40,7 @@ server does not know the type.`,
   chancery explain edge-7d9f-x2 cluster/pay -o json | jq -r .broken`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return fmt.Errorf("explain needs a node, and optionally TYPE/NAME, not %s", cli.Count(len(args), "argument"))
+				return fmt.Errorf("explain needs a node, and optionally TYPE/NAME, not %s", textutil.Amount(len(args), "argument"))
 			}
 			if len(args) > 0 && args[0] == "" {
 				return errors.New("NODE is empty: for a client without an id use its stream, such as stream:41; chancery get clients lists it")

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -76,19 +75,15 @@ func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
 
 // settle pairs the client's answer with the response that it answers (SOTW-4, SOTW-3, DELTA-3).
 func (u *subscription) settle(s *Session, req xds.Request) {
-	n, err := strconv.ParseUint(req.Nonce, 10, 64)
-	var d *delivery
-	var p *part
-	if err == nil {
-		d, p = u.message(n)
-	}
+	n := ParseNonce(req.Nonce)
+	d, p := u.message(n)
 	if p == nil {
-		if err == nil && n == u.nonce {
+		if n > 0 && n == u.nonce {
 			return // the client repeats its answer with the newest nonce (SOTW-17)
 		}
 		// The answer is for a message that is no longer listed. In SotW the client may also repeat
 		// its last answer with other names.
-		if n > 0 && n <= u.evicted && (s.variant == xds.Delta || n > u.heard) { // no message has the nonce 0
+		if n > 0 && n <= u.evicted && (s.variant == xds.Delta || n > u.heard) {
 			if req.Error == nil {
 				s.acceptUnlisted(u, n)
 			} else {

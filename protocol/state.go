@@ -159,6 +159,16 @@ func (s *Session) messages(u *subscription) (all []Message) {
 	return all
 }
 
+// ParseNonce returns the number of a nonce of a session. The result is 0 if no session can have sent the nonce:
+// nonces begin with 1.
+func ParseNonce(nonce string) uint64 {
+	n, err := strconv.ParseUint(nonce, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 func nonceOf(n uint64) string {
 	if n == 0 {
 		return ""

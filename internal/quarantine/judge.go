@@ -240,7 +240,7 @@ func suspect(st *server.Stream, t *xds.Type, n *protocol.NameState) (h held, ok 
 	if n.State != protocol.StateRefused || n.View == nil {
 		return h, false // the resource is not refused, or has changed since its refusal
 	}
-	h = held{typ: t, name: n.Name, refused: n.View.Sum, version: n.View.Version, nonce: number(n.RefusedIn)}
+	h = held{typ: t, name: n.Name, refused: n.View.Sum, version: n.View.Version, nonce: protocol.ParseNonce(n.RefusedIn)}
 	h.hidden = st.Variant == xds.SotW && t.FullState && !judgesEach(st.Node)
 	if n.Held != nil {
 		h.had, h.hadVersion, h.has = n.Held.Sum, n.Held.Version, true

@@ -162,7 +162,7 @@ func (s *Source) endRetry(ctx context.Context, w *Watch, a answer) (refused bool
 	if s.inspect(ctx, a.st, func(session *protocol.Session) {
 		for n := range session.NameStates(a.typ) {
 			h, ok := retried[n.Name]
-			switch nonce := number(n.RefusedIn); {
+			switch nonce := protocol.ParseNonce(n.RefusedIn); {
 			case !ok:
 			case n.Held != nil && n.Held.Sum == h.refused:
 				accepted[h.name] = h.refused

@@ -175,7 +175,7 @@ func (s *Source) proceed(ctx context.Context, w *Watch, x *search) {
 		for i := range x.trying {
 			switch n := session.NameState(x.typ, x.trying[i].name); {
 			case n.View == nil || n.View.Sum != x.trying[i].refused: // the resource has changed
-			case n.State == protocol.StateSent, n.State == protocol.StateDue, n.State == protocol.StateWaiting, n.State == protocol.StateRefused && number(n.RefusedIn) <= x.since:
+			case n.State == protocol.StateSent, n.State == protocol.StateDue, n.State == protocol.StateWaiting, n.State == protocol.StateRefused && protocol.ParseNonce(n.RefusedIn) <= x.since:
 				open = true
 				return
 			}

@@ -3,7 +3,6 @@ package quarantine
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,15 +119,6 @@ func (h *held) exported() Held {
 		is.Instead = h.old.Version
 	}
 	return is
-}
-
-// number parses a nonce. The result is 0 if the nonce is not a number.
-func number(nonce string) uint64 {
-	n, err := strconv.ParseUint(nonce, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // An order changes the resources of one type that are in quarantine. The stream first applies drop, then

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
@@ -172,15 +171,6 @@ func (u *typeRow) state(now int64) state {
 		return notSent
 	}
 	return synced
-}
-
-// number parses a nonce. It returns 0 if this server cannot have sent the nonce.
-func number(nonce string) uint64 {
-	n, err := strconv.ParseUint(nonce, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // count limits n to the range of an int32.

@@ -318,7 +318,7 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 			said.text = "*"
 		}
 	case protocol.Sent:
-		said.nonce = number(e.Nonce)
+		said.nonce = protocol.ParseNonce(e.Nonce)
 		r.mu.Lock()
 		u := r.add(e.Type)
 		if u.current && now-st.Since.UnixNano() >= int64(contentAfter) {
@@ -329,12 +329,12 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 		said.kind, said.count, said.removed = "send", count(e.Count+e.Beats), count(e.Removed)
 	case protocol.Acked:
 		r.client.home.answers(e.Type)
-		said.nonce, said.took = number(e.Nonce), e.Took
+		said.nonce, said.took = protocol.ParseNonce(e.Nonce), e.Took
 		m := t.acked(r, &e, said.nonce, now)
 		said.kind, said.count, said.removed = "ack", m.count, m.removed
 	case protocol.Nacked:
 		r.client.home.answers(e.Type)
-		said.nonce, said.took = number(e.Nonce), e.Took
+		said.nonce, said.took = protocol.ParseNonce(e.Nonce), e.Took
 		var m pending
 		said.cause, m = t.nacked(r, st, &e, said.nonce, now)
 		said.kind, said.count, said.removed = "nack", m.count, m.removed

@@ -94,7 +94,7 @@ func TestAttributesOfLogLines(t *testing.T) {
 			[]string{`ERROR panic in=connection value=boom stack=here peer=10.0.0.1:7`}},
 		"a large response": {func(s *Server) {
 			for range 2 {
-				s.encode(xds.SotW, &xds.Response{Type: xds.Cluster, Changes: &xds.Changes{Upserts: []*xds.Resource{res("a", strings.Repeat("x", warnAt))}}}).data.Free()
+				s.encode(xds.SotW, &xds.Response{Type: xds.Cluster, Changes: &xds.Changes{Upserts: []*xds.Resource{res("a", strings.Repeat("x", xds.GRPCMessageSize))}}}).data.Free()
 			}
 		}, []string{`WARN "a response is larger than gRPC clients accept by default: raise their limit, or split the configuration" type=CDS bytes=N resources=1 errors=0 default=4194304`}},
 	} {

@@ -214,21 +214,18 @@ func (s *stream) nodeChange(node *xds.Node) {
 	})
 }
 
-// warnAt is the default limit of gRPC for a message that a client receives.
-const warnAt = 4 << 20
-
 // encode encodes a response. It logs a warning for the first response of each type that clients with default
 // settings cannot receive.
 func (s *Server) encode(v xds.Variant, r *xds.Response) *message {
 	m := &message{data: wire.Encode(v, r, s.identifier())}
-	if n := m.data.Len(); n > warnAt {
+	if n := m.data.Len(); n > xds.GRPCMessageSize {
 		s.mu.Lock()
 		told := s.large[r.Type.URL]
 		s.large[r.Type.URL] = true
 		s.mu.Unlock()
 		if !told {
 			s.log.Warn("a response is larger than gRPC clients accept by default: raise their limit, or split the configuration",
-				"type", r.Type.Short, "bytes", n, "resources", len(r.Upserts), "errors", len(r.Missing), "default", warnAt)
+				"type", r.Type.Short, "bytes", n, "resources", len(r.Upserts), "errors", len(r.Missing), "default", xds.GRPCMessageSize)
 		}
 	}
 	return m

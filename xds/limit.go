@@ -29,3 +29,6 @@ func (e *LimitError) Error() string {
 
 // Unwrap returns Err.
 func (e *LimitError) Unwrap() error { return e.Err }
+
+// GRPCMessageSize is the largest message, in bytes, that gRPC clients accept by default. Envoy has no such limit.
+const GRPCMessageSize = 4 << 20

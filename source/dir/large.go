@@ -9,10 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-const (
-	grpcLimit   = 4 << 20 // the default limit of gRPC clients for a message that they receive
-	anyOverhead = 10      // bytes of a resource in a SotW response, without its type URL and its body
-)
+// anyOverhead is the size of a resource in a SotW response, in bytes, without its type URL and its body.
+const anyOverhead = 10
 
 // largeResponses returns a warning for each type whose resources a SotW client gets in one response above the
 // limit of gRPC clients (SAFE-4). A response of these types must be complete, so the server cannot split
@@ -60,7 +58,7 @@ func (r *reach) response(group string, includes []string, t *xds.Type) (p findin
 			}
 		}
 	}
-	if size <= grpcLimit {
+	if size <= xds.GRPCMessageSize {
 		return p, false
 	}
 	p = largest.Pos.problem("a state-of-the-world response with all %d %s has about %.1f MiB, and %q is the largest: gRPC clients accept at most 4.0 MiB by default", len(seen), t, float64(size)/(1<<20), largest.Name)

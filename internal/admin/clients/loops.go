@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	grpcLimit = 4 << 20 // bytes: the largest message that gRPC clients accept by default
-
 	leavesWithin = 10 * time.Second // time between a response and the end of its stream that counts
 	loopFor      = 5 * time.Minute  // time without another end after which a loop is over: gRPC retries within 2.5 min
 	loopTimes    = 3                // number of ends from which a loop is a trouble
@@ -110,7 +108,7 @@ func (l *leaving) trouble(node string) api.Trouble {
 	if l.bytes >= 1<<20/10 {
 		size = fmt.Sprintf(" with %.1f MiB", float64(l.bytes)/(1<<20))
 	}
-	if l.bytes > grpcLimit && !l.envoy {
+	if l.bytes > xds.GRPCMessageSize && !l.envoy {
 		limit = "; gRPC clients accept 4 MiB by default"
 	}
 	times := "once"

@@ -16,7 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-const tooBig = 57 * grpcLimit / 40 // 5.7 MiB
+const tooBig = 57 * xds.GRPCMessageSize / 40 // 5.7 MiB
 
 // ends opens a stream and sends a response of some bytes. The client then ends the stream.
 func (f *fleet) ends(n xds.Node, t *xds.Type, bytes int, answers ...protocol.Event) {

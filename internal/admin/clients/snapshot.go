@@ -176,7 +176,7 @@ const (
 	flapsWithin = time.Minute
 	sameAfter   = 10 * time.Second // age from which a connection counts for "same-node", because a reconnecting client may have two for a moment
 	warmsAfter  = 15 * time.Second
-	nearLimit   = grpcLimit / 8 * 7
+	nearLimit   = xds.GRPCMessageSize / 8 * 7
 	maxShown    = 100 // maximum number of refusals, of troubles and of regressions in an answer
 )
 

@@ -12,9 +12,8 @@ import (
 
 // The links "sent" and "accepted": what the server sent to the client, and the client's answer.
 
-// tooLarge is the default limit of gRPC clients for the size of a message, minus 4 KiB for the rest of
-// the response. Envoy has no such limit.
-const tooLarge = 4<<20 - 4<<10
+// tooLarge is the limit of gRPC clients, minus 4 KiB for the rest of the response.
+const tooLarge = xds.GRPCMessageSize - 4<<10
 
 // large returns a text if the resource, or a response with it, is too large for the client; else "".
 func (c *chain) large() string {

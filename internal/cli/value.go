@@ -16,6 +16,9 @@ import (
 // invalid value it explains the valid values.
 func ExplainFlagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is {
+		if name := e.GetSpecifiedName(); (name == "f" || name == "filename") && strings.Contains(cmd.Use, "DIR") { // as with kubectl
+			return fmt.Errorf("%w: the directory is an argument: %s %s", err, cmd.Root().Name(), cmd.Use)
+		}
 		if meant := meantFlags(cmd, e.GetSpecifiedName()); meant != "" {
 			return fmt.Errorf("%w: did you mean %s?", err, meant)
 		}

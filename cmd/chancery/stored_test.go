@@ -325,6 +325,9 @@ func testThroughServer(t *testing.T) {
 	chancery(t, 4, "the groups are default", on(socket, "rollout", "start", "r4", "--group", "canray", "-m", "why")...)
 	chancery(t, 2, "a step of 1 % after one of 10 %", on(socket, "rollout", "start", "r4", "--steps", "10%,1%", "-m", "why")...)
 	chancery(t, 0, "is running, step 1 of 2: 0.001 %", on(socket, "rollout", "start", "r4", "--steps", "0.001%", "--bake", "1h", "-m", "back again")...)
+	for format, want := range map[string]string{"table": "step 1 of 2 (0.001 %)", "json": `"nodes": "0.001 %"`, "yaml": "nodes: 0.001 %"} { // the same content
+		chancery(t, 0, want, on(socket, "status", "-o", format)...)
+	}
 	chancery(t, 5, "of group default is under way", on(socket, "unfreeze", "default")...)
 	chancery(t, 3, "needs a unix socket, a token or a client certificate", on("http://"+port, "rollout", "abort")...)
 	chancery(t, 0, "is paused, step 1 of 2", on(socket, "rollout", "pause", "--author", "ben", "-m", "a look at it")...)

@@ -131,11 +131,13 @@ type overview struct {
 	rollouts map[string]api.Rollout // rollouts by ID; nil: no group has one, or the request failed
 }
 
-// A statusData is the status for programs, with the clients that the table lists.
+// A statusData is the status for programs, with the clients and rollouts of the table.
 type statusData struct {
 	*api.Status
-	Items  []api.Client `json:"items"`
-	Hidden int          `json:"hidden"` // number of healthy clients, which the list has only with --all
+	Items    []api.Client           `json:"items"`
+	Total    int                    `json:"total"`              // number of all clients
+	Hidden   int                    `json:"hidden"`             // number of healthy clients, which the list has only with --all
+	Rollouts map[string]api.Rollout `json:"rollouts,omitempty"` // rollouts of frozen groups, by ID
 }
 
 func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f adminclient.Filter) error {
@@ -144,7 +146,7 @@ func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 		return err
 	}
 	if !o.ForPeople() {
-		err = cli.PrintData[any](o, cmd.OutOrStdout(), statusData{seen.Status, seen.list.Items, seen.list.Hidden}, nil, nil)
+		err = cli.PrintData[any](o, cmd.OutOrStdout(), statusData{seen.Status, seen.list.Items, seen.list.Total, seen.list.Hidden, seen.rollouts}, nil, nil)
 	} else {
 		seen.print(o.Page(cmd), o, f)
 	}
@@ -170,10 +172,10 @@ func statusSeen(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 			return overview{}, err
 		}
 		list, err := d.Clients(ctx, f)
-		if err != nil || !o.ForPeople() {
-			return overview{Status: s, list: list}, err
+		if err != nil {
+			return overview{}, err
 		}
-		return overview{s, list, activeRollouts(ctx, d, s.Config.Store)}, err
+		return overview{s, list, activeRollouts(ctx, d, s.Config.Store)}, nil
 	})
 }
 
@@ -295,7 +297,7 @@ func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 		fmt.Fprintln(w)
 		turnedAway(w, o, s.TurnedAway)
 	}
-	s.printClients(w, o, f)
+	s.printClients(w, o)
 }
 
 // printServer prints the server, its configuration and the number of its clients.
@@ -390,12 +392,12 @@ func versionText(revision, version string) string {
 }
 
 // printClients prints the table of clients.
-func (s overview) printClients(w io.Writer, o *cli.Output, f adminclient.Filter) {
+func (s overview) printClients(w io.Writer, o *cli.Output) {
 	if len(s.list.Items) > 0 {
 		fmt.Fprintln(w)
 		clientTable(s.list.Items, o.Wide()).Print(w, o)
 	}
-	if more := s.list.Total - len(s.list.Items); more > 0 && f.Limit > 0 && len(s.list.Items) == f.Limit {
+	if s.list.Total-s.list.Hidden > len(s.list.Items) {
 		fmt.Fprintf(w, "(more of them: chancery get clients)\n")
 	}
 	if s.list.Hidden > 0 && len(s.list.Items) > 0 {

@@ -46,6 +46,18 @@ func TestClientThatLeftHadRefused(t *testing.T) {
 	}
 }
 
+// The note about further clients does not count hidden healthy clients.
+func TestStatusCountsListedClients(t *testing.T) {
+	for hidden, want := range map[int]bool{2: false, 1: true} {
+		o := overview{Status: &api.Status{}, list: &api.ClientList{Items: []api.Client{{Node: "a"}}, Total: 3, Hidden: hidden}}
+		var b strings.Builder
+		o.print(&b, &cli.Output{Format: "table"}, adminclient.Filter{})
+		if got := strings.Contains(b.String(), "(more of them: chancery get clients)"); got != want {
+			t.Errorf("%d hidden: %s", hidden, b.String())
+		}
+	}
+}
+
 // A long node ID does not widen the rows of other clients. -o wide shows it in full.
 func TestTablesCutLongNodeIDs(t *testing.T) {
 	long := strings.Repeat("ü", 4000)

@@ -15,9 +15,9 @@ import (
 // dependencies hold back dependents. A dependent refers to a resource in quarantine, and the client has
 // no version of that resource. Example: a route to a new cluster that the client refused. The protocol does
 // not wait long for a refused cluster, and the route would lead to a missing cluster. So the client keeps
-// the last version of the route until the cluster is accepted or the route changes. A dependent is not held back if it was
-// already sent to the client, or if the client has no older version of the dependent. The zero value
-// holds nothing back. Only the stream's goroutine uses it.
+// the last version of the route until the cluster is accepted or the route changes. A dependent is not held
+// back if it was already sent to the client, or if the client has no older version of the dependent. The zero
+// value holds nothing back. Only the stream's goroutine uses it.
 type dependencies struct {
 	absent map[key]bool                       // resources in quarantine without a replacement
 	before map[key]xds.Sum                    // dependents that are not held back

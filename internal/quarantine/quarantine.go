@@ -1,15 +1,17 @@
 // Package quarantine keeps one refused resource from blocking the other resources of its response. A
 // client that refuses a response may have applied none of its resources, and the protocol does not send
 // them again while they are unchanged. When the faulty resource is known, the source shows the client
-// another view. In this view, the version that the client accepted last replaces the faulty resource; the
-// view withholds a faulty resource that is new to the client. The protocol then sends the other resources
-// again by its normal rules, without knowledge of the quarantine. If the faulty resource is unknown, a
+// another view. In this view, the version that the client accepted last replaces the faulty resource. If the
+// resource is new to the client, an earlier version that other clients accepted replaces it (HEAL-3). Without
+// such a version, the view withholds the resource (HEAL-1). The protocol then sends the other resources again
+// by its normal rules. If the faulty resource is unknown, a
 // search shows a delta client one half of the refused resources at a time, until the faulty one is found.
 //
-// A quarantine belongs to one stream: the answers of one client never change the view of another client.
+// A quarantine belongs to one stream: a NACK of one client never changes the view of another client.
 // A faulty resource that was found on one stream is a hint for another stream, but only if the other
 // stream refused the same content. A hint that proves wrong is dropped. A quarantine ends when the
-// resource changes or is removed, or when the client accepts a retry of the refused version (HEAL-2).
+// resource changes or is removed, when the client accepts a retry of the refused version (HEAL-2), when an
+// operator releases the resource, or when the stream ends.
 package quarantine
 
 import (

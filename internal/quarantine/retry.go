@@ -10,9 +10,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// This file sends a refused version again that the client does not get because of the quarantine (HEAL-2):
-// the view has another version in its place, or a full state lacks it. The reason of the refusal may pass by
-// itself, such as a port in use. The view then shows the refused version, one resource of a type at a time.
+// This file retries refused versions that the view does not show (HEAL-2): it shows another version, or its table
+// lacks the resource. The reason of the refusal may pass by itself, such as a port in use. For a retry, the view
+// shows the refused version, one resource of a type at a time.
 // The resource stays in quarantine until the client accepts it, so the refusal continues (HEAL-5). For the
 // other resources in quarantine, which the view only withholds, the protocol does the same.
 

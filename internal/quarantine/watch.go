@@ -407,7 +407,8 @@ func (h *held) original(of map[string]held) bool {
 	return false
 }
 
-// keep holds the resources in the cache that the client is shown and that the wrapped view lacks.
+// keep replaces the resources of this stream in the cache: the client is shown them, and the wrapped view lacks
+// them.
 func (w *Watch) keep(all []*xds.Resource) {
 	was := w.keeps
 	w.keeps = all
@@ -695,8 +696,9 @@ func (w *Watch) moreAnswers() bool {
 }
 
 // accepted notes that the client accepted a response, and reports whether the ACK must be examined: for a
-// search, or because the client has accepted a refused version. The ACK proves a hint from another stream (Found) only if the client refuses no shown resource.
-// It proves nothing while an order is pending, because it may be for an earlier view.
+// search, or because the client has accepted a refused version. The ACK proves a hint from another stream (Found)
+// only if the client refuses no shown resource. It proves nothing while an order is pending, because it may be for
+// an earlier view.
 func (w *Watch) accepted(t *xds.Type, refusesShown bool, all protocol.Acceptance) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

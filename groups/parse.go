@@ -186,6 +186,9 @@ func (p *parser) readValues(n *yaml.Node, path string, others bool) Values {
 		if !p.countCondition(n, path) {
 			return
 		}
+		if others { // metadata, which Envoy may have read from a file
+			p.Portable(n, path)
+		}
 		v, hint := yamlkeys.Scalar(n)
 		if _, text := v.(string); v == nil || !text && !others {
 			p.Report(n, path, hint, "a string is needed, not %s", yamlkeys.What(n))

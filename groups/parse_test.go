@@ -57,6 +57,23 @@ func TestParseProblems(t *testing.T) {
 	}
 }
 
+// Metadata of a node may come from a file that Envoy has read. A value that Envoy reads differently is a finding.
+func TestFILE7MetadataThatEnvoyReadsDifferently(t *testing.T) {
+	for src, differs := range map[string]bool{
+		"yes": true, "010": true, "1.10": true, "0o17": true, "9007199254740993": true, "!!str 5": true,
+		"2024_11_29": false, "0b11": false, "1_000": false, "10": false, "'010'": false, "true": false, "v1": false,
+	} {
+		_, problems := groups.Parse("f", []byte("match: {id: [y, n], metadata: {v: ["+src+", x]}}\n"))
+		if (len(problems) == 1 && problems[0].Warning && problems[0].Code == findings.ReadDifferently) != differs || len(problems) > 1 {
+			t.Errorf("%s: %s", src, told(problems))
+		}
+	}
+	d, problems := groups.Parse("f", []byte("match: {metadata: {a: 2024_11_29, b: 0b11}}\n"))
+	if got := fmt.Sprint(d.Match.Metadata); got != "[{[a] [2024_11_29]} {[b] [0b11]}]" || len(problems) > 0 {
+		t.Error(got, told(problems))
+	}
+}
+
 // Valid files in all forms of YAML.
 func TestParse(t *testing.T) {
 	for _, file := range []string{"", "# nothing\n", "{}", "name: a\nmatch: {}\npriority: -1\non_error: all\notherwise: refuse\ninclude: [a, b]\n"} {
@@ -65,7 +82,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	d, problems := groups.Parse("f", []byte("on_error: alone\nmatch:\n  <<: &x {id: \"2026-01-01\"}\n  any: [*x, {cluster: 2026-01-01}]\n  metadata: {n: 0x10, big: 18446744073709551615, f: 1.5, s: '5', b: false}\n"))
-	if len(problems) > 0 || !d.Alone || d.Match.ID[0] != "2026-01-01" || d.Match.Any[1].Cluster[0] != "2026-01-01" {
+	if len(problems) != 2 || problems[0].Code != findings.ReadDifferently || problems[1].Code != findings.ReadDifferently || !d.Alone || d.Match.ID[0] != "2026-01-01" || d.Match.Any[1].Cluster[0] != "2026-01-01" {
 		t.Errorf("%+v %s", d, told(problems))
 	}
 	if got := fmt.Sprint(d.Match.Metadata); got != "[{[n] [16]} {[big] [1.8446744073709552e+19]} {[f] [1.5]} {[s] [5]} {[b] [false]}]" {

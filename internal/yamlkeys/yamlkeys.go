@@ -5,7 +5,6 @@ package yamlkeys
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +104,8 @@ func Items(n *yaml.Node, path string, take func(n *yaml.Node, path string, i int
 
 // Text reads a string, and reports a problem for any other value.
 func (r *Reader) Text(n *yaml.Node, path string) string {
-	if _, hint := Scalar(n); n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" {
+	v, hint := Scalar(n)
+	if _, ok := v.(string); !ok {
 		r.Report(n, path, hint, "a string is needed, not %s", What(n))
 		return ""
 	}
@@ -114,34 +114,11 @@ func (r *Reader) Text(n *yaml.Node, path string) string {
 
 // Scalar returns a string, a float64 or a bool, or nil for other nodes. The hint says how to make it a string.
 func Scalar(n *yaml.Node) (v any, hint string) {
-	if n.Kind != yaml.ScalarNode {
-		return nil, ""
-	}
-	switch n.Tag {
-	case "!!str", "!!timestamp":
-		return n.Value, ""
-	case "!!bool", "!!int", "!!float":
+	v = protoyaml.CoreScalar(n)
+	if _, text := v.(string); v != nil && !text {
 		hint = "put it in quotes"
-		if n.Decode(&v) != nil {
-			return nil, hint
-		}
-		switch number := v.(type) {
-		case int:
-			return float64(number), hint
-		case int64:
-			return float64(number), hint
-		case uint64:
-			return float64(number), hint
-		case float64:
-			if math.IsNaN(number) {
-				return nil, ""
-			}
-			return number, hint
-		case bool:
-			return number, hint
-		}
 	}
-	return nil, ""
+	return v, hint
 }
 
 // What describes a node in an error message.

@@ -143,6 +143,7 @@ func (d *decoder) yaml() {
 	}
 	docs, err := protoyaml.ParseYAML(d.File, d.Source)
 	d.syntax(err)
+	d.PortableText()
 	for _, n := range docs {
 		d.document(n)
 		d.doc++

@@ -107,7 +107,10 @@ resources:
 "@type": type.googleapis.com/envoy.service.runtime.v3.Runtime
 name: r
 layer: {a: 0x1f, b: 1_000, c: .5, d: 1e3, e: 2001-01-01, f: yes, g: True, h: ~, i: -0o17, j: "1"}
-`, "RTDS r at c.yaml:2:1\nc.yaml:4:61: warning: layer[\"f\"]: Envoy's own reader reads the bare word \"yes\" as true, and Chancery reads text (write true, or put it in quotes)\n"},
+`, "RTDS r at c.yaml:2:1\n" +
+			"c.yaml:4:31: warning: layer[\"c\"]: Envoy's own reader reads float .5 as text (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)\n" +
+			"c.yaml:4:38: warning: layer[\"d\"]: Envoy's own reader reads float 1e3 as text (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)\n" +
+			"c.yaml:4:61: warning: layer[\"f\"]: Envoy's own reader reads the bare word \"yes\" as true, and Chancery reads text (write true, or put it in quotes)\n"},
 
 		{"an unknown field", "c.yaml", clusterURL + "\nname: a\nconect_timeout: 1s\n", "c.yaml:3:1: unknown field \"conect_timeout\" in Cluster (did you mean \"connect_timeout\"?)\n"},
 		{"an unknown field inside an Any", "l.yaml", `"@type": type.googleapis.com/envoy.config.listener.v3.Listener

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 	"github.com/chancery-xds/chancery/xds"
@@ -132,7 +133,7 @@ func (p *parser) rule(n *yaml.Node, path string) {
 			p.named[r.name] = true
 		},
 		"deny": func(n *yaml.Node, path string) {
-			is, ok := scalarOf(n).(bool)
+			is, ok := protoyaml.CoreScalar(n).(bool)
 			if !ok {
 				p.Report(n, path, "", "true or false is needed, not %s", yamlkeys.What(n))
 			}
@@ -201,7 +202,11 @@ func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
 		return func(n *yaml.Node, path string) {
 			*to = []int{}
 			p.items(n, path, func(n *yaml.Node, path string) {
-				v, ok := scalarOf(n).(float64)
+				v, ok := protoyaml.CoreScalar(n).(float64)
+				if len(n.Value) > 1 && n.Value[0] == '0' && n.Style == 0 && ok {
+					p.Report(n, path, "write it in decimal, without a 0 at its beginning", "readers differ about %s", yamlkeys.What(n))
+					return
+				}
 				if !ok || v != math.Trunc(v) || v < 0 || v > math.MaxUint32 {
 					p.Report(n, path, "", "the number of a user or group is needed, not %s", yamlkeys.What(n))
 					return
@@ -433,7 +438,10 @@ func (p *parser) entries(n *yaml.Node, path string, below []string, to *[]entry,
 // values parses a pattern, a number or a bool, or a list of them.
 func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, glob.Pattern)) (list []value) {
 	p.items(n, path, func(n *yaml.Node, path string) {
-		switch v := scalarOf(n).(type) {
+		if use != nil { // metadata of a node, which Envoy may read from a file
+			p.Portable(n, path)
+		}
+		switch v := protoyaml.CoreScalar(n).(type) {
 		case bool, float64:
 			list = append(list, value{other: v})
 		default:
@@ -449,9 +457,4 @@ func (p *parser) values(n *yaml.Node, path string, use func(*yaml.Node, string, 
 		p.wrong(n, path, "", "the list is empty: it matches nothing")
 	}
 	return list
-}
-
-func scalarOf(n *yaml.Node) any {
-	v, _ := yamlkeys.Scalar(n)
-	return v
 }

@@ -45,6 +45,8 @@ func TestParseErrors(t *testing.T) {
 		rule(`{identity: {subject: x}}`):                            "subject needs exactly one kind",
 		rule(`{identity: {kind: [jwt, mtls], issuer: x}}`):          "issuer needs exactly one kind",
 		rule(`{identity: {kind: tls}}`):                             "a kind is mtls, jwt, unix or none",
+		rule(`{identity: {uid: 0100}}`):                             "readers differ about int 0100",
+		rule(`{node: {metadata: {version: 010}}}`):                  "Envoy's own reader reads int 010 as 8",
 		rule(`{identity: {uid: -1}}`):                               "the number of a user or group is needed",
 		rule(`{identity: {uid: 1.5}}`):                              "the number of a user or group is needed",
 		rule(`{identity: {uid: root}}`):                             "the number of a user or group is needed",

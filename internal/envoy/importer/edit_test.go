@@ -100,6 +100,33 @@ func TestBooleanWordsAreQuoted(t *testing.T) {
 	}
 }
 
+// The written files have the values that the Envoy runs with.
+func TestFILE8ImportHasEnvoysValues(t *testing.T) {
+	im := do(t, options(), File{Name: "e.yaml", Data: []byte(`!ignore shared:
+- &timeout 2s
+static_resources:
+  clusters:
+  - name: a
+    connect_timeout: *timeout
+    circuit_breakers: {thresholds: [{max_connections: 0100, track_remaining: yes}]}
+    metadata: {filter_metadata: {m: {word: yes, oct: 010, ver: 1.10, day: 2024_11_29, id: 9007199254740993, bin: 0b11, exp: 1e3, o: 0o17, n: 5}}}
+`)})
+	const want = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: a
+connect_timeout: 2s
+circuit_breakers: {thresholds: [{max_connections: 64, track_remaining: true}]}
+metadata: {filter_metadata: {m: {word: true, oct: 8, ver: "1.10", day: "2024_11_29", id: "9007199254740993", bin: "0b11", exp: "1e3", o: "0o17", n: 5}}}
+`
+	if got := file(t, im, "clusters/a.yaml"); got != want {
+		t.Error(got)
+	}
+	// Envoy reads a .json file without its YAML reader: a fraction is a number.
+	im = do(t, options(), File{Name: "e.json", Data: []byte(`{"static_resources": {"clusters": [{"name": "a", "metadata": {"filter_metadata": {"m": {"f": 0.5, "big": 4294967296}}}}]}}`)})
+	if got := file(t, im, "clusters/a.yaml"); !strings.Contains(got, "f: 0.5\n") || !strings.Contains(got, "big: 4294967296\n") {
+		t.Error(got)
+	}
+}
+
 // A null field is not set.
 func TestNullFieldIsUnset(t *testing.T) {
 	o := options()

@@ -329,7 +329,7 @@ func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect
 	for _, p := range d.pairs(n, path, depth) {
 		at := fmt.Sprintf("%s[%s]", path, d.quoted(p.key.Value))
 		key := *p.key // every YAML key is a string; protobuf needs numbers for some maps
-		if fd.MapKey().Kind() == protoreflect.StringKind {
+		if fd.MapKey().Kind() != protoreflect.BoolKind {
 			key.Tag, key.Style = "!!str", yaml.DoubleQuotedStyle
 		}
 		k, ok := d.scalar(&key, fd.MapKey(), at)

@@ -57,7 +57,7 @@ const listener = `
 name: edge
 address: {socket_address: {address: 127.0.0.1, port_value: 10000}}
 per_connection_buffer_limit_bytes: 32768
-metadata: {filter_metadata: {a: {b: [1, x, null, true, {c: 1.5}]}}}
+metadata: {filter_metadata: {a: {b: [1, x, null, true, {c: 15}]}}}
 filter_chains:
 - filters:
   - name: hcm

@@ -16,7 +16,7 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 	var merges []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
-		if k.Kind != yaml.ScalarNode {
+		if k.Kind != yaml.ScalarNode || isNull(k) && k.Value != "null" {
 			hint := ""
 			if k.Kind == yaml.MappingNode && k.Style&yaml.FlowStyle != 0 {
 				hint = TemplateHint

@@ -20,6 +20,9 @@ import (
 // ParseYAML returns the documents of a YAML file. Its error is a Problem that quotes nothing, because
 // any text of an unreadable file may be a secret.
 func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
+	if last := src[bytes.LastIndexByte(src, '\n')+1:]; len(bytes.TrimLeft(last, " ")) == 0 {
+		src = src[:len(src)-len(last)] // the parser would take the spaces for a line of a block
+	}
 	var docs []*yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(src))
 	for {
@@ -31,7 +34,7 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 		if err != nil {
 			return nil, syntax(file, src, err)
 		}
-		if bad := customTag(&n); bad != nil {
+		if bad := normalize(&n); bad != nil {
 			return nil, findings.Problem{File: file, Pos: findings.Pos{Line: bad.Line, Column: bad.Column}, Message: "a tag has no meaning here", Hint: tagHint}
 		}
 		if len(n.Content) > 0 && !isNull(n.Content[0]) {
@@ -40,18 +43,44 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// customTag returns a node with a tag that YAML itself does not know, or nil.
-func customTag(n *yaml.Node) *yaml.Node {
+// ignored is Envoy's tag of a key that it leaves out. The value may hold anchors.
+const ignored = "!ignore"
+
+// normalize leaves out ignored keys, and tags numbers by the core schema of YAML 1.2: the parser also
+// takes numbers of YAML 1.1, such as 1_000. It returns a node with a tag that YAML itself does not know, or nil.
+func normalize(n *yaml.Node) (unknownTag *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!" { // "! 5" is the text 5
+		n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
+	}
+	if n.Kind == yaml.ScalarNode && n.Style == 0 && n.Value != "" && strings.IndexByte("0123456789+-.", n.Value[0]) >= 0 && n.Tag != "!!timestamp" {
+		n.Tag = coreTag(n.Value)
+		return nil
+	}
 	switch n.ShortTag() {
-	case "", "!!null", "!!bool", "!!int", "!!float", "!!str", "!!timestamp", "!!binary", "!!map", "!!seq", "!!merge":
+	case "!!null":
+		if n.Style&yaml.TaggedStyle != 0 { // Envoy takes the text
+			return n
+		}
+	case "", "!!bool", "!!int", "!!float", "!!str", "!!timestamp", "!!binary", "!!map", "!!seq", "!!merge":
 	default:
 		return n
 	}
-	for _, c := range n.Content {
-		if bad := customTag(c); bad != nil {
+	dropped := 0
+	for i, c := range n.Content {
+		drop := n.Kind == yaml.MappingNode && n.Content[i&^1].Tag == ignored
+		if drop {
+			dropped++
+		} else {
+			n.Content[i-dropped] = c
+		}
+		if drop && i&1 == 0 {
+			continue
+		}
+		if bad := normalize(c); bad != nil {
 			return bad
 		}
 	}
+	n.Content = n.Content[:len(n.Content)-dropped]
 	return nil
 }
 
@@ -240,7 +269,7 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 	case string:
 		n.Kind, n.Tag, n.Style, n.Value = yaml.ScalarNode, "!!str", yaml.DoubleQuotedStyle, v
 	case json.Number:
-		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!int", v.String()
+		n.Kind, n.Tag, n.Style, n.Value = yaml.ScalarNode, "!!int", jsonStyle, v.String()
 		if _, err := v.Int64(); err != nil {
 			n.Tag = "!!float"
 		}

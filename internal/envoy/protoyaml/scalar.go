@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -26,34 +25,34 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		d.Report(n, path, hint, "%s is needed, not %s", neededValue(fd), d.kind(n))
 		return v, false
 	}
+	as := asEnvoy(n)
 	switch fd.Kind() {
 	case protoreflect.StringKind:
-		if !quoted(n) {
-			if isNull(n) {
-				return fail("")
-			}
-			d.notPortable(findings.Portability, n, path, bareNumber, "%s for a string", func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }, d.kind(n))
-		} else if n.Style == 0 && yaml11Bool.MatchString(n.Value) {
-			d.notPortable(findings.Portability, n, path, "put it in quotes: Envoy's own reader reads it as true or false, and refuses it", "the bare word %s for a string", func() { n.Style = yaml.DoubleQuotedStyle }, d.quoted(n.Value))
+		if isNull(n) {
+			return fail("")
 		}
+		d.bareText(n, as, path)
 		d.templated(n, string(fd.Name()), path)
+		if as.Tag == "!!str" {
+			return protoreflect.ValueOfString(as.Value), true
+		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
 		b, err := base64.StdEncoding.DecodeString(n.Value)
 		if err != nil {
 			b, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(n.Value), "="))
 		}
-		if !quoted(n) || err != nil {
+		if !quoted(n) || err != nil || len(b) == 0 && n.Value != "" {
 			return fail("bytes are written in base64")
 		}
+		d.bareText(n, as, path)
 		return protoreflect.ValueOfBytes(b), true
 	case protoreflect.BoolKind:
-		b, err := strconv.ParseBool(strings.ToLower(n.Value))
-		if n.Tag != "!!bool" || err != nil {
-			b, ok = envoyBool(n)
-			if !ok {
-				return fail("")
-			}
+		b, ok := envoyBool(as)
+		if !ok {
+			return fail("")
+		}
+		if n.Tag != "!!bool" {
 			d.notPortable(findings.EnvoyOnly, n, path, "write "+strconv.FormatBool(b)+": readers other than Envoy's need that", "%s for true or false", func() {
 				n.Tag, n.Style, n.Value = "!!bool", 0, strconv.FormatBool(b)
 			}, d.kind(n))
@@ -61,43 +60,82 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		return protoreflect.ValueOfBool(b), true
 	case protoreflect.EnumKind:
 		return d.enum(n, fd, path)
-	case protoreflect.FloatKind, protoreflect.DoubleKind:
+	}
+	return d.number(n, as, fd, path)
+}
+
+// bareText reports a bare word or number for a string. Envoy reads it as the value as.
+func (d *Decoder) bareText(n, as *yaml.Node, path string) {
+	quote := func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }
+	switch {
+	case as.Tag == "!!bool" && n.Tag != "!!bool":
+		d.bareBool(n, path, "a string")
+	case as.Tag != "!!str":
+		d.notPortable(findings.Portability, n, path, bareNumber, "%s for a string", quote, d.kind(n))
+	case as.Value != n.Value:
+		d.notPortable(findings.ReadDifferently, n, path, "put it in quotes", "%s for a string: Envoy's own reader writes the number in decimal", func() { *n = *as }, d.kind(n))
+	case !quoted(n):
+		d.notPortable(findings.EnvoyOnly, n, path, "put it in quotes: readers other than Envoy's refuse a bare number for a string", "%s for a string", quote, d.kind(n))
+	}
+}
+
+// bareBool reports a word without quotes that Envoy's own reader reads as true or false.
+func (d *Decoder) bareBool(n *yaml.Node, path, needed string) {
+	d.notPortable(findings.Portability, n, path, "put it in quotes: Envoy's own reader reads it as true or false, and refuses it", "the bare word %s for %s", func() {
+		n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
+	}, d.quoted(n.Value), needed)
+}
+
+// number decodes a number as Envoy reads it. It reports a number that readers of YAML 1.2 read
+// differently, and accepts their numbers that Envoy refuses.
+func (d *Decoder) number(n, as *yaml.Node, fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
+	v, ok := numberOf(as, fd.Kind())
+	if ok && as == n {
+		return v, true
+	}
+	core, readable := numberOf(n, fd.Kind())
+	switch {
+	case ok && (!readable || !core.Equal(v)):
+		written := "the number in decimal"
+		if d.secrets == 0 {
+			written = v.String()
+		}
+		d.notPortable(findings.ReadDifferently, n, path, "write "+written, "Envoy and Chancery read %s as %s: other readers of YAML read another value", func() { *n = *as }, d.kind(n), written)
+	case !ok && readable:
+		d.notPortable(findings.Portability, n, path, "write the number in decimal: Envoy's own reader refuses this form", "%s for a number", func() {}, d.kind(n))
+		return core, true
+	case !ok:
+		d.Report(n, path, "", "%s is needed, not %s", neededValue(fd), d.kind(n))
+	}
+	return v, ok
+}
+
+// numberOf decodes a number by the core schema of YAML 1.2. Text follows protobuf's JSON mapping.
+func numberOf(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool) {
+	switch k {
+	case protoreflect.DoubleKind:
 		f, ok := float(n)
-		if !ok || fd.Kind() == protoreflect.FloatKind && !math.IsInf(f, 0) && math.Abs(f) > math.MaxFloat32 {
-			return fail("")
-		}
-		if fd.Kind() == protoreflect.FloatKind {
-			return protoreflect.ValueOfFloat32(float32(f)), true
-		}
-		return protoreflect.ValueOfFloat64(f), true
+		return protoreflect.ValueOfFloat64(f), ok
+	case protoreflect.FloatKind:
+		f, ok := float(n)
+		return protoreflect.ValueOfFloat32(float32(f)), ok && (math.IsInf(f, 0) || math.IsNaN(f) || math.Abs(f) <= math.MaxFloat32)
 	}
-	i, ok := integer(n, fd.Kind())
-	if !ok {
-		return fail("")
-	}
-	return i, true
+	return integer(n, k)
 }
 
 // quoted reports whether YAML reads a scalar as text.
 func quoted(n *yaml.Node) bool { return n.Tag == "!!str" || n.Tag == "!!timestamp" }
 
-// yaml11Bool matches words that are booleans in YAML 1.1, which Envoy reads, and text in YAML 1.2. An
-// example is the country code "no".
-var yaml11Bool = regexp.MustCompile(`^([yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
-
-// envoyBool returns the boolean that Envoy's reader makes of a text. Envoy accepts more words than
-// the JSON mapping, in any case, and the words of YAML 1.1 without quotes.
-func envoyBool(n *yaml.Node) (b, ok bool) {
-	if n.Tag != "!!str" {
-		return false, false
-	}
-	switch word := strings.ToLower(n.Value); word {
-	case "true", "t", "yes", "y", "1":
-		return true, true
-	case "false", "f", "no", "n", "0":
-		return false, true
-	case "on", "off":
-		return word == "on", n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0
+// envoyBool returns the boolean that Envoy makes of a value of its YAML reader. Envoy accepts more words than
+// the JSON mapping, in any case.
+func envoyBool(as *yaml.Node) (b, ok bool) {
+	if as.Tag == "!!bool" || as.Tag == "!!str" {
+		switch strings.ToLower(as.Value) {
+		case "true", "t", "yes", "y", "1":
+			return true, true
+		case "false", "f", "no", "n", "0":
+			return false, true
+		}
 	}
 	return false, false
 }
@@ -106,6 +144,9 @@ func envoyBool(n *yaml.Node) (b, ok bool) {
 func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path string) (v protoreflect.Value, ok bool) {
 	values := fd.Enum().Values()
 	if ev := values.ByName(protoreflect.Name(n.Value)); ev != nil {
+		if asEnvoy(n).Tag == "!!bool" {
+			d.bareBool(n, path, WithArticle(string(fd.Enum().Name())))
+		}
 		return protoreflect.ValueOfEnum(ev.Number()), true
 	}
 	if ev := foldedValue(values, n.Value); ev != nil {
@@ -116,10 +157,13 @@ func (d *Decoder) enum(n *yaml.Node, fd protoreflect.FieldDescriptor, path strin
 	if isNull(n) && fd.Enum().FullName() == "google.protobuf.NullValue" {
 		return protoreflect.ValueOfEnum(0), true
 	}
-	if n.Tag == "!!int" {
-		if i, err := strconv.ParseInt(n.Value, 0, 32); err == nil {
-			return protoreflect.ValueOfEnum(protoreflect.EnumNumber(i)), true
+	as := asEnvoy(n)
+	if as.Tag == "!!int" || n.Tag == "!!int" {
+		v, ok := d.number(n, as, fd, path)
+		if ok {
+			v = protoreflect.ValueOfEnum(protoreflect.EnumNumber(v.Int()))
 		}
+		return v, ok
 	}
 	if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil && quoted(n) {
 		d.notPortable(findings.EnvoyOnly, n, path, "write it without quotes: readers other than Envoy's need that", "%s for a value of %s", func() { n.Tag, n.Style = "!!int", 0 }, d.kind(n), fd.Enum().Name())
@@ -166,21 +210,33 @@ func foldedValue(values protoreflect.EnumValueDescriptors, name string) (found p
 
 func float(n *yaml.Node) (float64, bool) {
 	switch n.Value {
-	case "NaN", ".nan", ".NaN", ".NAN":
+	case "NaN":
 		return math.NaN(), true
-	case "Infinity", ".inf", ".Inf", ".INF", "+.inf":
+	case "Infinity":
 		return math.Inf(1), true
-	case "-Infinity", "-.inf", "-.Inf", "-.INF":
+	case "-Infinity":
 		return math.Inf(-1), true
 	}
-	if n.Tag == "!!int" { // YAML's own 0x10 and 0o10
-		if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && strings.TrimLeft(n.Value, "+-0123456789_") != "" {
-			return float64(i), true
+	if n.Tag == "!!float" {
+		switch strings.ToLower(n.Value) {
+		case ".nan":
+			return math.NaN(), true
+		case ".inf", "+.inf":
+			return math.Inf(1), true
+		case "-.inf":
+			return math.Inf(-1), true
 		}
 	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
-	return f, err == nil && n.Tag != "!!bool" && n.Tag != "!!null" && !math.IsInf(f, 0) && !math.IsNaN(f)
+	if n.Tag == "!!int" && isPrefixed(n.Value) {
+		i, err := strconv.ParseInt(n.Value, 0, 64)
+		return float64(i), err == nil
+	}
+	f, err := strconv.ParseFloat(n.Value, 64)
+	return f, err == nil && n.Tag != "!!bool" && n.Tag != "!!null" && !math.IsInf(f, 0) && !math.IsNaN(f) && !strings.Contains(n.Value, "_")
 }
+
+// isPrefixed reports whether an integer is one of YAML's 0x10 and 0o10.
+func isPrefixed(s string) bool { return len(s) > 1 && s[0] == '0' && (s[1] == 'x' || s[1] == 'o') }
 
 // integer decodes an integer. The JSON mapping also allows a string, or a float without a fraction.
 func integer(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool) {
@@ -189,21 +245,18 @@ func integer(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool) 
 		return v, false
 	}
 	base := 10
-	if n.Tag == "!!int" {
-		base = 0 // YAML's own 0x10 and 0o10
-		if len(s) > 1 && s[0] == '0' && s[1] >= '0' && s[1] <= '9' {
-			base = 10
-		}
+	if n.Tag == "!!int" && isPrefixed(s) {
+		base = 0
 	}
 	if strings.ContainsAny(s, ".eE") && base == 10 {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<63 {
+		if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<63 || strings.Contains(s, "_") {
 			return v, false
 		}
 		s = strconv.FormatFloat(f, 'f', 0, 64)
 	}
 	switch k {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind, protoreflect.EnumKind:
 		i, err := strconv.ParseInt(s, base, 32)
 		return protoreflect.ValueOfInt32(int32(i)), err == nil
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -124,10 +125,7 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		v, err = time.ParseDuration(n.Value)
 	}
-	digits, seconds := strings.CutSuffix(n.Value, "s")
-	if strings.Trim(strings.TrimPrefix(digits, "-"), "0123456789.") != "" {
-		seconds = false
-	}
+	seconds := secondsOnly.MatchString(n.Value)
 	if err != nil && !seconds {
 		d.Report(n, path, `write seconds: "0.25s", "300s"`, "a duration is needed, not %s", d.kind(n))
 		return
@@ -146,13 +144,19 @@ func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 	m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(v%time.Second)))
 }
 
+// secondsOnly matches the durations of protobuf's JSON mapping.
+var secondsOnly = regexp.MustCompile(`^-?[0-9]+(\.[0-9]{1,9})?s$`)
+
 var errNoDuration = errors.New("not a duration")
 
 // value decodes a google.protobuf.Value, which takes any node.
 func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth int) {
 	fields := m.Descriptor().Fields()
 	if n.Kind == yaml.ScalarNode {
-		d.yaml11(n, path)
+		d.Portable(n, path)
+		if as := asEnvoy(n); as.Tag == "!!int" && sameValue(n, as) {
+			n = as // without the sign of -0
+		}
 	}
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -2,7 +2,6 @@ package protoyaml
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -10,36 +9,71 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// Envoy's own reader follows YAML 1.1 for unquoted words in google.protobuf.Struct and the like.
-// Observed with Envoy 1.40: y, yes and on are true; n, no and off are false; 010 is 8. It also reads
-// 0.5 and other numbers with a fraction or an exponent as text. There is no warning for these, because
-// no spelling of them is a number for every reader.
-
-// yaml11Octal matches numbers that are octal in YAML 1.1 and decimal in YAML 1.2.
-var yaml11Octal = regexp.MustCompile(`^[-+]?0[0-7]+$`)
-
-// yaml11 warns about words and numbers that Envoy's own reader understands differently. With Rewrite it
-// uses Envoy's meaning, because an Envoy has read the file before.
-func (d *Decoder) yaml11(n *yaml.Node, path string) {
-	if n.Style != 0 {
+// Portable reports a scalar of any type that Envoy's own reader reads differently than Chancery does, as in google.protobuf.Struct. Chancery follows YAML 1.2: for example yes is text, 010 is 10, and 0.5 is a
+// number. With Rewrite, Portable sets the node to Envoy's value, because an Envoy has read the file before.
+func (d *Decoder) Portable(n *yaml.Node, path string) {
+	as := asEnvoy(n)
+	if n.Kind != yaml.ScalarNode || sameValue(n, as) {
 		return
 	}
+	if isNumber(n) && CoreScalar(n) == nil && !d.Rewrite {
+		return // an error: JSON has no such number
+	}
+	hint, value := "for text, put it in quotes", "text"
 	switch {
-	case n.Tag == "!!str" && yaml11Bool.MatchString(n.Value):
-		b, _ := envoyBool(n)
-		truth := strconv.FormatBool(b)
-		d.notPortable(findings.ReadDifferently, n, path, "write "+truth+", or put it in quotes", "Envoy's own reader reads the bare word %s as "+truth+", and Chancery reads text", func() {
-			n.Tag, n.Value = "!!bool", truth
-		}, d.quoted(n.Value))
-	case yaml11Octal.MatchString(n.Value):
-		octal, err := strconv.ParseInt(n.Value, 8, 64)
-		decimal, ok := float(n)
-		if err != nil || ok && n.Tag != "!!str" && decimal == float64(octal) {
-			return
-		}
-		d.notPortable(findings.ReadDifferently, n, path, "write a number without the 0 at its beginning, or put it in quotes", "Envoy's own reader reads %s as an octal number", func() {
-			n.Tag, n.Value = "!!int", strconv.FormatInt(octal, 10)
-		}, d.kind(n))
+	case as.Tag != "!!str" && d.secrets > 0:
+		value = "another value"
+	case as.Tag != "!!str":
+		value = as.Value
+		hint = "write " + value + ", or put it in quotes"
+	case n.Tag == "!!float":
+		hint += "; only a .json file has a number with a fraction or an exponent for every reader"
+	}
+	what := d.kind(n)
+	if as.Tag == "!!bool" && n.Tag == "!!str" {
+		what, value = "the bare word "+d.quoted(n.Value), value+", and Chancery reads text"
+	}
+	d.notPortable(findings.ReadDifferently, n, path, hint, "Envoy's own reader reads %s as %s", func() { *n = *as }, what, value)
+}
+
+// isNumber reports whether a scalar is a number by YAML 1.2.
+func isNumber(n *yaml.Node) bool { return n.Tag == "!!int" || n.Tag == "!!float" }
+
+// sameValue reports whether a scalar has the value that Envoy makes of it.
+func sameValue(n, as *yaml.Node) bool {
+	switch {
+	case as == n:
+		return true
+	case as.Tag == "!!str":
+		return !isNumber(n) && n.Tag != "!!bool" && n.Tag != "!!null" && n.Value == as.Value
+	case as.Tag == "!!bool":
+		return n.Tag == "!!bool" && strings.EqualFold(n.Value, as.Value)
+	}
+	ours, ok := float(n)
+	envoys, _ := float(as)
+	return ok && ours == envoys && isNumber(n)
+}
+
+var (
+	tabsOnly   = regexp.MustCompile(`(?m)^ *\t[ \t]*\r?$`)
+	foldedKeep = regexp.MustCompile(`(?m)[ \t]>(?:\+[1-9]?|[1-9]\+)[ \t]*(?:#.*)?\r?$`)
+	latin1Mark = regexp.MustCompile(`"(?:[^"\\]|\\[^N_])*?\\[N_]`)
+)
+
+// PortableText warns about text of a YAML file that Envoy's own reader refuses or reads differently: a line of
+// tabs, folded text that keeps its last line feeds, and the escapes \N and \_, from which it makes bytes that are not UTF-8.
+func (d *Decoder) PortableText() {
+	if i := tabsOnly.FindIndex(d.Source); i != nil {
+		at := placeOf(d.Source, i[0])
+		d.WarnAs(findings.Portability, &yaml.Node{Line: at.Line, Column: at.Column}, "", "remove the tabs: Envoy's own reader refuses them", "a line of tabs")
+	}
+	if i := foldedKeep.FindIndex(d.Source); i != nil {
+		at := placeOf(d.Source, i[0]+1)
+		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", "write the text in quotes", "Envoy's own reader leaves out a line feed at the end of a text with >+")
+	}
+	if i := latin1Mark.FindIndex(d.Source); i != nil {
+		at := placeOf(d.Source, i[1]-2)
+		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", `write \u0085 for \N, and \u00a0 for \_`, "Envoy's own reader does not read the escapes \\N and \\_ as Unicode")
 	}
 }
 

@@ -41,6 +41,12 @@ func TestYAML11Words(t *testing.T) {
 		"n": {`"n"`, "false"}, "N": {`"N"`, "false"}, "no": {`"no"`, "false"}, "off": {`"off"`, "false"},
 		"010": {"10", "8"}, "-010": {"-10", "-8"},
 
+		"1.10": {"1.1", `"1.10"`}, "1e3": {"1000", `"1e3"`}, "0o17": {"15", `"0o17"`}, "08": {"8", `"08"`}, "2147483648": {"2147483648", `"2147483648"`},
+		"0x80000000": {"2147483648", `"2147483648"`}, "+0x10": {`"+0x10"`, "16"}, "!!str 010": {`"010"`, "8"}, `!!int "5"`: {"5", "5"}, "! 010": {`"010"`, `"010"`},
+		"9007199254740993": {"9007199254740992", `"9007199254740993"`}, "-0": {"0", "0"},
+		// Not numbers of YAML 1.2, although the parser takes them.
+		"2024_11_29": {`"2024_11_29"`, `"2024_11_29"`}, "0b11": {`"0b11"`, `"0b11"`}, "1_000.5": {`"1_000.5"`, `"1_000.5"`}, "12:30": {`"12:30"`, `"12:30"`},
+
 		"true": {"true", "true"}, "TRUE": {"true", "true"}, "tRUE": {`"tRUE"`, `"tRUE"`}, "\"on\"": {`"on"`, `"on"`}, "'no'": {`"no"`, `"no"`}, "07": {"7", "7"},
 		"0x10": {"16", "16"}, "10": {"10", "10"}, "0": {"0", "0"}, "north": {`"north"`, `"north"`}, "~": {"null", "null"}, "[no]": {`["no"]`, "[false]"},
 	} {
@@ -56,6 +62,54 @@ func TestYAML11Words(t *testing.T) {
 	}
 }
 
+// Numbers of fields have Envoy's value. A finding says what else they may mean.
+func TestFILE7NumbersOfFields(t *testing.T) {
+	for _, tt := range []struct{ typ, field, src, want, code string }{
+		{"envoy.config.core.v3.Pipe", "mode", "0440", "288", "XDS0803"},
+		{"envoy.config.core.v3.Pipe", "mode", "+0440", "288", "XDS0803"},
+		{"envoy.config.core.v3.Pipe", "mode", "!!int 0440", "288", "XDS0803"},
+		{"envoy.config.core.v3.Pipe", "mode", "!!str 0440", "288", "XDS0803"},
+		{"envoy.config.core.v3.Pipe", "mode", "07", "7", ""},
+		{"envoy.config.core.v3.Pipe", "mode", "08", "8", ""},
+		{"envoy.config.core.v3.Pipe", "mode", `"0440"`, "440", ""},
+		{"envoy.config.core.v3.Pipe", "mode", "0x120", "288", ""},
+		{"envoy.config.core.v3.Pipe", "mode", "0X120", "288", "XDS0803"},
+		{"envoy.config.core.v3.Pipe", "mode", "0o440", "288", "XDS0801"},
+		{"envoy.config.core.v3.Pipe", "mode", "4_40", "", "XDS0103"},
+		{"envoy.config.core.v3.Pipe", "mode", "0b11", "", "XDS0103"},
+		{"envoy.config.core.v3.Pipe", "mode", "1e2", "100", ""},
+		{"envoy.config.core.v3.RuntimeDouble", "default_value", "010", "8", "XDS0803"},
+		{"envoy.config.core.v3.RuntimeDouble", "default_value", "0.5", "0.5", ""},
+		{"envoy.config.core.v3.RuntimeDouble", "default_value", ".inf", `"Infinity"`, "XDS0801"},
+		{"envoy.config.core.v3.SocketAddress", "protocol", "01", `"UDP"`, ""},
+		{"envoy.config.core.v3.SocketAddress", "resolver_name", "0x80000000", `"2147483648"`, "XDS0803"},
+		{"envoy.config.core.v3.SocketAddress", "resolver_name", "1.10", `"1.10"`, "XDS0802"},
+		{"envoy.config.core.v3.SocketAddress", "resolver_name", "1", `"1"`, "XDS0801"},
+		{"envoy.config.core.v3.SocketAddress", "ipv4_compat", "1", "", "XDS0103"},
+		{"envoy.config.core.v3.SocketAddress", "ipv4_compat", "!!bool 1", "", "XDS0103"},
+	} {
+		got, problems := decodeAs(t, tt.typ, tt.field+": "+tt.src, false)
+		_, value, _ := strings.Cut(strings.TrimSuffix(got, "}"), ":")
+		if value != tt.want || (tt.code == "") != (len(problems) == 0) || len(problems) > 0 && !strings.HasPrefix(problems[0], tt.code+" ") {
+			t.Errorf("%s: %s: %s %q, want %s %s", tt.field, tt.src, got, problems, tt.want, tt.code)
+		}
+	}
+}
+
+// Envoy leaves out a key with the tag !ignore. Anchors in its value work.
+func TestFILE7IgnoredKeys(t *testing.T) {
+	const src = "!ignore shared:\n- &a 1.5s\n- !!str b\nconnect_timeout: *a\n!ignore more: {}\nname: c\nmetadata: {filter_metadata: {x: {a: 1, !ignore b: 2}, !ignore y: {}}}\n"
+	got, problems := decodeAs(t, "envoy.config.cluster.v3.Cluster", src, false)
+	if want := `{"name":"c","connectTimeout":"1.500s","metadata":{"filterMetadata":{"x":{"a":1}}}}`; got != want || len(problems) > 0 {
+		t.Error(got, problems, want)
+	}
+	for _, src := range []string{"a: !ignore b", "!other a: b", "!ignore a: !other b", "!ignore {a: b}"} {
+		if _, err := ParseYAML("a.yaml", []byte(src)); err == nil {
+			t.Errorf("%s: no error", src)
+		}
+	}
+}
+
 func TestUnrenderedTemplates(t *testing.T) {
 	for src, want := range map[string]bool{
 		`name: "${NAME}"`: true, `name: "{{ .Values.name }}"`: true, "name: ${NAME}": true, `alt_stat_name: "{{x}}"`: true,
@@ -66,6 +120,9 @@ func TestUnrenderedTemplates(t *testing.T) {
 		if _, problems := decodeAs(t, "envoy.config.cluster.v3.Cluster", src, false); (len(problems) == 1 && strings.HasPrefix(problems[0], "XDS0804 ")) != want {
 			t.Errorf("%s: %q", src, problems)
 		}
+	}
+	if _, problems := decodeAs(t, "xds.type.v3.TypedStruct", "type_url: a/b\nvalue: {password: 0123}", false); len(problems) != 1 || strings.Contains(problems[0], "123") || strings.Contains(problems[0], " 83") {
+		t.Error("SAFE-6", problems)
 	}
 	// A body may contain any text. A secret is not quoted.
 	if _, problems := decodeAs(t, "envoy.config.route.v3.DirectResponseAction", `body: {inline_string: "{{ x }}"}`, false); len(problems) > 0 {

@@ -49,6 +49,7 @@ func rolloutAnswers(t *clients.Tracker, e *explain.Explainer, groups []string, s
 		r := rollout.Refusal{Node: f.Node, Type: f.Type.Short, Cause: f.Text}
 		if i == 0 { // the others do not count
 			r.Name, r.Place, r.Among = blamed(e, groups, f)
+			r.Of = f.Of
 		}
 		l.Refusals = append(l.Refusals, r)
 	}

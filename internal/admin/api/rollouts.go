@@ -73,6 +73,7 @@ type RolloutRefusal struct {
 
 	Place string   `json:"place,omitempty"` // place of the resource, such as "clusters.yaml:12:3"
 	Among []string `json:"among,omitempty"` // resources of the refused response, if the client names none and none has a known fault; at most 5
+	Of    int      `json:"of,omitempty"`    // number of resources in the refused response
 }
 
 // A RolloutRequest is the body of POST /api/v1/rollouts.

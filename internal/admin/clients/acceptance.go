@@ -20,6 +20,7 @@ type Regression struct {
 	Node  string
 	Type  *xds.Type
 	Names []string // refused resources: those in the error text, else all of the response if it had at most 5
+	Of    int      // number of resources in the refused response
 	Text  string   // error text, secrets removed
 }
 

@@ -30,7 +30,7 @@ func TestAcceptance(t *testing.T) {
 					t.Fatalf("%+v", k)
 				}
 				for i, f := range k.Regressions {
-					if f.Node != fallen[i] || f.Type != xds.Cluster || f.Text != "cluster two is bad" || len(f.Names) != 1 || f.Names[0] != "two" {
+					if f.Node != fallen[i] || f.Type != xds.Cluster || f.Text != "cluster two is bad" || len(f.Names) != 1 || f.Names[0] != "two" || f.Of != map[xds.Variant]int{xds.SotW: 2, xds.Delta: 1}[v] {
 						t.Errorf("%+v", f)
 					}
 				}
@@ -155,7 +155,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		r := &row{client: &client{clientID: clientID{node: fmt.Sprint(i % (maxHistories + 5))}}}
 		st := &server.Stream{Node: &xds.Node{}}
 		for j := range 1 + i/maxHistories*2*maxPeriods {
-			tr.refusalBegan(r, st, newCause(xds.Cluster, fmt.Sprint(i, j), nil), true, int64(j+1))
+			tr.refusalBegan(r, st, newCause(xds.Cluster, fmt.Sprint(i, j), nil), 1, true, int64(j+1))
 			tr.refusalEnded(r, xds.Cluster, int64(j+1))
 		}
 	}

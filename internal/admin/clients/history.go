@@ -23,6 +23,7 @@ type refusalPeriod struct {
 	*cause   // nil: the client had accepted nothing; the cause has at most 5 names
 	groups   []string
 	from, to int64 // to is 0 while the period is open
+	of       int32 // number of resources in the refused response
 	had      bool  // the client had resources of the type: accepted on its stream, or stated in its first request
 }
 
@@ -55,9 +56,9 @@ func nodeTypeOf(r *row, t *xds.Type) nodeType {
 }
 
 // refusalBegan begins a refusal period of a client and a type, unless a period with the same groups
-// is open.
-func (t *Tracker) refusalBegan(r *row, st *server.Stream, c *cause, had bool, now int64) {
-	s := refusalPeriod{from: now, had: had}
+// is open. The argument resources is the number of resources in the refused response.
+func (t *Tracker) refusalBegan(r *row, st *server.Stream, c *cause, resources int32, had bool, now int64) {
+	s := refusalPeriod{from: now, of: resources, had: had}
 	if t.opts.Groups != nil {
 		s.groups = slices.Clone(t.opts.Groups(st.Node))
 	}
@@ -139,7 +140,7 @@ func (d *refusalHistory) regressions(groups []string, since int64) (all []Regres
 	defer d.mu.Unlock()
 	for k, p := range d.all {
 		if s := first(p.periods, groups, since); s != nil {
-			all = append(all, Regression{p.node, k.typ, s.names, s.text})
+			all = append(all, Regression{p.node, k.typ, s.names, int(s.of), s.text})
 			if len(all) == maxShown {
 				return all
 			}

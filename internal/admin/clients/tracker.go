@@ -379,12 +379,13 @@ func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uin
 	defer r.mu.Unlock()
 	u := r.add(e.Type)
 	m := u.answer(r.variant(), nonce)
-	c, partly := causeOf(e, int(m.count+m.removed))
+	all := m.count + m.removed
+	c, partly := causeOf(e, int(all))
 	if !e.Refuses { // the client has already accepted a later response
 		return c, m
 	}
 	if u.refusal == nil {
-		t.refusalBegan(r, st, c, u.accepted != 0 || u.stated, now)
+		t.refusalBegan(r, st, c, all, u.accepted != 0 || u.stated, now)
 	}
 	since := now
 	if u.refusal != nil {

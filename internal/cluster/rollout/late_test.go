@@ -357,7 +357,9 @@ func TestRefusalText(t *testing.T) {
 		"node n refuses CDS: no":                      {},
 		"node n refuses CDS bad: no":                  {Name: "bad"},
 		"node n refuses CDS bad at c.yaml:5:3: no":    {Name: "bad", Place: "c.yaml:5:3"},
-		"node n refuses one of 3 CDS (a, bad, c): no": {Among: []string{"a", "bad", "c"}},
+		"node n refuses one of 3 CDS (a, bad, c): no": {Among: []string{"a", "bad", "c"}, Of: 3},
+		"node n refuses one of 40 CDS: no":            {Of: 40},
+		"node n refuses CDS of one: no":               {Name: "of one", Of: 40},
 	} {
 		r.Node, r.Type, r.Cause = "n", "CDS", "no"
 		if got := r.String(); got != want {

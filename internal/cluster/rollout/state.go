@@ -85,6 +85,7 @@ type Refusal struct {
 
 	Place string   `json:"place,omitempty"` // place of the resource, if it is known
 	Among []string `json:"among,omitempty"` // some resources of the refused response, if the faulty one is not known
+	Of    int      `json:"of,omitempty"`    // number of resources in the refused response
 }
 
 func (r *Refusal) String() string {
@@ -97,6 +98,8 @@ func (r *Refusal) String() string {
 		}
 	case len(r.Among) > 0:
 		what = fmt.Sprintf("one of %d %s (%s)", len(r.Among), what, strings.Join(r.Among, ", "))
+	case r.Of > 1: // too many to list
+		what = fmt.Sprintf("one of %d %s", r.Of, what)
 	}
 	return fmt.Sprintf("node %s refuses %s: %s", r.Node, what, r.Cause)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/limit/inbound"
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
@@ -61,12 +62,13 @@ type Server struct {
 
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
-	readers, waiters, heavy, making, asking, spreading, writing, streams, commits doors       // created by Handler
-	waiting, waitingSynced                                                        *waitPlaces // of requests for wait, and for wait/synced
-	unpacking                                                                     door
-	probes                                                                        *rate.Owners
-	groupJobs                                                                     chan groupJob // without a slot: RunGroupCommands takes one job at a time
-	once                                                                          sync.Once
+	waiters, heavy, making, asking, spreading, writing, commits doors   // prepared by Handler
+	readers, streams, waiting, waitingSynced                    *places // of requests for events, endpoint streams, wait, and wait/synced
+	bodies                                                      *inbound.Budget
+	unpacking                                                   chan struct{} // a place for each large input that is unpacked
+	probes                                                      *rate.Owners
+	groupJobs                                                   chan groupJob // without a slot: RunGroupCommands takes one job at a time
+	once                                                        sync.Once
 
 	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection

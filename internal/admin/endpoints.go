@@ -72,7 +72,7 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var in api.EndpointsRequest
-	b, err := sent(w, r, maxAsked)
+	b, err := sent(w, r.Body, maxAsked)
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func TestFewStreamsOfEndpoints(t *testing.T) {
 	s.Token = func() (string, error) { return "secret", nil }
 	h := s.Handler(loopback)
 	for range maxReaders {
-		if _, err := s.streams.other.enter(""); err != nil {
+		if _, _, err := s.streams.enter(httptest.NewRequest(http.MethodPost, "/", nil)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -54,7 +54,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	leave, err := s.readers.of(r).enter("too many requests that read events at once")
+	r, leave, err := s.readers.enter(r)
 	if err != nil {
 		return err
 	}
@@ -151,16 +151,4 @@ func (o *eventWriter) flush() error {
 		return err
 	}
 	return o.control.Flush()
-}
-
-// A door limits concurrency: its capacity is the number of callers that may be inside at one time.
-type door chan struct{}
-
-func (d door) enter(full string) (leave func(), _ error) {
-	select {
-	case d <- struct{}{}:
-		return func() { <-d }, nil
-	default:
-		return nil, &problem{http.StatusTooManyRequests, "", fmt.Sprintf("%s: %d at most", full, cap(d)), "try again when one of them has ended"}
-	}
 }

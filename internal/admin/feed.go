@@ -70,14 +70,15 @@ type feed struct {
 }
 
 // feed returns a feed for a request. It returns an error if the caller may not register endpoints, or
-// if there are too many feeds. The caller must call leave at the end.
-func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave func(), err error) {
+// if there are too many feeds. The context of the returned request is done when another feed takes its place.
+// The caller must call leave at the end.
+func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, _ *http.Request, leave func(), err error) {
 	if err := s.mayRegister(r); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	out, err := s.streams.of(r).enter("too many requests that register endpoints at once")
+	r, out, err := s.streams.enter(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	f = &feed{s: s, control: http.NewResponseController(w), wait: quiet}
 	woken := make(chan struct{})
@@ -85,7 +86,7 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, leave fu
 		defer close(woken)
 		f.wake()
 	})
-	return f, func() {
+	return f, r, func() {
 		if !stop() {
 			<-woken // leave must wait: wake uses the connection, which is not allowed after the request
 		}

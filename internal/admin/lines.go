@@ -33,7 +33,7 @@ func (s *Server) streamEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, leave, err := s.feed(w, r)
+	f, r, leave, err := s.feed(w, r)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,8 @@
 package admin
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
 )
 
 const (
@@ -20,38 +17,14 @@ const (
 	// state of all clients, or inspects the streams of one.
 	maxMade = 8
 
+	// maxUnfinished is the number of bytes that the bodies of all requests may have in memory, without those
+	// up to 64 KiB.
+	maxUnfinished = 64 << 20
+
 	// maxWriters is the maximum number of concurrent changes of endpoints. Concurrent changes share one
 	// write to the disk.
 	maxWriters = 64
 )
-
-// doors has the doors for one purpose. Unix sockets have a door of their own, so that network callers
-// cannot block a local operator.
-type doors struct{ unix, other door }
-
-func newDoors(n int) doors { return doors{make(door, n), make(door, n)} }
-
-// of returns the door for a request.
-func (d *doors) of(r *http.Request) door {
-	if _, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); unix {
-		return d.unix
-	}
-	return d.other
-}
-
-// wait enters a door. If the door is full, it waits up to askTime.
-func (d door) wait(ctx context.Context) (leave func(), err error) {
-	t := time.NewTimer(askTime)
-	defer t.Stop()
-	select {
-	case d <- struct{}{}:
-		return func() { <-d }, nil
-	case <-ctx.Done():
-		return nil, errEnding
-	case <-t.C:
-		return nil, &problem{http.StatusServiceUnavailable, "", fmt.Sprintf("too many answers of this kind are under way: %d at most", cap(d)), "try again later"}
-	}
-}
 
 // big limits the concurrency of a handler with large answers. An answer counts until the peer has
 // received it.
@@ -62,7 +35,7 @@ func (s *Server) big(f func(http.ResponseWriter, *http.Request) error) func(http
 			return err
 		}
 		defer done()
-		leave, err := s.heavy.of(r).wait(r.Context())
+		leave, err := s.heavy.wait(r)
 		if err != nil {
 			return err
 		}
@@ -98,12 +71,18 @@ func (s *Server) hold(r *http.Request) (done func(), _ error) {
 }
 
 // brief limits the concurrency of a handler whose short answers are expensive to build. An answer counts
-// only until it is built, so a peer that does not read its answer does not block others.
+// only until it is built, so a peer that does not read its answer does not block others. A body is read before
+// the request takes its place, so a peer that sends slowly does not block others, either.
 func (s *Server) brief(d *doors, f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		made := &made{ResponseWriter: w}
-		err := func() error {
-			leave, err := d.of(r).wait(r.Context())
+		r, done, err := s.received(w, r)
+		if err != nil {
+			return err
+		}
+		defer done()
+		err = func() error {
+			leave, err := d.wait(r)
 			if err != nil {
 				return err
 			}

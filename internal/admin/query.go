@@ -19,6 +19,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/limit/inbound"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/xds"
@@ -171,16 +172,34 @@ func (q *query) filter() clients.Filter {
 // body decodes a JSON body into v. The body must be empty or one object with the fields of v. The
 // argument most is the maximum size in bytes.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
-	b, err := sent(w, r, most)
+	b, err := sent(w, r.Body, most)
 	if err != nil {
 		return err
 	}
 	return object(b, most, v)
 }
 
+// received reads the body of a request into memory, and returns the request with this body. The memory counts
+// against a budget until the caller calls done. So the request takes no place of others while it arrives.
+func (s *Server) received(w http.ResponseWriter, r *http.Request) (_ *http.Request, done func(), _ error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, func() {}, nil
+	}
+	c := http.NewResponseController(w)
+	in := s.bodies.Body(r.Body, addressOf(r), func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }) // if it fails, readTime ends the body
+	b, err := sent(w, io.NopCloser(in), maxAsked)
+	if err != nil {
+		_ = in.Close()
+		return nil, nil, err
+	}
+	r = r.WithContext(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	return r, func() { _ = in.Close() }, nil
+}
+
 // sent reads a body. The argument most is the maximum size in bytes.
-func sent(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+func sent(w http.ResponseWriter, in io.ReadCloser, most int64) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, in, most))
 	if err != nil {
 		return nil, unread(err, most)
 	}
@@ -237,6 +256,9 @@ func unread(err error, most int64) error {
 		}
 		return wrong(e.Field, "must be "+want+", not a JSON "+e.Value, "")
 	}
+	if errors.Is(err, inbound.ErrRefused) {
+		return errNoRoom
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) { // the original error has socket addresses
 		return errLate
 	}
@@ -244,6 +266,8 @@ func unread(err error, most int64) error {
 }
 
 var errLate = &problem{code: http.StatusRequestTimeout, message: fmt.Sprintf("request too slow: not complete within %v", readTime)}
+
+var errNoRoom = &problem{http.StatusServiceUnavailable, "", "no room for the body of this request: other large requests arrive", "try again later"}
 
 func tooLarge(err error) bool {
 	_, ok := errors.AsType[*http.MaxBytesError](err)

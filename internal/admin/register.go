@@ -49,7 +49,7 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	if kind := r.Header.Get("Content-Type"); strings.HasPrefix(kind, "application/grpc+") && kind != "application/grpc+proto" {
 		return &problem{http.StatusNotImplemented, "Content-Type", "messages are those of protobuf", ""}
 	}
-	f, leave, err := s.feed(w, r)
+	f, r, leave, err := s.feed(w, r)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,9 @@ func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error 
 	if err := f.serve(r, "grpc", c.ttl, first); err != nil {
 		return err
 	}
-	if r.Context().Err() != nil {
+	if err := context.Cause(r.Context()); errors.Is(err, errReplaced) {
+		return errReplaced
+	} else if err != nil {
 		return errEnding
 	}
 	return nil

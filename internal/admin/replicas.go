@@ -52,7 +52,7 @@ func (s *Server) spread(f, all func(http.ResponseWriter, *http.Request) error) f
 			return err
 		}
 		defer done()
-		leave, err := s.spreading.of(r).wait(r.Context())
+		leave, err := s.spreading.wait(r)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Valu
 	func() {
 		defer close(known)
 		failed = errOther // the result if here panics
-		leave, err := d.of(r).wait(r.Context())
+		leave, err := d.wait(r)
 		if err == nil {
 			defer leave()
 			err = here(&me)

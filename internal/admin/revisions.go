@@ -280,7 +280,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.commits.of(r).wait(r.Context())
+	leave, err := s.commits.wait(r)
 	if err != nil {
 		return err
 	}

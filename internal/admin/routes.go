@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/limit/inbound"
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/internal/panics"
 )
@@ -117,11 +118,24 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 // prepare creates the doors.
 func (s *Server) prepare() {
 	s.once.Do(func() {
-		s.readers, s.waiters, s.heavy = newDoors(maxReaders), newDoors(maxReaders), newDoors(maxHeavy)
-		s.making, s.asking, s.spreading = newDoors(maxMade), newDoors(maxMade), newDoors(maxSpread)
-		s.writing, s.streams = newDoors(maxWriters), newDoors(maxReaders)
-		s.waiting, s.waitingSynced = newWaitPlaces(maxReaders), newWaitPlaces(maxReaders)
-		s.commits, s.unpacking = newDoors(maxCommits), make(door, maxUnpacked)
+		s.waiters.limit(maxReaders)
+		s.heavy.limit(maxHeavy)
+		s.making.limit(maxMade)
+		s.asking.limit(maxMade)
+		s.spreading.limit(maxSpread)
+		s.writing.limit(maxWriters)
+		s.commits.limit(maxCommits)
+		s.readers, s.streams = newPlaces(maxReaders, "read events"), newPlaces(maxReaders, "register endpoints")
+		s.waiting, s.waitingSynced = newPlaces(maxReaders, "wait"), newPlaces(maxReaders, "wait")
+		s.waiting.restless, s.waitingSynced.restless = restless, restless
+		s.unpacking = make(chan struct{}, maxUnpacked)
+		s.bodies = inbound.NewBudget(inbound.Bounds{
+			Bytes: maxUnfinished, Stall: readTime, Streams: -1,
+			Refused: func(peer net.Addr, why inbound.Reason) {
+				s.log().Debug("admin API: body refused", "peer", peer, "error", string(why))
+			},
+			Panicked: func(_ net.Addr, p *panics.Panic) { p.Log(s.log(), "admin API body") },
+		})
 		s.groupJobs, s.probes = make(chan groupJob), rate.NewOwners(1000, probeRate)
 	})
 }

@@ -108,7 +108,7 @@ func TestServeEnds(t *testing.T) {
 			all = append(all, c)
 		}
 	}
-	for until := time.Now().Add(10 * time.Second); (len(s.readers.other)+len(s.readers.unix) < 5 || s.waiting.taken() < 5 || s.waitingSynced.taken() < 5) && time.Now().Before(until); {
+	for until := time.Now().Add(10 * time.Second); (s.readers.taken() < 5 || s.waiting.taken() < 5 || s.waitingSynced.taken() < 5) && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 	if took := end(); took > time.Second {
@@ -236,15 +236,15 @@ func TestSlowReader(t *testing.T) {
 			beats <- n
 		}()
 		time.Sleep(5 * time.Minute) // without events
-		if len(s.readers.other) != 2 {
-			t.Errorf("%d readers after 5 minutes", len(s.readers.other))
+		if s.readers.taken() != 2 {
+			t.Errorf("%d readers after 5 minutes", s.readers.taken())
 		}
 		for range 30 {
 			f.happens(api.Event{Kind: "ack", Text: strings.Repeat("x", 10_000)})
 			time.Sleep(2 * time.Second)
 		}
-		if len(s.readers.other) != 1 {
-			t.Errorf("%d readers, want 1: the other one reads nothing", len(s.readers.other))
+		if s.readers.taken() != 1 {
+			t.Errorf("%d readers, want 1: the other one reads nothing", s.readers.taken())
 		}
 		cancel()
 		if err := <-done; err != nil {

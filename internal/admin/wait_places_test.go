@@ -17,7 +17,7 @@ import (
 )
 
 // taken returns the number of waits.
-func (w *waitPlaces) taken() int {
+func (w *places) taken() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.unix.Len() + w.other.Len()
@@ -57,10 +57,10 @@ func TestWaitsShareTheirPlaces(t *testing.T) {
 						lines := strings.Split(strings.TrimSpace(body), "\n")
 						var last api.WaitLine
 						if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Result == nil || last.Result.Class != api.WaitTimeout ||
-							last.Result.Why != "not synced: another wait has taken the place of this one" || last.Result.Hint != "repeat the command" {
+							last.Result.Why != "not synced: another request has taken the place of this one" || last.Result.Hint != "repeat the command" {
 							t.Errorf("%s %v", body, err)
 						}
-					} else if w.Code != http.StatusTooManyRequests || !strings.Contains(body, "another wait has taken the place of this one") {
+					} else if w.Code != http.StatusTooManyRequests || !strings.Contains(body, "another request has taken the place of this one") {
 						t.Errorf("%d %s", w.Code, body)
 					}
 				}
@@ -99,7 +99,8 @@ func TestWaitsShareTheirPlaces(t *testing.T) {
 
 // enterer returns a function that begins a wait from an address; the context is nil if it is refused.
 func enterer(t *testing.T, places int) func(ip string) context.Context {
-	w := newWaitPlaces(places)
+	w := newPlaces(places, "wait")
+	w.restless = restless
 	return func(ip string) context.Context {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.RemoteAddr = ip + ":9"
@@ -162,7 +163,7 @@ func TestOldestWaitOfAllMakesRoom(t *testing.T) {
 
 // A wait that has ended frees its place.
 func TestEndedWaitFreesItsPlace(t *testing.T) {
-	w := newWaitPlaces(1)
+	w := newPlaces(1, "wait")
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	for range 3 {
 		in, leave, err := w.enter(r)

@@ -172,7 +172,7 @@ func (w *syncedWait) round() (r api.WaitResult, err error) {
 }
 
 func (w *syncedWait) roundOfAll(a *waiting, timeout time.Duration) (r api.WaitResult, err error) {
-	leave, err := w.s.spreading.of(w.r).wait(w.r.Context())
+	leave, err := w.s.spreading.wait(w.r)
 	if err != nil {
 		return r, err
 	}
@@ -226,7 +226,7 @@ func (w *syncedWait) rejectedNewest() *verdict {
 
 // statusOfAll asks all servers for the state of their configuration.
 func (w *syncedWait) statusOfAll() (survey, error) {
-	leave, err := w.s.spreading.of(w.r).wait(w.r.Context())
+	leave, err := w.s.spreading.wait(w.r)
 	if err != nil {
 		return survey{}, err
 	}

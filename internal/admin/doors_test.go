@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A request takes no place of others while its body arrives.
+func TestSlowBodiesTakeNoPlace(t *testing.T) {
+	s := registering(t)
+	s.Token = func() (string, error) { return secret, nil }
+	dial, end := serves(t, s, "127.0.0.1:0", 200)
+	defer end()
+	s.Handler(loopback)
+	var tried int
+	for _, rt := range s.routes() {
+		if rt.in == nil || strings.HasSuffix(rt.path, "/endpoints") || strings.HasSuffix(rt.path, "/revisions") { // streams
+			continue
+		}
+		tried++
+		var slow []net.Conn
+		for range maxWriters + 1 {
+			c := dial()
+			slow = append(slow, c)
+			fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: 99\r\n\r\n{", rt.method, rt.path, secret)
+		}
+		c := dial()
+		slow = append(slow, c)
+		if got := says(t, c, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{}", rt.method, rt.path, secret)); strings.HasPrefix(got, "503") {
+			t.Errorf("%s %s: %.200s", rt.method, rt.path, got)
+		}
+		c = dial()
+		slow = append(slow, c)
+		if got := says(t, c, "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+secret+"\r\n\r\n"); !strings.HasPrefix(got, "200") {
+			t.Errorf("%s %s: status: %.200s", rt.method, rt.path, got)
+		}
+		for _, c := range slow {
+			c.Close()
+		}
+	}
+	if tried < 15 {
+		t.Errorf("%d routes with a body", tried)
+	}
+}
+
+// The places for answers are shared by address.
+func TestPlacesAreSharedByAddress(t *testing.T) {
+	from := func(s *Server, path, addr string) int {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Host, r.RemoteAddr = "localhost", addr
+		w := httptest.NewRecorder()
+		s.Handler(loopback).ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, path := range []string{"/api/v1/status", "/api/v1/clients", "/api/v1/groups"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &slowFleet{fleet: newFleet()}
+			s := newServer(f.fleet)
+			s.Tracker = f
+			ended := make(chan int, 200)
+			for range cap(ended) {
+				go func() { ended <- from(s, path, "10.0.0.1:7") }()
+			}
+			synctest.Wait()
+			began := time.Now()
+			code := from(s, path, "10.0.0.2:7")
+			if took := time.Since(began); code != http.StatusOK || took > 1500*time.Millisecond {
+				t.Errorf("%s: %d after %v", path, code, took)
+			}
+			for range cap(ended) {
+				<-ended
+			}
+		})
+	}
+}
+
+// A free place goes to the owner with the fewest callers inside, in the order of arrival. The place of a caller
+// that has given up is free.
+func TestSharedDoor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &sharedDoor{max: 4}
+		var order []string
+		enter := func(owner string, stay time.Duration) {
+			go func() {
+				leave, err := d.wait(t.Context(), owner)
+				if err != nil {
+					order = append(order, owner+" gave up")
+					return
+				}
+				order = append(order, owner)
+				time.Sleep(stay)
+				leave()
+			}()
+			synctest.Wait()
+		}
+		enter("a", 2*time.Second)
+		enter("a", 3*time.Second)
+		enter("a", 4*time.Second) // waits: others may take the two free places
+		enter("a", 4*time.Second)
+		enter("b", 4*time.Second)
+		enter("b", 4*time.Second)
+		enter("c", 10*time.Second)
+		if got := fmt.Sprint(order); got != "[a a b c]" {
+			t.Error(got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := fmt.Sprint(order); got != "[a a b c a b a gave up]" {
+			t.Error(got)
+		}
+		if d.inside != 0 || len(d.held) != 0 || len(d.waiting) != 0 {
+			t.Errorf("%+v", d.held)
+		}
+		enter("d", time.Minute)
+		enter("d", time.Minute)
+		order = nil
+		enter("d", time.Minute) // does not get in
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := fmt.Sprint(order); got != "[d gave up]" {
+			t.Error(got)
+		}
+		for range 4 {
+			enter("", time.Second) // without an address: all places
+		}
+		if d.inside != 4 {
+			t.Error(d.inside)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// One address does not keep others from streams of endpoints or events.
+func TestLongRequestsShareTheirPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(newFleet())
+		h := s.Handler(loopback)
+		greedy := waits(t.Context(), h, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}, maxReaders, "/api/v1/events")
+		others := waits(t.Context(), h, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 7}, 2, "/api/v1/events")
+		if len(greedy) != 2 || len(others) != 0 || s.readers.taken() != maxReaders {
+			t.Errorf("%d requests of the greedy address have ended, %d of the other, %d go on", len(greedy), len(others), s.readers.taken())
+		}
+	})
+}

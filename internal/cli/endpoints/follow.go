@@ -123,7 +123,11 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 	}
 	lines := bufio.NewScanner(in)
 	for at := 1; lines.Scan(); at++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
+		text := lines.Text()
+		if at == 1 {
+			text = strings.TrimPrefix(text, "\ufeff") // some editors write a byte order mark
+		}
+		text, _, _ = strings.Cut(text, "#")
 		words := strings.Fields(text)
 		if len(words) == 0 {
 			continue

@@ -62,6 +62,7 @@ func TestAsk(t *testing.T) {
 		resource(t, xds.Secret, "no authorities", `{"name":"s","validation_context":{"trusted_ca":{"inline_string":"x"}}}`),
 		resource(t, xds.VirtualHost, "good host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"prefix":"/"},"route":{"cluster":"elsewhere"}}]}`),
 		resource(t, xds.VirtualHost, "host", `{"name":"r/h","domains":["h"],"routes":[{"match":{"safe_regex":{"regex":"(("}},"route":{"cluster":"elsewhere"}}]}`),
+		resource(t, xds.Route, "good route with VHDS", `{"name":"r","vhds":{"config_source":{"ads":{},"resource_api_version":"V3"}}}`),
 		resource(t, xds.ExtensionConfig, "good filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}}`),
 		resource(t, xds.ExtensionConfig, "filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua","default_source_code":{"inline_string":"end"}}}`),
 		resource(t, xds.ExtensionConfig, "network filter", `{"name":"f","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}`),

@@ -106,7 +106,7 @@ func (a *checker) bootstrap(some []int) ([]byte, error) {
 	set(node, "id", server)
 	set(node, "cluster", server)
 	ads := mutable(mutable(boot, "dynamic_resources"), "ads_config")
-	ads.Set(field(ads, "api_type"), protoreflect.ValueOfEnum(2)) // GRPC
+	ads.Set(field(ads, "api_type"), protoreflect.ValueOfEnum(3)) // DELTA_GRPC: VHDS needs it
 	set(mutable(item(ads, "grpc_services"), "envoy_grpc"), "cluster_name", server)
 	b.static = mutable(boot, "static_resources")
 	set(item(b.static, "clusters"), "name", server)

@@ -15,8 +15,26 @@ func TestCanonicalName(t *testing.T) {
 		"xdstp://a/t/x?b=1&a=2":         "xdstp://a/t/x?a=2&b=1",
 		"xdstp://a/t/x?a=2&b=1":         "xdstp://a/t/x?a=2&b=1",
 		"xdstp://a/t/*?b=1&a=2#alt=b&a": "xdstp://a/t/*?a=2&b=1#alt=b&a",
-		"xdstp:///t/x?":                 "xdstp:///t/x?",
-		"xdstp:":                        "xdstp:",
+		"xdstp:///t/x?":                 "xdstp:///t/x",
+		// As Envoy 1.40 asks for these names.
+		"xdstp://a/t/v1~x":           "xdstp://a/t/v1%7Ex",
+		"xdstp://a/t/v1%7ex":         "xdstp://a/t/v1%7Ex",
+		"xdstp://a/t/é":              "xdstp://a/t/%C3%A9",
+		"xdstp://a/t/a[1]":           "xdstp://a/t/a%5B1%5D",
+		"xdstp://a/t/q%3Ar":          "xdstp://a/t/q:r",
+		"xdstp://a/t/u%2Dv%20w":      "xdstp://a/t/u-v w",
+		"xdstp://a/t/a%2Fb%23%3F%25": "xdstp://a/t/a/b%23%3F%25",
+		"xdstp://a/t/a%zz%4":         "xdstp://a/t/a%25zz%254",
+		"xdstp://a/t/a%01%7F\x01":    "xdstp://a/t/a%01%7F%01",
+		"xdstp://[::1]/t/a]":         "xdstp://[::1]/t/a%5D",
+		"xdstp://a~":                 "xdstp://a~",
+		"xdstp://a/t/a%26%3D":        "xdstp://a/t/a&=",
+		"xdstp://a/t/x?k=a~b%20[":    "xdstp://a/t/x?k=a%7Eb %5B",
+		"xdstp://a/t/x?k=%26%3D/:?":  "xdstp://a/t/x?k=%26%3D/:?",
+		"xdstp://a/t/x?k%20=a&k":     "xdstp://a/t/x?k=&k =a",
+		"xdstp://a/t/x?k":            "xdstp://a/t/x?k=",
+		"xdstp://a/t/x?a=1&a=2":      "xdstp://a/t/x?a=1",
+		"xdstp:":                     "xdstp:",
 	} {
 		t.Run("NAME-2 "+in, func(t *testing.T) {
 			if got := CanonicalName(in); got != want {

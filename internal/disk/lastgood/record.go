@@ -176,9 +176,9 @@ func decode(t *xds.Type, b []byte) (Resource, error) {
 				return nil
 			})
 		case resourceName:
-			r.Name = string(v)
+			r.Name = xds.CanonicalName(string(v)) // an earlier version may have had another form
 		case resourceAliases:
-			r.Aliases = append(r.Aliases, string(v))
+			r.Aliases = append(r.Aliases, xds.CanonicalName(string(v)))
 		case resourceTTL:
 			var ttl durationpb.Duration
 			if err := proto.Unmarshal(v, &ttl); err != nil {

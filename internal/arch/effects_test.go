@@ -268,6 +268,8 @@ var effects = map[string]string{
 	"internal/endpoints Session.KeepAlive clock":    "when a lease must be renewed",
 	"internal/endpoints Session.write clock":        "the same",
 
+	"internal/endpoints/etcd Engine.Watch goroutine":  "looks at the etcd until the watch ends",
+	"internal/endpoints/etcd Engine.poll timer":       "the interval between two looks at the etcd",
 	"internal/endpoints/etcd Engine mutex":            "the revisions that the watch has seen, for writers; not held during I/O",
 	"internal/endpoints/etcd Engine.commit goroutine": "the transactions of one write run at the same time, so that etcd syncs its disk once; commit waits for all",
 	"internal/endpoints/etcd Engine.Revoke goroutine": "revokes leases at the same time; Revoke waits for all",
@@ -316,6 +318,8 @@ var effects = map[string]string{
 	"internal/cluster/peers Replicas.sendAll mutex":                 "collects one answer at a time",
 	"internal/cluster/peers pause timer":                            "the pause between two looks or announcements",
 	"internal/cluster/revisions/etcd Engine.Watch goroutine":        "receives changes; ends with its context",
+	"internal/cluster/etcdkv past mutex":                            "the newest known revision of the etcd; held for memory only",
+	"internal/cluster/etcdkv past.answered clock":                   "when the etcd went back, for people",
 	"internal/cluster/etcdkv Conn.Watch timer":                      "a pause before a watch is opened again",
 	"internal/cluster/revisions/etcd Engine.Lease goroutine":        "reports the loss of a lease; ends with the lease",
 	"internal/cluster/revisions/enginetest announcements goroutine": "programs that announce themselves; end with the test",

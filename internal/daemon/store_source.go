@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
+	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
@@ -305,6 +306,11 @@ func (d *storeSource) config() api.Config {
 		s.Error, s.Since = clipped(problemsOf(t.err))+textutil.Prefixed(": ", d.firstStep(t.err)), &t.since
 	}
 	s.RolledBack = d.rolledBack()
+	if conn, ok := d.engineCloser.(*etcdkv.Conn); ok {
+		if b := conn.LastBack(); b != nil {
+			s.WentBack = &api.WentBack{At: b.At, From: int(b.From), To: int(b.To)}
+		}
+	}
 	if d.committer != nil {
 		s.Writer = d.writer()
 		src := d.committer.Source()

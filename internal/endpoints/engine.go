@@ -37,5 +37,12 @@ type Engine interface {
 	Watch(ctx context.Context, report func(changes []Change, reset bool))
 }
 
+// A Restorer is an engine whose storage may go back to an earlier state, as an etcd does that is put back to a
+// backup. Then it stores again the registrations that it has lost.
+type Restorer interface {
+	// Restore sets the function that returns the present registrations. It is called before Watch.
+	Restore(present func() []Change)
+}
+
 // ErrNoLease means that a lease has ended.
 var ErrNoLease = errors.New("the lease has ended")

@@ -56,7 +56,26 @@ func New(e Engine, st *store.Store, o Options) *Registry {
 	o.Every, o.Log = cmp.Or(o.Every, 5*time.Millisecond), cmp.Or(o.Log, slog.Default())
 	o.MaxEndpoints, o.MaxClusters, o.PerCluster = cmp.Or(o.MaxEndpoints, 200_000), cmp.Or(o.MaxClusters, 20_000), cmp.Or(o.PerCluster, 10_000)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 128<<20)
-	return &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1), held: map[LeaseID]bool{}, writing: map[Key]int{}}
+	r := &Registry{engine: e, store: st, opts: o, loaded: make(chan struct{}), bell: make(chan struct{}, 1), held: map[LeaseID]bool{}, writing: map[Key]int{}}
+	if e, ok := e.(Restorer); ok {
+		e.Restore(r.present)
+	}
+	return r
+}
+
+// present returns all registrations, as an engine stores them.
+func (r *Registry) present() (all []Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, at := range r.set.clusters {
+		if at.claimed {
+			all = append(all, Change{Key: Key{Cluster: c}, Value: []byte("{}")})
+		}
+		for _, e := range at.entries {
+			all = append(all, Change{Key: Key{c, e.id}, Value: e.value, Lease: e.lease})
+		}
+	}
+	return all
 }
 
 // Loaded is closed when all registrations have been read and are served. Before that, requests for

@@ -40,6 +40,13 @@ func NewDiskShadow(e Engine, dir string, wait time.Duration, log *slog.Logger) (
 	return &DiskShadow{Engine: e, disk: disk, log: log, wait: wait, news: map[Key]Change{}}, nil
 }
 
+// Restore implements [Restorer].
+func (k *DiskShadow) Restore(present func() []Change) {
+	if e, ok := k.Engine.(Restorer); ok {
+		e.Restore(present)
+	}
+}
+
 // Close ends the use of the directory.
 func (k *DiskShadow) Close() error { return k.disk.Close() }
 

@@ -125,7 +125,17 @@ type Store struct {
 
 	RolledBack []RolledBack `json:"rolled_back,omitempty"` // rollouts that were rolled back; a commit to the group removes the entry
 
+	WentBack *WentBack `json:"went_back,omitempty"` // the last time that the etcd went back, since the start of the server
+
 	Writer *StoreWriter `json:"writer,omitempty"` // only of a server that may commit a directory to the store
+}
+
+// A WentBack describes that an etcd went back to an earlier revision, as a restored backup does. The server
+// has read everything again.
+type WentBack struct {
+	At   time.Time `json:"at"`   // when the server noticed it
+	From int       `json:"from"` // the revision of the etcd before
+	To   int       `json:"to"`   // the first one after
 }
 
 // A RolledBack is a rollout that was rolled back, because a client refused its revision or a server could

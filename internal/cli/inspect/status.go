@@ -273,6 +273,9 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 			fmt.Fprintf(w, "         %s is not committed: %s\n", textutil.Line(x.Dir), textutil.Line(x.Error))
 		}
 	}
+	if b := s.WentBack; b != nil {
+		fmt.Fprintf(w, "         the etcd went back from its revision %d to %d, %s ago: everything was read again\n", b.From, b.To, textutil.Since(b.At))
+	}
 	if s.Error != "" && s.Since != nil {
 		fmt.Fprintf(w, "         the newest revision is not served for %s: %s\n", textutil.Since(*s.Since), textutil.Line(s.Error))
 	}

@@ -115,7 +115,7 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 			return nil, nil, cli.Fail(err, "")
 		}
 	}
-	of.Username = s.user
+	of.Username, of.Log = s.user, log
 	if s.user != "" {
 		b, err := os.ReadFile(s.passwordFile)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,7 +27,8 @@ type Conn struct {
 	timeout time.Duration
 	turn    chan struct{}                   // has one token: the goroutine that holds it makes the client
 	client  atomic.Pointer[clientv3.Client] // nil: the etcd has not authenticated the user yet
-	why     atomic.Pointer[string]          // why the last connection failed; nil: it did not fail
+	past    *past
+	why     atomic.Pointer[string] // why the last connection failed; nil: it did not fail
 }
 
 // Open returns a connection. It sends no request, so an unreachable etcd or an unknown user is only
@@ -48,7 +50,7 @@ func Open(o Options) (*Conn, error) {
 	for _, e := range o.Endpoints {
 		config.Endpoints = append(config.Endpoints, scheme+e)
 	}
-	c := &Conn{config: config, prefix: o.Prefix + "/", timeout: timeout, turn: make(chan struct{}, 1)}
+	c := &Conn{config: config, prefix: o.Prefix + "/", timeout: timeout, turn: make(chan struct{}, 1), past: newPast(cmp.Or(o.Log, slog.Default()))}
 	c.config.DialOptions = append(slices.Clone(o.dial), grpc.WithChainUnaryInterceptor(c.note))
 	c.turn <- struct{}{}
 	if o.Username != "" {
@@ -92,9 +94,14 @@ func (c *Conn) connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// note records why no answer came, because the client's own error only reports the timeout.
+// note records why no answer came, because the client's own error only reports the timeout. It also records
+// the revision in each answer.
 func (c *Conn) note(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	before := c.past.position()
 	err := invoke(ctx, method, req, reply, conn, opts...)
+	if h := linearizable(method, req, reply); err == nil && h != nil {
+		c.past.answered(before, h)
+	}
 	switch s := status.Convert(err); s.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		c.why.Store(new(s.Message()))
@@ -137,8 +144,8 @@ func (c *Conn) Do(ctx context.Context, key string, f func(ctx context.Context, c
 const firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
 
 // Watch calls the function once again and again until ctx is done, with growing pauses. A watch ends
-// if its revision was compacted, its member has no leader, or the user lacks the permission. After a
-// restart, once must catch up. If it returns received, the next pause is short again. Watch calls
+// if its revision was compacted, its member has no leader, the user lacks the permission, or the etcd
+// went back ([WentBack]). After a restart, once must read everything. If it returns received, the next pause is short again. Watch calls
 // failed before each pause.
 func (c *Conn) Watch(ctx context.Context, key string, once func(ctx context.Context, client *clientv3.Client) (received bool, err error), failed func(err error, pause time.Duration)) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
@@ -160,7 +167,7 @@ func (c *Conn) Watch(ctx context.Context, key string, once func(ctx context.Cont
 }
 
 func (c *Conn) watch(ctx context.Context, key string, once func(context.Context, *clientv3.Client) (bool, error)) (received bool, err error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the etcd watch of once
+	ctx, cancel := c.past.untilBack(ctx) // ends the etcd watch of once
 	defer cancel()
 	client, err := c.connect(ctx)
 	if err == nil {

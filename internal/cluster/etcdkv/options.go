@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -22,6 +23,9 @@ type Options struct {
 	TLS      *tls.Config // nil: none
 	Username string      // "": no authentication
 	Password string
+
+	// Log gets a line if the etcd goes back to an earlier revision. nil: slog.Default().
+	Log *slog.Logger
 
 	// Timeout is how long a request may take. 0: 5 s.
 	Timeout time.Duration

@@ -40,7 +40,8 @@ type Refusals struct {
 	moved map[string]bool      // changes that are not stored yet; true: refused, false: accepted again
 	bell  chan struct{}        // has one slot; a value: there are changes to store
 
-	read []byte // the stored value on which all is based; only sync uses it
+	read  []byte // the stored value on which all is based; only sync uses it
+	times int    // how many times the engine had gone back at the last sync; only sync uses it
 }
 
 // A refusalsText is the stored form of the refusals.
@@ -121,6 +122,7 @@ func (r *Refusals) sync(ctx context.Context) error {
 	if err != nil && !errors.Is(err, revisions.ErrNotFound) {
 		return err
 	}
+	r.keep()
 	if r.same(old) {
 		return nil
 	}
@@ -178,6 +180,21 @@ func (r *Refusals) sync(ctx context.Context) error {
 		r.read = nil // the stored value has changed
 	}
 	return nil
+}
+
+// keep stores all refusals again, if the storage of the engine went back to an earlier state (SAFE-17). Each
+// other server does so, too.
+func (r *Refusals) keep() {
+	e, ok := r.engine.(interface{ TimesBack() int })
+	if !ok || e.TimesBack() == r.times {
+		return
+	}
+	r.times = e.TimesBack()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.all {
+		r.moved[k] = true
+	}
 }
 
 // same reports whether the stored refusals and those of this server are unchanged, as usual.

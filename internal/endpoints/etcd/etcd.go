@@ -9,6 +9,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,6 +36,11 @@ type Engine struct {
 	seen    int64      // the last revision of the etcd that Watch has reported; 0: there is no Watch
 	moved   chan struct{}
 	foreign map[string]bool // the invalid keys that were logged
+
+	present  func() []endpoints.Change // the present registrations; nil: unknown
+	times    int                       // how many times the etcd had gone back at the last report of all registrations
+	restored int                       // the value of the key restoredKey, as last read
+	removed  map[endpoints.Key]bool    // the keys that this engine removed, and Watch has not reported since
 }
 
 const (
@@ -53,7 +59,7 @@ func New(conn *etcdkv.Conn, log *slog.Logger) *Engine {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Engine{conn: conn, log: log, moved: make(chan struct{}), foreign: map[string]bool{}}
+	return &Engine{conn: conn, log: log, moved: make(chan struct{}), foreign: map[string]bool{}, removed: map[endpoints.Key]bool{}}
 }
 
 // key returns the full key of a registration.
@@ -149,6 +155,7 @@ func (e *Engine) Write(ctx context.Context, changes []endpoints.Change) error {
 		}
 	}
 	return e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		e.removing(puts, removes)
 		rev, err := e.commit(ctx, client, puts)
 		if err == nil && len(removes) > 0 {
 			rev, err = e.commit(ctx, client, removes)
@@ -229,7 +236,7 @@ func (e *Engine) await(ctx context.Context, rev int64) {
 	defer t.Stop()
 	for {
 		e.mu.Lock()
-		done, moved := e.seen == 0 || e.seen >= rev, e.moved
+		done, moved := e.seen == 0 || e.seen >= rev && e.times == e.conn.TimesBack(), e.moved
 		e.mu.Unlock()
 		if done {
 			return
@@ -254,20 +261,28 @@ func (e *Engine) reported(rev int64) {
 }
 
 // Watch implements [endpoints.Engine]. Each restart of the watch reports all registrations. While the etcd does not answer,
-// the last registrations stay.
+// the last registrations stay. If the etcd went back, Watch first stores the lost registrations again.
 func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool)) {
 	defer e.reported(0)
 	e.conn.Watch(ctx, dir, func(ctx context.Context, client *clientv3.Client) (began bool, err error) {
-		all, rev, err := e.all(ctx)
+		times := e.conn.TimesBack()
+		all, rev, err := e.whole(ctx, times)
 		if err != nil {
 			return false, err
 		}
 		report(all, true)
-		e.reported(rev)
+		e.begin(times, rev)
+		ctx, cancel := context.WithCancelCause(ctx)
+		var polling sync.WaitGroup
+		defer polling.Wait()
+		defer cancel(nil)
+		polling.Go(func() { e.poll(ctx, cancel) })
 		for r := range client.Watch(clientv3.WithRequireLeader(ctx), e.conn.Key(dir), clientv3.WithPrefix(), clientv3.WithRev(rev+1)) {
 			if err := r.Err(); err != nil {
 				return true, err
 			}
+			e.conn.Saw(times, r.Header.Revision)
+			e.heard(r.Events)
 			changes := make([]endpoints.Change, 0, len(r.Events))
 			for _, ev := range r.Events {
 				if c, ok := e.change(ev.Kv, ev.Type == mvccpb.DELETE); ok {
@@ -279,8 +294,11 @@ func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool
 			}
 			e.reported(r.Header.Revision)
 		}
-		return true, errors.New("the watch has ended")
+		return true, cmp.Or(context.Cause(ctx), errors.New("the watch has ended"))
 	}, func(err error, pause time.Duration) {
+		if _, back := errors.AsType[*etcdkv.WentBack](err); back {
+			return // the connection has logged it
+		}
 		e.log.Warn("etcd watch failed, serving the last known endpoints", "error", err, "again_in", pause.String())
 	})
 }
@@ -316,6 +334,9 @@ func (e *Engine) all(ctx context.Context) (all []endpoints.Change, rev int64, er
 // change returns the change of a key; false: the key is not a registration.
 func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok bool) {
 	c.Key, ok = e.parse(string(kv.Key))
+	if !ok && string(kv.Key) == e.conn.Key(restoredKey) {
+		return c, false
+	}
 	if !ok {
 		e.strange(string(kv.Key))
 		return c, false

@@ -39,8 +39,7 @@ func (c *Conn) limitRate(ended int) {
 	}
 }
 
-// rest blocks until the delay is over, or returns an error when the connection is closed. If the client has closed
-// it, the unread streams are dropped.
+// rest blocks until the delay is over, or returns an error when the connection is closed.
 func (c *Conn) rest() error {
 	closed := c.beginRest()
 	if closed == nil {
@@ -48,24 +47,14 @@ func (c *Conn) rest() error {
 	}
 	c.unread.Store(true)
 	defer c.unread.Store(false)
-	left := c.haste.wait
-	c.haste.wait = 0
-	t := time.NewTimer(min(left, glance))
+	t := time.NewTimer(c.haste.wait)
 	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-closed:
-			return net.ErrClosed
-		}
-		left -= glance
-		switch {
-		case left <= 0:
-			return nil
-		case c.hungUp():
-			return net.ErrClosed
-		}
-		t.Reset(min(left, glance))
+	c.haste.wait = 0
+	select {
+	case <-t.C:
+		return nil
+	case <-closed:
+		return net.ErrClosed
 	}
 }
 

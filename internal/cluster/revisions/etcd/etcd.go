@@ -29,6 +29,9 @@ type Engine struct{ conn *etcdkv.Conn }
 // New returns the engine below the prefix of a connection. The caller closes the connection.
 func New(conn *etcdkv.Conn) *Engine { return &Engine{conn} }
 
+// TimesBack returns how many times the etcd went back to an earlier revision, since its connection was opened.
+func (e *Engine) TimesBack() int { return e.conn.TimesBack() }
+
 // Get implements [revisions.Engine].
 func (e *Engine) Get(ctx context.Context, key string) (value []byte, err error) {
 	return value, e.conn.Do(ctx, key, func(ctx context.Context, c *clientv3.Client) error {
@@ -126,11 +129,13 @@ func (e *Engine) Watch(ctx context.Context, key string) <-chan struct{} {
 	go func() {
 		defer close(bell)
 		e.conn.Watch(ctx, key, func(ctx context.Context, c *clientv3.Client) (received bool, err error) {
+			times := e.conn.TimesBack()
 			for r := range c.Watch(clientv3.WithRequireLeader(ctx), e.conn.Key(key), clientv3.WithCreatedNotify()) {
 				if r.Err() != nil {
 					return received, r.Err()
 				}
 				received = true
+				e.conn.Saw(times, r.Header.Revision)
 				select {
 				case bell <- struct{}{}:
 				default:

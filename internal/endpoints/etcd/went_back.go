@@ -1,0 +1,187 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/chancery-xds/chancery/internal/endpoints"
+)
+
+// restoredKey is the key of a counter: how many times a server has stored lost registrations again. A server
+// whose counter is lower leaves that to the other server, which may have removed registrations since.
+const restoredKey = dir + ".restored"
+
+// Restore implements [endpoints.Restorer].
+func (e *Engine) Restore(present func() []endpoints.Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.present = present
+}
+
+// removing records the keys that a write removes. If the etcd has gone back, the write must not be undone.
+func (e *Engine) removing(puts, removes []endpoints.Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range puts {
+		delete(e.removed, c.Key)
+	}
+	for _, c := range removes {
+		e.removed[c.Key] = true
+	}
+}
+
+// heard records events of the watch.
+func (e *Engine) heard(events []*clientv3.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ev := range events {
+		if k, ok := e.parse(string(ev.Kv.Key)); ok {
+			delete(e.removed, k)
+		} else if string(ev.Kv.Key) == e.conn.Key(restoredKey) && ev.Type == mvccpb.PUT {
+			e.restored = max(e.restored, counter(ev.Kv.Value))
+		}
+	}
+}
+
+func counter(value []byte) int {
+	n, _ := strconv.Atoi(string(value)) // an invalid value is 0
+	return n
+}
+
+// begin records that Watch has reported all registrations, at a revision.
+func (e *Engine) begin(times int, rev int64) {
+	e.mu.Lock()
+	e.times = times
+	clear(e.removed)
+	e.mu.Unlock()
+	e.reported(rev)
+}
+
+// whole reads all registrations. If the etcd has gone back since the last report, it first stores the lost
+// registrations again, unless another server has done so.
+func (e *Engine) whole(ctx context.Context, times int) (all []endpoints.Change, rev int64, err error) {
+	restored, err := e.counter(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, rev, err = e.all(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	e.mu.Lock()
+	before, present := e.restored, e.present
+	back := times != e.times && e.seen > 0
+	e.mu.Unlock()
+	if back && restored <= before && present != nil {
+		restored = before + 1
+		lost := e.lost(all, present())
+		if err := e.store(ctx, lost, restored); err != nil {
+			return nil, 0, err
+		}
+		if len(lost) > 0 {
+			e.log.Warn("registered endpoints were missing in the etcd that went back, and are stored again", "registrations", len(lost))
+		}
+		all, rev, err = e.all(ctx)
+	}
+	e.mu.Lock()
+	e.restored = restored
+	e.mu.Unlock()
+	return all, rev, err
+}
+
+// pollEvery is the interval between two looks at the etcd. One that goes back sends no event.
+const pollEvery = 3 * time.Second
+
+// poll reads the counter until ctx is done, so that the connection sees the revision of the etcd. It ends the
+// watch if another server has noticed that the etcd went back, and this one has not.
+func (e *Engine) poll(ctx context.Context, end context.CancelCauseFunc) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		n, err := e.counter(ctx)
+		e.mu.Lock()
+		missed := err == nil && n > e.restored
+		e.mu.Unlock()
+		if missed {
+			end(errMissed)
+			return
+		}
+	}
+}
+
+var errMissed = errors.New("another server has stored lost registrations again")
+
+// counter reads restoredKey; 0: it is missing.
+func (e *Engine) counter(ctx context.Context) (n int, err error) {
+	return n, e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		r, err := client.Get(ctx, e.conn.Key(restoredKey))
+		if err == nil && len(r.Kvs) > 0 {
+			n = counter(r.Kvs[0].Value)
+		}
+		return err
+	})
+}
+
+// lost returns the present registrations that an etcd lacks, without those that this engine has just removed.
+func (e *Engine) lost(all, present []endpoints.Change) []endpoints.Change {
+	have := make(map[endpoints.Key]bool, len(all))
+	for _, c := range all {
+		have[c.Key] = true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.DeleteFunc(present, func(c endpoints.Change) bool { return have[c.Key] || e.removed[c.Key] })
+}
+
+// store stores registrations whose keys are missing, and then the counter. Their leases are lost: they get one
+// of the same time, and their owners put them again.
+func (e *Engine) store(ctx context.Context, lost []endpoints.Change, restored int) error {
+	leases := map[time.Duration]endpoints.LeaseID{}
+	for some := range slices.Chunk(lost, most) {
+		var ops []clientv3.Op
+		for _, c := range some {
+			var options []clientv3.OpOption
+			if c.Lease != 0 {
+				var v endpoints.Value
+				if json.Unmarshal(c.Value, &v) != nil || v.TTL <= 0 {
+					continue // present has only valid values
+				}
+				ttl := time.Duration(v.TTL)
+				if leases[ttl] == 0 {
+					id, err := e.Grant(ctx, ttl)
+					if err != nil {
+						return err
+					}
+					leases[ttl] = id
+				}
+				options = append(options, clientv3.WithLease(clientv3.LeaseID(leases[ttl])))
+			}
+			key := e.key(c.Key)
+			ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+				[]clientv3.Op{clientv3.OpPut(key, string(c.Value), options...)}, nil))
+		}
+		if err := e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Txn(ctx).Then(ops...).Commit()
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Put(ctx, e.conn.Key(restoredKey), fmt.Sprint(restored))
+		return err
+	})
+}

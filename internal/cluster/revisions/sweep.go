@@ -98,7 +98,7 @@ func (r *Repository) accepted(ctx context.Context, least Number) (oldest Number,
 		Servers map[string]struct{ Evidence struct{ Oldest Number } }
 	}
 	if json.Unmarshal(b, &is) != nil {
-		return 0, nil // of another build, or invalid
+		return 0, nil //nolint:nilerr // the value is of another build, or invalid
 	}
 	for _, s := range is.Servers {
 		if n := s.Evidence.Oldest; n > 0 && n >= least && (oldest == 0 || n < oldest) {

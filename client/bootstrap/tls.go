@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/envoy"
 )
 
@@ -241,7 +242,7 @@ func (m *maker) bytes(in located, name string) ([]byte, error) {
 	}
 	switch is := which(s, "specifier"); is {
 	case "filename":
-		b, err := os.ReadFile(str(s, "filename"))
+		b, err := disk.ReadSecret(str(s, "filename"))
 		if err != nil {
 			return nil, m.errorf(s.field("filename"), "%w", err)
 		}

@@ -209,6 +209,21 @@ func TestAdminTokenIsReadAgain(t *testing.T) {
 	if line := d.logged("cannot read the token of the admin API, refusing all requests"); !strings.Contains(line["error"].(string), "0 bytes") {
 		t.Errorf("%v", line)
 	}
+
+	// A pipe without a writer, for example on a mount that hangs, delays no request.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := old.Status(d.ctx, ""); err == nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	if _, err := adminclient.Dial(adminclient.Target{URL: "http://" + at, TokenFile: file}); err == nil || !strings.Contains(err.Error(), "named pipe, not a regular file") {
+		t.Errorf("the client: %v", err)
+	}
 }
 
 func TestAdminTLS(t *testing.T) {

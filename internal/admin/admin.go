@@ -72,6 +72,8 @@ type Server struct {
 
 	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection
+
+	tokenError string // of the last read of the token; "": none
 }
 
 // Timeouts.

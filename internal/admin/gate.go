@@ -44,8 +44,10 @@ func (s *Server) authorised(r *http.Request) bool {
 		return true
 	}
 	want, err := s.Token()
-	if err != nil {
+	if s.isNewTokenError(err) {
 		s.log().Warn("cannot read the token of the admin API, refusing all requests", "error", err)
+	}
+	if err != nil {
 		return false
 	}
 	all := r.Header.Values("Authorization")
@@ -55,6 +57,19 @@ func (s *Server) authorised(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(all[0], " ")
 	got, is := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(want))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], is[:]) == 1
+}
+
+// isNewTokenError reports whether the result of a read of the token is an error, and not that of the read before.
+func (s *Server) isNewTokenError(err error) bool {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.tokenError
+	s.tokenError = text
+	return text != "" && text != before
 }
 
 func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }

@@ -3,11 +3,14 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 )
 
 // Web pages in a local browser can reach the loopback address.
@@ -118,10 +121,15 @@ func TestUnreadableToken(t *testing.T) {
 	} {
 		s := newServer(newFleet())
 		s.Token = token
+		var log logtest.Log
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
 		for _, given := range []string{"Bearer ", "Bearer x", ""} {
 			if w := ask(s.Handler(public), "GET /version", "", "Authorization", given); w.Code != 401 {
 				t.Errorf("%q: %d", given, w.Code)
 			}
+		}
+		if _, err := token(); err != nil && strings.Count(log.String(), "cannot read the token") != 1 {
+			t.Errorf("one line for the same error, but the log has\n%s", log.String())
 		}
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin"
 	authcerts "github.com/chancery-xds/chancery/internal/auth/certs"
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -221,12 +220,7 @@ const minToken, maxToken = 16, 4096
 // readToken reads a token from its file. The server reads it for each request, so that a new token works at
 // once.
 func readToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("--admin-token-file: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	b, err := disk.ReadSecret(path)
 	if err != nil {
 		return "", fmt.Errorf("--admin-token-file: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
@@ -202,7 +203,7 @@ func distinct(files []found) (once []found) {
 func (s *scanner) one(path string, info fs.FileInfo) {
 	switch {
 	case !info.Mode().IsRegular():
-		s.fail(path, watch.NotRegular(info.Mode()))
+		s.fail(path, disk.NotRegular(info.Mode()))
 	case form(path) == nil:
 		s.fail(path, errors.New("unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
 	default:

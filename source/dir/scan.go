@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
 
@@ -119,7 +120,7 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)
 	case wanted && !info.Mode().IsRegular():
-		s.fail(path, watch.NotRegular(info.Mode()))
+		s.fail(path, disk.NotRegular(info.Mode()))
 	case wanted:
 		s.files = append(s.files, found{path, watch.StampOf(info)})
 	}

@@ -15,12 +15,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // DefaultURL is the default URL of the admin API on this machine.
@@ -86,7 +86,7 @@ func Dial(t Target) (*Client, error) {
 		return nil, err
 	}
 	if t.TokenFile != "" {
-		b, err := os.ReadFile(t.TokenFile)
+		b, err := disk.ReadSecret(t.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +124,7 @@ func loopback(base string) bool {
 func (t Target) secure(transport *http.Transport) error {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pem, err := disk.ReadSecret(t.CA)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,12 @@ func (t Target) secure(transport *http.Transport) error {
 		}
 	}
 	if t.Cert != "" || t.Key != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		cert, err := disk.ReadSecret(t.Cert)
+		key, other := disk.ReadSecret(t.Key)
+		if err := errors.Join(err, other); err != nil {
+			return err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return err
 		}

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // ClientFiles are the paths of PEM files of a client. All may be empty.
@@ -72,7 +73,7 @@ func (s *clientSource) config() (*tls.Config, error) {
 func (f ClientFiles) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	if f.CA != "" {
-		b, err := os.ReadFile(f.CA)
+		b, err := disk.ReadSecret(f.CA)
 		if err != nil {
 			return nil, fmt.Errorf("TLS: %w", err)
 		}
@@ -82,8 +83,8 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 		}
 	}
 	if f.Cert != "" {
-		cert, err := os.ReadFile(f.Cert)
-		key, other := os.ReadFile(f.Key)
+		cert, err := disk.ReadSecret(f.Cert)
+		key, other := disk.ReadSecret(f.Key)
 		if err := errors.Join(err, other); err != nil {
 			return nil, fmt.Errorf("TLS: %w", err)
 		}

@@ -7,7 +7,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // content is the content of the files.
@@ -24,7 +25,7 @@ func read(f Files) (content, sum, error) {
 	c, h := content{files: f}, sha256.New()
 	into := []*[]byte{&c.cert, &c.key, &c.ca}
 	for i, path := range f.paths() {
-		b, err := os.ReadFile(path)
+		b, err := disk.ReadSecret(path)
 		if err != nil {
 			return c, sum{}, fmt.Errorf("TLS: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -450,5 +451,21 @@ func TestRewriteWithSameSize(t *testing.T) {
 	}
 	if same(state("two", time.Second), old, read) {
 		t.Error("a changed file counts as unchanged")
+	}
+}
+
+// A pipe in place of a file of TLS is an error, and nothing waits for its writer.
+func TestFilesOfTLSAreRegular(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, server := Open(Files{Cert: pipe, Key: pipe}, slog.New(slog.DiscardHandler))
+	_, ca := ClientFiles{CA: pipe}.Config()
+	_, client := ClientFiles{Cert: pipe, Key: pipe}.Config()
+	for what, err := range map[string]error{"server": server, "CA": ca, "client": client} {
+		if err == nil || !strings.Contains(err.Error(), "named pipe, not a regular file") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -17,6 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/file"
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -117,7 +117,7 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 	}
 	of.Username, of.Log = s.user, log
 	if s.user != "" {
-		b, err := os.ReadFile(s.passwordFile)
+		b, err := disk.ReadSecret(s.passwordFile)
 		if err != nil {
 			return nil, nil, cli.Fail(fmt.Errorf("--store-password-file: %w", err), "")
 		}

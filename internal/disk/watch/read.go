@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // A Stamp distinguishes two states of a file without a read of its content.
@@ -28,22 +29,6 @@ func StampOf(info fs.FileInfo) Stamp {
 // Modified returns when the file was last written.
 func (s Stamp) Modified() time.Time { return s.mtime }
 
-// NotRegular returns the error for a path that is not a regular file.
-func NotRegular(m fs.FileMode) error {
-	kind := "special file"
-	switch {
-	case m.IsDir():
-		kind = "directory"
-	case m&fs.ModeNamedPipe != 0:
-		kind = "named pipe"
-	case m&fs.ModeSocket != 0:
-		kind = "socket"
-	case m&fs.ModeDevice != 0:
-		kind = "device"
-	}
-	return fmt.Errorf("a %s, not a regular file", kind)
-}
-
 // ErrTooLarge means that a file is larger than the limit.
 var ErrTooLarge = errors.New("more than the limit")
 
@@ -52,8 +37,7 @@ var ErrWritten = errors.New("is being written")
 
 // Read returns the content of a file and its stamp.
 func Read(path string, limit int64) ([]byte, Stamp, error) {
-	// The path may have become a pipe since. Without nonblock, the open would wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	f, err := disk.OpenNow(path) // the path may have become a pipe since
 	if err != nil {
 		return nil, Stamp{}, err
 	}
@@ -69,7 +53,7 @@ func ReadOpen(f fs.File, limit int64) ([]byte, Stamp, error) {
 		return nil, Stamp{}, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, Stamp{}, NotRegular(before.Mode())
+		return nil, Stamp{}, disk.NotRegular(before.Mode())
 	}
 	if before.Size() > limit {
 		return nil, Stamp{}, fmt.Errorf("%d bytes, %w of %d", before.Size(), ErrTooLarge, limit)

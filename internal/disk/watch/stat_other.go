@@ -4,8 +4,6 @@ package watch
 
 import "io/fs"
 
-const nonblock = 0
-
 // An ID identifies a file; this system has none.
 type ID struct{}
 

@@ -7,8 +7,6 @@ import (
 	"syscall"
 )
 
-const nonblock = syscall.O_NONBLOCK
-
 // An ID identifies a file: it is the same for two names of one file. The zero value: unknown.
 type ID struct{ dev, ino uint64 }
 

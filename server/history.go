@@ -19,9 +19,16 @@ const historyTime = time.Hour
 // type that an Envoy usually opens.
 const historyPerStream = 4
 
-// historyBytes limits the memory of these responses in bytes, in addition to 1 KiB for each. Clients decide how many names they
-// have. Above the limit, the oldest responses of the address that uses most are forgotten.
-const historyBytes = 64 << 20
+// These limit the memory of these responses in bytes, in addition to 1 KiB for each: 1 KiB for each of them, but not less than
+// leastHistory and not more than historyBytes. Clients decide how many names they have. Above the limit, the oldest responses of
+// the address that uses most are forgotten.
+const (
+	leastHistory = 4 << 20
+	historyBytes = 64 << 20
+)
+
+// historyLimit returns the limit in bytes for n responses.
+func historyLimit(n int) int { return min(max(n<<10, leastHistory), historyBytes) + n<<10 }
 
 // sentHistory remembers which resources SotW clients got, by the version that they state when they
 // reconnect (ADS-9). For an open stream it remembers the last accepted response and all later
@@ -228,7 +235,7 @@ func (t *sentHistory) end(now time.Time, owner string, hs []*statedContent) {
 func (t *sentHistory) expire(now time.Time) {
 	for e := t.ended.Back(); e != nil; e = t.ended.Back() {
 		last := e.Value.(*endedContent)
-		if t.ended.Len() <= t.max && t.bytes <= historyBytes+t.max<<10 && now.Before(last.until) {
+		if t.ended.Len() <= t.max && t.bytes <= historyLimit(t.max) && now.Before(last.until) {
 			return
 		}
 		if now.Before(last.until) {

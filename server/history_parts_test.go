@@ -100,7 +100,7 @@ func TestHistoryForgetsByTime(t *testing.T) {
 
 // SAFE-1: the memory of the history may reach its limit exactly.
 func TestHistoryBytesLimit(t *testing.T) {
-	const limit = historyBytes + 10<<10
+	limit := historyLimit(10)
 	room := (limit - contentBytes) / nameBytes * nameBytes
 	stamps := (limit - contentBytes - room) / stampBytes
 	for more, want := range map[int]int{0: 1, 1: 0} {

@@ -1086,7 +1086,7 @@ func TestHistoryBytes(t *testing.T) {
 	for i := range 100_000 {
 		sts = append(sts, &xds.Stamp{Name: fmt.Sprintf("%06d", i)})
 	}
-	each, most := piecesOf(sts), (historyBytes+10_000<<10)/(8*len(sts))
+	each, most := piecesOf(sts), historyLimit(10_000)/(8*len(sts))
 	for i := range most + 10 {
 		h := &statedContent{of: stateKeyOf("n", "t", fmt.Sprint(i)), content: content{each: each}}
 		m.hold(h, nil)

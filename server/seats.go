@@ -13,13 +13,16 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// seats limits how many streams or polls may be open. When all seats are taken, a new stream
-// displaces the newest stream of the address that has most streams, unless that is its own address.
+// seats limits how many streams or polls may be open. When all seats are taken, a new stream displaces the newest
+// stream of the connection with most streams, of the address that has most. Streams whose client has not answered yet
+// give way first (SAFE-14).
 type seats struct {
 	max  int
 	full error             // for a stream that gets no seat
 	lost error             // for a stream that loses its seat
 	many func(n int) error // for a stream of a node that already has too many streams (n)
+
+	byConn bool // an address with most makes room for itself: on its connection with most
 
 	mu     sync.Mutex // held for memory only
 	shares fair.Shares[notices]
@@ -35,6 +38,8 @@ type seat struct {
 	place *fair.Place[notices]
 	node  string
 	named bool // the node is counted in seats.nodes
+
+	settled bool // the client has answered
 
 	free net.Addr // non-nil: the free seat of this connection ([silentStreams])
 }
@@ -78,10 +83,10 @@ func newSeats(max int, full, lost error) *seats {
 // enter takes a seat for a stream or poll from an address. It returns nil if no seat is free for
 // it.
 func (s *seats) enter(peer net.Addr, lost notices) *seat {
-	owner := fair.Owner(peer)
+	owner, of := s.holder(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place, other := s.shares.Enter(owner, lost)
+	place, other := s.shares.Enter(owner, of, lost)
 	if place == nil {
 		return nil
 	}
@@ -89,6 +94,14 @@ func (s *seats) enter(peer net.Addr, lost notices) *seat {
 		other.Item.lose(s.lost)
 	}
 	return &seat{place: place}
+}
+
+// holder returns the owner of a seat, and its group.
+func (s *seats) holder(conn net.Addr) (owner string, of any) {
+	if s.byConn {
+		of = conn
+	}
+	return fair.Owner(conn), of
 }
 
 // name sets the node of a seat. It returns an error if the node has too many seats: when three
@@ -107,6 +120,25 @@ func (s *seats) name(of *seat, id string) error {
 		return s.many(n)
 	}
 	return nil
+}
+
+// settle records that the client has answered: its stream gives way after those of clients that have not.
+func (s *seats) settle(of *seat) {
+	if of.settled {
+		return
+	}
+	of.settled = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shares.Settle(of.place)
+}
+
+// room reports whether a stream of a connection would get a seat.
+func (s *seats) room(conn net.Addr) bool {
+	owner, of := s.holder(conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shares.Room(owner, of)
 }
 
 // leave gives a seat back.
@@ -167,12 +199,6 @@ func peerOf(ctx context.Context) net.Addr {
 		return p.Addr
 	}
 	return nil
-}
-
-// dismiss undoes admit, except for the silent seat, which was given back before.
-func (s *Server) dismiss(seat *seat) {
-	s.seats.leave(seat)
-	s.drain.leave()
 }
 
 // logNoSeat counts and logs a stream that got no seat.

@@ -93,6 +93,31 @@ func TestShares(t *testing.T) {
 			c.want()
 		}
 	})
+	within(t, "SAFE-14 streams without an answer give way first, also behind one address", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8, Silent: 8}))
+		nat, flood := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.1")
+		good := []*sotwClient{w.settled(t, nat, "a"), w.settled(t, nat, "b")}
+		var all []*sotwClient
+		for i := range 6 {
+			c := w.sotw(t, flood)
+			c.send(&discovery.DiscoveryRequest{Node: &core.Node{Id: fmt.Sprint("flood-", i)}, TypeUrl: xds.Cluster.URL})
+			c.want() // and no answer of the client
+			all = append(all, c)
+		}
+		if err := w.sotw(t, flood).end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "8 streams are open") {
+			t.Error(err)
+		}
+		good = append(good, w.settled(t, w.dialFrom(t, "192.0.2.1"), "c"), w.settled(t, w.dialFrom(t, "192.0.2.2"), "d"))
+		for _, c := range all[4:] {
+			if err := c.end(); status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		}
+		w.set(xds.Cluster, res("a", "1"))
+		for _, c := range good {
+			c.want()
+		}
+	})
 	within(t, "SAFE-9 a silent crowd does not lock out others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 50}))
 		crowd := w.dialFrom(t, "192.0.2.1")

@@ -190,9 +190,10 @@ func New[W Watch](src Source[W], opts ...Option) *Server {
 	}
 	s.seats = newSeats(s.bounds.Streams, reject(tooManyStreams, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open, the maximum of this server", s.bounds.Streams), errLost)
-	s.seats.many = manyOfNode
+	s.seats.many, s.seats.byConn = manyOfNode, true
 	s.silent = newSilentStreams(newSeats(s.bounds.Silent, reject(tooSilent, codes.ResourceExhausted,
 		"limit exceeded: %d streams are open on which no request has come, besides the first of each connection: the maximum of this server", s.bounds.Silent), errLostSilent))
+	s.silent.byConn = true
 	s.others = newSeats(s.bounds.Others, reject(tooManyOthers, codes.ResourceExhausted,
 		"limit exceeded: %d streams of other services are open, the maximum of this server", s.bounds.Others), errLostOther)
 	s.polls = newPolls(s.bounds.Polls, s.bounds.HeldInAll)

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-
-	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
 // silentStreams limits the streams without a request. The first silent stream of each connection is
@@ -57,9 +56,7 @@ func (s *silentStreams) room(conn net.Addr) bool {
 	if free {
 		return true
 	}
-	s.seats.mu.Lock()
-	defer s.seats.mu.Unlock()
-	return s.shares.Room(fair.Owner(conn))
+	return s.seats.room(conn)
 }
 
 // leave gives back a seat. A second call does nothing.
@@ -82,16 +79,29 @@ func (s *silentStreams) taken() int {
 	return len(s.free) + s.seats.taken()
 }
 
+// errGone refuses a stream whose client has closed the connection (SAFE-14).
+var errGone = status.Error(codes.Canceled, "the connection is closed")
+
 // Tap is a handler for [grpc.InTapHandle]. If no seat for silent streams is free ([Limits.Silent]),
-// Tap refuses a stream or a Fetch before gRPC starts a goroutine for it. Without Tap the same
-// streams are refused a little later. A flood of streams may then have thousands of goroutines on a
-// busy machine.
+// or none for streams ([Limits.Streams]), Tap refuses a stream before gRPC starts a goroutine for
+// it; a Fetch needs only the first. Without Tap the same streams are refused a little later. A flood
+// of streams may then have thousands of goroutines on a busy machine.
 func (s *Server) Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	_, timed := ctx.Deadline() // gRPC does not stop the timer of a call that Tap refuses
-	if timed || !strings.HasPrefix(call.FullMethodName, "/envoy.") || s.silent.room(peerOf(ctx)) {
+	if timed || !strings.HasPrefix(call.FullMethodName, "/envoy.") {
 		return ctx, nil
 	}
-	full := s.silent.full
+	from, full := peerOf(ctx), s.silent.full
+	if s.unfinished.Gone(from) {
+		return ctx, errGone
+	}
+	if s.silent.room(from) {
+		method := call.FullMethodName[strings.LastIndexByte(call.FullMethodName, '/')+1:]
+		if strings.HasPrefix(method, "Fetch") || s.seats.room(from) {
+			return ctx, nil
+		}
+		full = s.seats.full
+	}
 	if !s.repeats.Full(status.Convert(full).Message(), 1) {
 		return ctx, nil // the refusal would be logged, and gRPC holds a lock here
 	}

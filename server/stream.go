@@ -2,10 +2,12 @@ package server
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/protocol"
@@ -49,6 +51,7 @@ type stream struct {
 	leaving  departure
 
 	seat        *seat               // among all streams
+	running     atomic.Int32        // serve and read
 	notices     notices             // notices from other goroutines
 	inspections inspections         // calls of Inspect
 	held        int                 // bytes of names and node
@@ -88,6 +91,9 @@ type firstWait struct {
 
 // serve runs a stream until it ends.
 func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Type) error {
+	if rpc.Context().Err() != nil { // the connection has gone: its first request is dropped unread (SAFE-14)
+		return status.FromContextError(rpc.Context().Err()).Err()
+	}
 	lost := newNotices()
 	seat, silent, err := s.admit(rpc.Context(), lost)
 	if err != nil {
@@ -102,7 +108,8 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	st.info.inspections = &st.inspections
 	by := time.Now().Add(s.firstTimeout)
 	st.silence = &firstWait{seat: silent, by: by, last: by.Add((firstTimeouts - 1) * s.firstTimeout)}
-	defer func() { st.endFirstWait(); s.dismiss(st.seat) }()
+	st.running.Store(2)
+	defer func() { st.endFirstWait(); st.release(); s.drain.leave() }()
 	plain(rpc.Context())
 	st.info.ID = s.streams.Add(1)
 	if max := s.age.Max; max > 0 {
@@ -112,6 +119,13 @@ func (s *Server) serve(rpc grpc.ServerStream, v xds.Variant, only, also *xds.Typ
 	err = s.guarded(&st.info, st.loop)
 	err = s.guarded(&st.info, func() error { s.logRejection(rpc.Context(), &st.info, err); return err })
 	return st.close(err)
+}
+
+// release gives the seat back when both goroutines of the stream have ended: until then it takes memory (SAFE-14).
+func (s *stream) release() {
+	if s.running.Add(-1) == 0 {
+		s.server.seats.leave(s.seat)
+	}
 }
 
 // decoder returns a decoder with the server's limits.

@@ -16,6 +16,7 @@ import (
 // read receives requests until the stream ends. It runs in its own goroutine. It hands a request
 // over before it reads the next request, so a flood of requests stays with the client.
 func (s *stream) read() {
+	defer s.release()
 	defer close(s.inbox)
 	if p := panics.Do(s.requests); p != nil {
 		s.server.panicked(&Stream{ID: s.info.ID}, p) // the other fields belong to the stream's goroutine
@@ -69,6 +70,10 @@ func (s *stream) receive(m *message) error {
 		s.logRate()
 	}
 	s.endFirstWait()
+	if s.session == nil && s.rpc.Context().Err() != nil { // no client is left to admit (SAFE-14)
+		m.data.Free()
+		return status.FromContextError(s.rpc.Context().Err()).Err()
+	}
 	req, err := decode(&s.decoder, m)
 	if err != nil {
 		return rejected(err)

@@ -118,6 +118,9 @@ func (s *stream) handleEvents() {
 			s.types++
 			s.takeTicket()
 		}
+		if e.Kind == protocol.Acked || e.Kind == protocol.Nacked {
+			s.server.seats.settle(s.seat)
+		}
 		if s.history != nil {
 			s.remember(e)
 		}

@@ -181,6 +181,7 @@ func addStatus(st *api.Status, group string, of *api.Replica, body []byte) error
 		st.Clients.By[state] += n
 	}
 	st.Refusals = addRefusals(st.Refusals, is.Refusals)
+	st.Config.Earlier = addEarlier(st.Config.Earlier, is.Config.Earlier)
 	st.Troubles = append(st.Troubles, cutTroubles(is.Troubles)...)
 	for _, x := range few(is.TurnedAway, maxTold) {
 		st.TurnedAway = append(st.TurnedAway, api.TurnedAway{Kind: textutil.Head(x.Kind, maxWords), Node: textutil.Head(x.Node, maxWords), From: textutil.Head(x.From, maxWords), Text: textutil.Head(x.Text, maxWords), Times: x.Times, Since: x.Since, At: x.At})
@@ -194,6 +195,25 @@ func cutTroubles(all []api.Trouble) (cut []api.Trouble) {
 		cut = append(cut, api.Trouble{Code: textutil.Head(x.Code, maxWords), Node: textutil.Head(x.Node, maxWords), Type: textutil.Head(x.Type, maxWords), Since: x.Since, Text: textutil.Head(x.Text, maxWords)})
 	}
 	return cut
+}
+
+// addEarlier adds the earlier versions that clients of another server run on (HEAL-3).
+func addEarlier(all, more []api.Earlier) []api.Earlier {
+	for _, e := range few(more, maxTold) {
+		n := counted(e.Clients)
+		e = api.Earlier{Type: textutil.Head(e.Type, maxWords), Name: textutil.Head(e.Name, maxWords),
+			Refused: textutil.Head(e.Refused, maxWords), RefusedSince: textutil.Head(e.RefusedSince, maxWords),
+			Served: textutil.Head(e.Served, maxWords), ServedSince: textutil.Head(e.ServedSince, maxWords)}
+		i := slices.IndexFunc(all, func(x api.Earlier) bool { x.Clients = 0; return x == e })
+		switch {
+		case i >= 0:
+			all[i].Clients += n
+		case len(all) < maxTold:
+			e.Clients = n
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // addRefusals merges the refusals of another server by type, error, and files of the resources.

@@ -72,6 +72,22 @@ func asksServer[T any](t *testing.T, s *Server, path string) (answer T, code int
 	return answer, w.Code
 }
 
+// An earlier version that clients run on is listed whichever server has the clients.
+func TestStatusOfAllHasEarlierVersions(t *testing.T) {
+	earlier := `{"type": "RDS", "name": "local", "refused": "v2", "served": "v1", "clients": `
+	answer := func(n string) string {
+		return `{"kind": "Status", "config": {"earlier": [` + earlier + n + `}]}}`
+	}
+	st, _ := asks[api.Status](t, &others{t: t, says: map[string]string{"a": answer("2"), "b": answer("3")}}, "/api/v1/status?replicas=1")
+	if fmt.Sprint(st.Config.Earlier) != "[{RDS local v2 v1 5  }]" {
+		t.Errorf("HEAL-3 %+v", st.Config.Earlier)
+	}
+	st, _ = asks[api.Status](t, &others{t: t, says: map[string]string{"a": answer("-2")}}, "/api/v1/status?replicas=1")
+	if fmt.Sprint(st.Config.Earlier) != "[{RDS local v2 v1 0  }]" {
+		t.Errorf("%+v", st.Config.Earlier)
+	}
+}
+
 // The status of all servers counts the clients of all servers, and lists the servers that did not answer.
 func TestStatusOfAll(t *testing.T) {
 	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)

@@ -53,10 +53,10 @@ func (w *places) enter(r *http.Request) (_ *http.Request, leave func(), _ error)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !of.Room(p.owner) && w.restless > 0 {
+	if !of.Room(p.owner, nil) && w.restless > 0 {
 		w.leaveOldest(of, p)
 	}
-	at, evicted := of.Enter(p.owner, p)
+	at, evicted := of.Enter(p.owner, nil, p)
 	if at == nil {
 		cancel(nil)
 		return nil, nil, &problem{http.StatusTooManyRequests, "", fmt.Sprintf("too many requests that %s at once: %d at most", w.what, of.Max),

@@ -123,7 +123,7 @@ func (d *daemon) buildServices(log *slog.Logger) (err error) {
 		return err
 	}
 	c.limits.deriveFrom(limitMemory(log))
-	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request)
+	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request, "max_streams", c.limits.Streams)
 	d.room = raiseFiles(log)
 	d.store = store.New(c.endpoints.store()...)
 	d.metrics = procmetrics.New(procmetrics.Options{
@@ -208,7 +208,7 @@ func (d *daemon) buildServer() {
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
 		server.WithSuspects(newSuspects(&d.services, func() *dir.Source { return d.source.files() })),
 		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
-	d.clients, d.probes = connectionLimits(d.log, c.limits.connections, d.room, d.metrics)
+	d.clients, d.probes = connectionLimits(d.log, c.limits.connections, c.limits.room, d.room, d.metrics)
 	if c.shed.wanted && d.replicas.all != nil {
 		d.shedding = &shedder{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}
 	}

@@ -24,11 +24,14 @@ func raiseFiles(log *slog.Logger) listen.Files {
 const moreFilesHint = "raise the hard limit: LimitNOFILE= of systemd, ulimit -Hn"
 
 // connectionLimits returns two limits of connections, and logs how many clients can connect. One
-// limit is for clients, over all listeners. The other is for health and metrics: a quarter of the
-// open files that clients cannot use.
-func connectionLimits(log *slog.Logger, most int, files listen.Files, m *procmetrics.Metrics) (clients, probes *listen.Limit) {
+// limit is for clients, over all listeners; its default fits into the memory. The other is for
+// health and metrics: a quarter of the open files that clients cannot use.
+func connectionLimits(log *slog.Logger, most, memory int, files listen.Files, m *procmetrics.Metrics) (clients, probes *listen.Limit) {
 	requested := most
-	if room := files.Clients(); most == 0 || room > 0 && most > room {
+	if most == 0 {
+		most = memory
+	}
+	if room := files.Clients(); room > 0 && most > room {
 		most = room
 	}
 	switch {

@@ -5,6 +5,7 @@ package daemon
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"net"
 	"testing"
 
@@ -31,7 +32,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 // SAFE-9: health and metrics can use a quarter of the reserved files, not all of them.
 func TestProbesGetQuarterOfReservedFiles(t *testing.T) {
 	log, files := slog.New(slog.DiscardHandler), listen.Files{Soft: 300}
-	_, probes := connectionLimits(log, 0, files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+	_, probes := connectionLimits(log, 0, math.MaxInt32, files, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 	l := probes.On(&countedListener{n: files.Reserve()})
 	for {
 		if _, err := l.Accept(); err != nil {
@@ -68,7 +69,7 @@ func TestMaxConnectionsLoweredToFileLimit(t *testing.T) {
 			}
 			return a
 		}}))
-		connectionLimits(log, tt.asked, listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
+		connectionLimits(log, tt.asked, math.MaxInt32, listen.Files{Soft: tt.files}, procmetrics.New(procmetrics.Options{Snapshot: store.New().Snapshot}))
 		if got := out.String(); got != tt.want {
 			t.Errorf("--max-connections %d of %d files: %q, want %q", tt.asked, tt.files, got, tt.want)
 		}

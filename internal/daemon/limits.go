@@ -16,10 +16,12 @@ import (
 // limitFlags are the flags that limit the clients.
 type limitFlags struct {
 	server.Limits
-	connections   int // 0: as many as the limit of open files allows
+	connections   int // 0: as many as the memory and the limit of open files allow
 	perConnection int
 	request       int
 	requestGiven  bool // the user gave --max-request; otherwise the memory limit may lower it
+	given         func(flag string) bool
+	room          int // number of connections for which there is memory
 	read          time.Duration
 	write         time.Duration
 	first         time.Duration
@@ -40,7 +42,7 @@ func (b *limitFlags) flags(f *pflag.FlagSet) {
 
 func (b *limitFlags) counts(f *pflag.FlagSet) {
 	f.IntVar(&b.connections, "max-connections", 0, "maximum `number` of open connections of clients; beyond it, a connection from the address with the most is closed")
-	f.Lookup("max-connections").DefValue = "0: as many as the limit of open files allows"
+	f.Lookup("max-connections").DefValue = "0: as many as half of the memory limit and the limit of open files allow"
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "maximum `number` of open streams; one more replaces the newest stream from the address with the most")
 	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "maximum `number` of open streams and unary calls that have sent no request yet, not counting the first of each connection; one more replaces the newest from the address with the most")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "maximum `number` of held polls (REST-JSON and Fetch); one more replaces the newest from the address with the most; when few are left, no node may have more than half")
@@ -121,7 +123,7 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 	case b.Unfinished != 0 && b.Unfinished < b.request:
 		return fmt.Errorf("--max-unfinished: %s is less than the largest request (--max-request)", cli.SizeText(int64(b.Unfinished)))
 	}
-	b.requestGiven = given("max-request")
+	b.requestGiven, b.given = given("max-request"), given
 	for _, rate := range []*int{&b.Rate, &b.AddressRate, &b.StreamRate} {
 		if *rate == 0 {
 			*rate = -1
@@ -163,6 +165,7 @@ func (b *limitFlags) deriveFrom(m memory) {
 	if total == 0 {
 		total = m.machine / 2
 	}
+	b.deriveCounts(total)
 	if b.HeldInAll == 0 {
 		b.HeldInAll = int(total / 4)
 	}
@@ -178,6 +181,36 @@ func (b *limitFlags) deriveFrom(m memory) {
 		b.request = min(b.request, b.Unfinished)
 	}
 }
+
+// deriveCounts lowers the default numbers to what fits into a part of the memory (SAFE-14).
+func (b *limitFlags) deriveCounts(total int64) {
+	b.room = math.MaxInt32
+	if total == 0 {
+		return
+	}
+	b.room = int(max(1, min(total/2/clientBytes, math.MaxInt32)))
+	for _, l := range []struct {
+		flag string
+		n    *int
+		most int64
+	}{
+		{"max-streams", &b.Streams, total / 2 / clientBytes},
+		{"max-silent-streams", &b.Silent, total / 16 / callBytes},
+		{"max-other-streams", &b.Others, total / 16 / callBytes},
+		{"max-polls", &b.Polls, total / 8 / callBytes},
+	} {
+		if b.given == nil || !b.given(l.flag) {
+			*l.n = max(1, int(min(int64(*l.n), l.most)))
+		}
+	}
+}
+
+// These are the measured bytes of a stream, or of a connection, under attack (docs/limits.md), and of a poll or a
+// stream without a request.
+const (
+	clientBytes = 40 << 10
+	callBytes   = 16 << 10
+)
 
 // minUnfinished is the minimum memory for unfinished requests, even on a small machine. A request
 // with 36,000 names of 100 bytes and their versions needs this much.

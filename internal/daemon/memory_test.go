@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/chancery-xds/chancery/server"
 )
 
 func TestMemoryLimitComesFromVariableOrCgroup(t *testing.T) {
@@ -31,6 +33,65 @@ func TestMemoryLimitComesFromVariableOrCgroup(t *testing.T) {
 		if got != c.want || errors.Is(err, odd) != errors.Is(c.err, odd) {
 			t.Errorf("%s: %+v, %v, want %+v", c.what, got, err, c.want)
 		}
+	}
+}
+
+// "Connections, streams … are bounded by bytes in all" (SAFE-14): the default numbers fit into the memory.
+func TestCountsDerivedFromMemory(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	given := func(flag string) bool { return flag == "max-polls" }
+	for _, c := range []struct {
+		what                                 string
+		m                                    memory
+		streams, silent, others, polls, room int
+	}{
+		{"SAFE-14 little memory", memory{bytes: 256 * mib}, 3276, 1024, 1000, 9000, 3276},
+		{"SAFE-14 more memory", memory{bytes: 1024 * mib}, 13_107, 2000, 1000, 9000, 13_107},
+		{"SAFE-14 much memory", memory{bytes: 8192 * mib}, 100_000, 2000, 1000, 9000, 104_857},
+		{"SAFE-14 no limit: half the memory of the machine", memory{machine: 2048 * mib}, 13_107, 2000, 1000, 9000, 13_107},
+		{"SAFE-14 hardly any memory", memory{bytes: 1000}, 1, 1, 1, 9000, 1},
+		{"the memory is unknown", memory{}, 100_000, 2000, 1000, 9000, math.MaxInt32},
+	} {
+		b := limitFlags{Limits: server.DefaultLimits(), given: given}
+		b.Polls = 9000
+		b.deriveFrom(c.m)
+		if b.Streams != c.streams || b.Silent != c.silent || b.Others != c.others || b.Polls != c.polls || b.room != c.room {
+			t.Errorf("%s: %d streams, %d silent, %d others, %d polls, room for %d connections", c.what, b.Streams, b.Silent, b.Others, b.Polls, b.room)
+		}
+	}
+	b := limitFlags{Limits: server.DefaultLimits()}
+	b.deriveFrom(memory{bytes: 256 * mib})
+	if b.Polls != 2048 {
+		t.Errorf("%d polls", b.Polls)
+	}
+}
+
+// SAFE-14: after a burst the program returns memory, although it is too idle to collect.
+func TestMemoryReturn(t *testing.T) {
+	t.Parallel()
+	var r memoryReturn
+	for i, step := range []struct {
+		now  memoryUse
+		want bool
+	}{
+		{memoryUse{100, 1}, false}, // a collection since the start
+		{memoryUse{100, 1}, true},
+		{memoryUse{120, 1}, false}, // not more than a fifth
+		{memoryUse{121, 1}, true},
+		{memoryUse{300, 3}, false}, // busy
+		{memoryUse{300, 3}, true},
+	} {
+		got := r.due(step.now)
+		if got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+		if got {
+			r.returned(memoryUse{100, step.now.collections})
+		}
+	}
+	if now := readMemory(); now.bytes == 0 || now.bytes > 1<<40 {
+		t.Errorf("%+v", now)
 	}
 }
 

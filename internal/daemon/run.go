@@ -132,6 +132,10 @@ func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 			}
 			return nil
 		}},
+		{name: "memory", start: func(ctx context.Context, running *sync.WaitGroup) error {
+			running.Go(func() { returnMemory(ctx) })
+			return nil
+		}},
 		{name: "streams", start: d.serveAll},
 	}
 }

@@ -107,7 +107,7 @@ func guarded(f func()) {
 func (l *Limit) enter(c net.Conn) (kept, lost net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, last := l.shares.Enter(fair.Owner(c.RemoteAddr()), c)
+	p, last := l.shares.Enter(fair.Owner(c.RemoteAddr()), nil, c)
 	if p == nil {
 		return nil, c
 	}

@@ -357,6 +357,15 @@ var failures = []struct {
 		says: []string{"sent: ok: the client was told that it does not exist", "accepted: ok: the client knows that it does not exist"},
 	},
 	{
+		name: "HEAL-5 refused with others, and the text names none", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+		act: func(r *fixture) {
+			c := xdstest.SotW(r, r.conn, r.node("edge-1"))
+			c.Subscribe(xds.Cluster)
+			c.NACK(c.Next(xds.Cluster), "no")
+		},
+		says: []string{"accepted: BROKEN: the client refused the response with this resource 0 s ago; which resource is faulty is unknown; its error: no"},
+	},
+	{
 		name: "in quarantine", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
 		act: func(r *fixture) {
 			r.deps.Held = func(_ *server.Stream, t *xds.Type) []quarantine.Held {

@@ -93,6 +93,22 @@ func TestExplainClient(t *testing.T) {
 			says: []string{"accepted: ok"},
 		},
 		{
+			name: "HEAL-5 refuses a response, and its text names no resource", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), cluster("b"))},
+			act: func(_ *fixture, c *xdstest.Client) {
+				c.Subscribe(xds.Cluster)
+				c.NACK(c.Next(xds.Cluster), "no")
+			},
+			says: []string{"the client refused CDS 0 s ago; which of 2 resources is faulty is unknown; it says: no"},
+		},
+		{
+			name: "HEAL-5 refuses a response, and its text names no resource, with a known fault", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), strings.Replace(cluster("b"), "1s", "-1s", 1))},
+			act: func(_ *fixture, c *xdstest.Client) {
+				c.Subscribe(xds.Cluster)
+				c.NACK(c.Next(xds.Cluster), "no")
+			},
+			says: []string{`the client refused CDS 0 s ago, because of CDS "b": resources[1].connect_timeout: must be more than 0s, not -1s; it says: no`, "[c.yaml:7:20]"},
+		},
+		{
 			name: "does not answer", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
 			act: func(r *fixture, c *xdstest.Client) {
 				c.Subscribe(xds.Cluster)

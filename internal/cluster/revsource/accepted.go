@@ -22,6 +22,7 @@ const (
 	acceptedTime     = 24 * time.Hour              // time for which the evidence of a server that has ended is kept
 	acceptedRenewal  = time.Hour                   // interval at which a server states that its evidence is current
 	acceptedInAll    = revisions.MaxValue * 9 / 10 // bytes of the evidence of all servers
+	acceptedEntry    = 100                         // bytes of a part besides its evidence and the name of the server
 	acceptedVersions = 20_000                      // versions of other servers whose content is looked for
 	acceptedSearch   = 10 * time.Second            // minimum time between two searches in earlier revisions
 )
@@ -49,8 +50,10 @@ type Accepted struct {
 
 	read     []byte       // the value that was learned last
 	earlier  acceptedPart // what an earlier run of this server shared
-	mine     []byte       // the evidence of this server; nil: none
-	most     int          // the maximum size of mine
+	limit    int          // maximum bytes of the evidence of all servers
+	mine     []byte       // the evidence of this server, cut to its share; nil: none
+	want     int          // size of the evidence of this server without a limit
+	most     int          // the share of this server when mine was made
 	due      bool         // mine may have changed
 	known    known        // content that other servers' evidence needs
 	searched time.Time    // the last search for it
@@ -60,7 +63,7 @@ type Accepted struct {
 // NewAccepted returns a value that shares the evidence of a server. The source has the revisions. The name of the
 // server should outlast a restart. [Accepted.Run] must run.
 func NewAccepted(e revisions.Engine, source *Source, evidence Evidence, server string, log *slog.Logger) *Accepted {
-	return &Accepted{engine: e, source: source, evidence: evidence, server: server, log: log, due: true}
+	return &Accepted{engine: e, source: source, evidence: evidence, server: server, log: log, limit: acceptedInAll, due: true}
 }
 
 // An acceptedText is the stored form of the evidence. A server keeps the evidence of other servers as it is, but
@@ -72,6 +75,7 @@ type acceptedText struct {
 
 type acceptedPart struct {
 	At       time.Time       `json:"at"`
+	Want     int             `json:"want,omitempty"` // size of the evidence without a limit; 0: as large as it is
 	Evidence json.RawMessage `json:"evidence"`
 }
 
@@ -110,25 +114,50 @@ func (a *Accepted) sync(ctx context.Context, now time.Time) error {
 		a.earlier = part
 	}
 	a.learn(ctx, now, old, &is)
-	most := is.share(a.server)
-	if a.due || len(a.mine) > most || most >= a.most+a.most/8 || shared && now.Sub(part.At) >= acceptedRenewal {
-		a.most = most
-		a.mine, err = a.evidence.Share(now, most)
-		if err != nil {
-			return err
-		}
-		a.due = false
+	renew := shared && now.Sub(part.At) >= acceptedRenewal
+	err = a.fit(now, &is, renew)
+	if err != nil {
+		return err
 	}
-	if a.mine == nil || shared && bytes.Equal(part.Evidence, a.mine) && now.Sub(part.At) < acceptedRenewal {
+	if a.mine == nil || shared && part.Want == a.want && bytes.Equal(part.Evidence, a.mine) && !renew {
 		return nil // without evidence, the part of an earlier run stays
 	}
-	is.Servers[a.server] = acceptedPart{now, a.mine}
-	is.bound(a.server, now)
+	is.Servers[a.server] = acceptedPart{At: now, Want: a.want, Evidence: a.mine}
+	is.bound(a.limit, a.server, now)
 	value, err := json.Marshal(is)
 	if err != nil {
 		return err
 	}
 	return a.engine.CompareAndSwap(ctx, revisions.AcceptedKey, old, value)
+}
+
+// fit makes the evidence of this server anew if it may have changed, or if its share has. A share that has grown by
+// less than an eighth is no reason.
+func (a *Accepted) fit(now time.Time, is *acceptedText, renew bool) error {
+	whole := a.mine
+	if a.due || renew {
+		var err error
+		whole, err = a.evidence.Share(now, a.limit)
+		if err != nil {
+			return err
+		}
+		a.want = len(whole)
+	}
+	most := is.share(a.limit, a.server, a.want)
+	switch grown := most >= a.most+a.most/8; {
+	case a.want <= most && len(whole) == a.want:
+		a.mine = whole
+	case a.due || renew || len(a.mine) > most || grown:
+		mine, err := a.evidence.Share(now, most)
+		if err != nil {
+			return err
+		}
+		a.mine = mine
+	default:
+		return nil
+	}
+	a.most, a.due = most, false
+	return nil
 }
 
 // learn passes the evidence of other servers, and of an earlier run of this one, to the evidence. It looks for
@@ -205,41 +234,44 @@ func (t *acceptedText) expire(now time.Time) {
 		case now.Sub(p.At) > acceptedTime:
 			delete(t.Servers, name)
 		case p.At.After(now):
-			t.Servers[name] = acceptedPart{now, p.Evidence}
+			p.At = now
+			t.Servers[name] = p
 		}
 	}
 }
 
 // size returns the approximate size of a part in the value.
-func (p acceptedPart) size(name string) int { return len(name) + len(p.Evidence) + 100 }
+func (p acceptedPart) size(name string) int { return len(name) + len(p.Evidence) + acceptedEntry }
 
-// share returns the maximum size of the evidence of a server: the space that the smaller parts leave, in equal shares
-// for the larger ones.
-func (t *acceptedText) share(server string) int {
-	var sizes []int
+// share returns the maximum size of the evidence of a server that wants a number of bytes: the space that servers that
+// want less leave, in equal shares for the others. It depends only on what the servers want, not on the present sizes
+// of their parts. So all servers come to the same result, and their parts to rest.
+func (t *acceptedText) share(limit int, server string, want int) int {
+	sizes := []int{len(server) + want + acceptedEntry}
 	for name, p := range t.Servers {
 		switch {
 		case name == server:
-		case p.cut():
-			sizes = append(sizes, acceptedInAll) // the server stores it again
+		case p.cut() && p.Want == 0:
+			sizes = append(sizes, limit) // the server stores it again
 		default:
-			sizes = append(sizes, p.size(name))
+			sizes = append(sizes, max(p.size(name), len(name)+p.Want+acceptedEntry))
 		}
 	}
 	slices.Sort(sizes)
-	left := acceptedInAll
+	level := limit
 	for i, size := range sizes {
-		if level := left / (len(sizes) - i + 1); size > level {
-			return level - 100 - len(server)
+		level = limit / (len(sizes) - i)
+		if size > level {
+			break
 		}
-		left -= size
+		limit -= size
 	}
-	return left - 100 - len(server)
+	return level - acceptedEntry - len(server)
 }
 
 // bound cuts parts of other servers until the value is within the limit: first those of servers that have ended, the
 // oldest one first, then the largest. A running server then stores its part again, in its share.
-func (t *acceptedText) bound(server string, now time.Time) {
+func (t *acceptedText) bound(limit int, server string, now time.Time) {
 	size := 0
 	for name, p := range t.Servers {
 		size += p.size(name)
@@ -258,7 +290,7 @@ func (t *acceptedText) bound(server string, now time.Time) {
 		}
 	})
 	for _, name := range names {
-		if size <= acceptedInAll || name == server {
+		if size <= limit || name == server {
 			continue
 		}
 		size -= t.Servers[name].size(name)
@@ -266,7 +298,7 @@ func (t *acceptedText) bound(server string, now time.Time) {
 			delete(t.Servers, name)
 			continue
 		}
-		t.Servers[name] = acceptedPart{At: t.Servers[name].At}
+		t.Servers[name] = acceptedPart{At: t.Servers[name].At, Want: max(t.Servers[name].Want, len(t.Servers[name].Evidence))}
 		size += t.Servers[name].size(name)
 	}
 }

@@ -7,104 +7,120 @@ import (
 	"iter"
 )
 
-// Shares limits the number of items and counts them by owner. The zero value has no room: set Max.
-// It is not safe for concurrent use.
+// Shares limits the number of items and counts them by owner. An owner's items belong to groups, such as the streams
+// of a connection. An item is new until [Shares.Settle]; new items give way before settled ones. The zero value has
+// no room: set Max. It is not safe for concurrent use.
 type Shares[T any] struct {
 	Max int // number of items
 
+	fresh, settled tier[T]
+}
+
+// A tier is the new items or the settled items.
+type tier[T any] struct {
 	n      int
-	owners map[string]*owner
-	most   Ranking[*owner] // all owners; the one with most items first
+	owners map[string]*owner[T]
+	most   Ranking[*owner[T]] // all owners; the one with most items first
 }
 
 // A Place belongs to one item until [Shares.Leave] or its eviction. It is owned by its Shares.
 type Place[T any] struct {
 	item T
-	of   *owner
+	in   *tier[T]
+	of   *group[T]
 	at   *list.Element // in of.places; nil after the item left or was evicted
 }
 
 // Owner returns the name of the item's owner, also after the item left.
-func (p *Place[T]) Owner() string { return p.of.name }
+func (p *Place[T]) Owner() string { return p.of.owner.name }
 
 // An owner has at least one item.
-type owner struct {
+type owner[T any] struct {
 	Rank
 	name   string
-	places *list.List // of *Place, in the order of arrival
+	n      int
+	groups map[any]*group[T]
+	most   Ranking[*group[T]] // all groups; the one with most items first
 }
 
 // Before implements [Ranked].
-func (o *owner) Before(other *owner) bool { return o.places.Len() > other.places.Len() }
+func (o *owner[T]) Before(other *owner[T]) bool { return o.n > other.n }
 
-// Enter returns a place for an item of the named owner. If there is no room, it evicts the newest item of
-// the owner that holds most, and returns it in evicted. It returns nil, and evicts nothing, if this would
-// leave the named owner with as many items as the other or more.
-func (s *Shares[T]) Enter(name string, item T) (p *Place[T], evicted Evicted[T]) {
-	o := s.owners[name]
-	if !s.Room(name) {
-		return nil, evicted
-	}
-	if s.n >= s.Max {
-		p := s.most.First().places.Back().Value.(*Place[T])
+// A group has at least one item.
+type group[T any] struct {
+	Rank
+	owner  *owner[T]
+	key    any
+	places list.List // of *Place[T], in the order of arrival
+}
+
+// Before implements [Ranked].
+func (g *group[T]) Before(other *group[T]) bool { return g.places.Len() > other.places.Len() }
+
+// crowd is the part of Max above which new items do not evict settled ones: a flood of new items evicts itself.
+const crowd = 8
+
+// Enter returns a place for an item of a group of the named owner. If there is no room, it evicts a new item: the
+// newest of the largest group of the owner that holds most new items. It does not if this would leave the named
+// owner with as many items as the other or more. Within an owner the same holds for groups. If no new item can give
+// way, a settled item does by the same rule, unless more than an eighth of Max are new. If none gives way, Enter
+// returns nil.
+func (s *Shares[T]) Enter(name string, of any, item T) (p *Place[T], evicted Evicted[T]) {
+	if s.Len() >= s.Max {
+		p := s.victim(name, of)
+		if p == nil {
+			return nil, evicted
+		}
 		evicted = Evicted[T]{p.item, true}
 		s.Leave(p)
 	}
-	if o == nil {
-		o = &owner{name: name, places: list.New()}
-		if s.owners == nil {
-			s.owners = map[string]*owner{}
-		}
-		s.owners[name] = o
-	}
-	p = &Place[T]{item: item, of: o}
-	p.at = o.places.PushBack(p)
-	s.most.Put(o)
-	s.n++
+	p = &Place[T]{item: item}
+	s.fresh.put(p, name, of)
 	return p, evicted
 }
 
 // Room reports whether Enter would return a place.
-func (s *Shares[T]) Room(name string) bool {
-	if s.n < s.Max {
-		return true
-	}
-	have := 0
-	if o := s.owners[name]; o != nil {
-		have = o.places.Len()
-	}
-	return s.n > 0 && have+1 < s.most.First().places.Len()
+func (s *Shares[T]) Room(name string, of any) bool {
+	return s.Len() < s.Max || s.victim(name, of) != nil
 }
 
-// Evicted is an item that has lost its place, if OK.
-type Evicted[T any] struct {
-	Item T
-	OK   bool
+// victim returns the place that a new item of an owner's group would get, or nil.
+func (s *Shares[T]) victim(name string, of any) *Place[T] {
+	p := s.fresh.victim(name, of)
+	if p == nil && s.fresh.n <= s.Max/crowd {
+		p = s.settled.victim(name, of)
+	}
+	return p
+}
+
+// Settle makes an item a settled one. It does nothing if the item has left, was evicted, or is settled.
+func (s *Shares[T]) Settle(p *Place[T]) {
+	if p.at == nil || p.in == &s.settled {
+		return
+	}
+	name, of := p.of.owner.name, p.of.key
+	p.in.remove(p)
+	s.settled.put(p, name, of)
 }
 
 // Leave releases a place. It does nothing if the item has left or was evicted.
 func (s *Shares[T]) Leave(p *Place[T]) {
-	if p.at == nil {
-		return
+	if p.at != nil {
+		p.in.remove(p)
 	}
-	p.of.places.Remove(p.at)
-	p.at = nil
-	s.n--
-	if p.of.places.Len() > 0 {
-		s.most.Put(p.of)
-		return
-	}
-	s.most.Remove(p.of)
-	delete(s.owners, p.of.name)
 }
 
 // All yields all items, in no order. The loop must not change the shares.
 func (s *Shares[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for _, o := range s.owners {
-			for e := o.places.Front(); e != nil; e = e.Next() {
-				if !yield(e.Value.(*Place[T]).item) {
-					return
+		for _, t := range []*tier[T]{&s.fresh, &s.settled} {
+			for _, o := range t.owners {
+				for _, g := range o.groups {
+					for e := g.places.Front(); e != nil; e = e.Next() {
+						if !yield(e.Value.(*Place[T]).item) {
+							return
+						}
+					}
 				}
 			}
 		}
@@ -112,4 +128,78 @@ func (s *Shares[T]) All() iter.Seq[T] {
 }
 
 // Len returns the number of items.
-func (s *Shares[T]) Len() int { return s.n }
+func (s *Shares[T]) Len() int { return s.fresh.n + s.settled.n }
+
+// victim returns the newest place of the largest group of the owner that holds most, if the named owner and group
+// would hold less afterwards.
+func (t *tier[T]) victim(name string, of any) *Place[T] {
+	if t.n == 0 {
+		return nil
+	}
+	most, own := t.most.First(), t.owners[name]
+	g := most.most.First()
+	have, than := 0, most.n
+	switch {
+	case own == most:
+		than = g.places.Len()
+		if mine := own.groups[of]; mine != nil {
+			have = mine.places.Len()
+		}
+	case own != nil:
+		have = own.n
+	}
+	if have+1 >= than {
+		return nil
+	}
+	return g.places.Back().Value.(*Place[T])
+}
+
+// put adds a place.
+func (t *tier[T]) put(p *Place[T], name string, of any) {
+	o := t.owners[name]
+	if o == nil {
+		o = &owner[T]{name: name, groups: map[any]*group[T]{}}
+		if t.owners == nil {
+			t.owners = map[string]*owner[T]{}
+		}
+		t.owners[name] = o
+	}
+	g := o.groups[of]
+	if g == nil {
+		g = &group[T]{owner: o, key: of}
+		o.groups[of] = g
+	}
+	p.in, p.of, p.at = t, g, g.places.PushBack(p)
+	t.n++
+	o.n++
+	o.most.Put(g)
+	t.most.Put(o)
+}
+
+// remove removes a place.
+func (t *tier[T]) remove(p *Place[T]) {
+	g := p.of
+	o := g.owner
+	g.places.Remove(p.at)
+	p.at = nil
+	t.n--
+	o.n--
+	if g.places.Len() > 0 {
+		o.most.Put(g)
+	} else {
+		o.most.Remove(g)
+		delete(o.groups, g.key)
+	}
+	if o.n > 0 {
+		t.most.Put(o)
+	} else {
+		t.most.Remove(o)
+		delete(t.owners, o.name)
+	}
+}
+
+// Evicted is an item that has lost its place, if OK.
+type Evicted[T any] struct {
+	Item T
+	OK   bool
+}

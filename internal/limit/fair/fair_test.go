@@ -12,23 +12,23 @@ func TestShares(t *testing.T) {
 	t.Run("SAFE-9 a late owner gets the newest place of the owner with most", func(t *testing.T) {
 		s := Shares[int]{Max: 4}
 		for i := range 4 {
-			if p, lost := s.Enter("greedy", i); p == nil || lost.OK {
+			if p, lost := s.Enter("greedy", nil, i); p == nil || lost.OK {
 				t.Fatal(i, p, lost)
 			}
 		}
-		if p, lost := s.Enter("other", 10); p == nil || lost != (Evicted[int]{3, true}) {
+		if p, lost := s.Enter("other", nil, 10); p == nil || lost != (Evicted[int]{3, true}) {
 			t.Fatal(p, lost)
 		}
-		if p, lost := s.Enter("third", 20); p == nil || lost != (Evicted[int]{2, true}) {
+		if p, lost := s.Enter("third", nil, 20); p == nil || lost != (Evicted[int]{2, true}) {
 			t.Fatal(p, lost)
 		}
-		if p, lost := s.Enter("greedy", 4); p != nil || lost.OK {
+		if p, lost := s.Enter("greedy", nil, 4); p != nil || lost.OK {
 			t.Error("the owner with most evicts the item of another:", p, lost)
 		}
-		if p, lost := s.Enter("fourth", 30); p == nil || lost != (Evicted[int]{1, true}) {
+		if p, lost := s.Enter("fourth", nil, 30); p == nil || lost != (Evicted[int]{1, true}) {
 			t.Fatal(p, lost)
 		}
-		if p, lost := s.Enter("fifth", 40); p != nil || lost.OK {
+		if p, lost := s.Enter("fifth", nil, 40); p != nil || lost.OK {
 			t.Error("the evicted owner had no more items than the new one:", p, lost)
 		}
 		if s.Len() != 4 {
@@ -39,11 +39,11 @@ func TestShares(t *testing.T) {
 		s := Shares[int]{Max: 100_000}
 		var last *Place[int]
 		for i := range s.Max {
-			if last, _ = s.Enter("nat", i); last == nil {
+			if last, _ = s.Enter("nat", nil, i); last == nil {
 				t.Fatal(i)
 			}
 		}
-		if p, lost := s.Enter("nat", 0); p != nil || lost.OK {
+		if p, lost := s.Enter("nat", nil, 0); p != nil || lost.OK {
 			t.Error(p, lost)
 		}
 		s.Leave(last)
@@ -51,13 +51,13 @@ func TestShares(t *testing.T) {
 		if s.Len() != s.Max-1 {
 			t.Error(s.Len())
 		}
-		if p, _ := s.Enter("nat", 0); p == nil {
+		if p, _ := s.Enter("nat", nil, 0); p == nil {
 			t.Error("a place that was given back cannot be had")
 		}
 	})
 	t.Run("without room", func(t *testing.T) {
 		var s Shares[int]
-		if p, lost := s.Enter("a", 1); p != nil || lost.OK {
+		if p, lost := s.Enter("a", nil, 1); p != nil || lost.OK {
 			t.Error(p, lost)
 		}
 	})
@@ -94,8 +94,8 @@ func TestSharesQuick(t *testing.T) {
 			for _, h := range all {
 				most = max(most, count(h.name))
 			}
-			room := s.Room(name)
-			p, lost := s.Enter(name, i)
+			room := s.Room(name, nil)
+			p, lost := s.Enter(name, nil, i)
 			if room != (p != nil) {
 				t.Fatalf("seed %d: room %v, and got a place: %v", seed, room, p != nil)
 			}

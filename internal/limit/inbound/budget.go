@@ -23,6 +23,8 @@ import (
 // requests take turns: the server reads from one of them, which may use the whole budget until its requests
 // are complete. Create a Budget with [NewBudget]. It is safe for concurrent use.
 type Budget struct {
+	conns sync.Map // *Conn by the net.Addr of its client
+
 	max     int
 	stall   time.Duration
 	streams int

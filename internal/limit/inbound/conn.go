@@ -19,7 +19,8 @@ import (
 type Conn struct {
 	net.Conn
 	budget *Budget
-	raw    syscall.RawConn // nil if there is none, or if TLS decodes its bytes
+	socket syscall.RawConn // nil if there is none
+	raw    syscall.RawConn // socket; nil if TLS decodes its bytes
 
 	out replies // owned by the writing goroutine
 
@@ -39,6 +40,7 @@ type Conn struct {
 
 	holds  atomic.Bool // noted.large > 0
 	unread atomic.Bool // the reader waits for the budget
+	gone   atomic.Bool // the client had closed the connection when a stream was read
 }
 
 // A state is the size of the half-received requests that count, and the number of request bytes received
@@ -51,12 +53,35 @@ var errRefused = errors.New("connection closed: too many bytes of unfinished req
 // except by the TLS handshake. Set plain if c has no TLS.
 func (b *Budget) Conn(c net.Conn, plain bool) *Conn {
 	conn := &Conn{Conn: c, budget: b, in: newMessages()}
-	if s, ok := c.(syscall.Conn); ok && plain && hasRaw {
+	b.conns.Store(c.RemoteAddr(), conn)
+	if s, ok := c.(syscall.Conn); ok && hasRaw {
 		if raw, err := s.SyscallConn(); err == nil {
-			conn.raw, conn.attempt = raw, conn.try
+			conn.socket = raw
+			if plain {
+				conn.raw, conn.attempt = raw, conn.try
+			}
 		}
 	}
 	return conn
+}
+
+// glance is the time between two looks whether the client of a connection that is not read has gone (SAFE-14).
+const glance = 250 * time.Millisecond
+
+// Gone reports whether the client of the connection from an address has closed it. Bytes that open further streams may
+// still be read.
+func (b *Budget) Gone(peer net.Addr) bool {
+	c, ok := b.conns.Load(peer)
+	return ok && c.(*Conn).gone.Load()
+}
+
+// hungUp reports whether the client has closed the connection. Bytes of it may be unread.
+func (c *Conn) hungUp() (gone bool) {
+	if c.socket == nil {
+		return false
+	}
+	err := c.socket.Control(func(fd uintptr) { gone = closedByPeer(fd) })
+	return gone || err != nil
 }
 
 // guarded calls f. A panic in f closes the connection and is reported; it would end the process otherwise,
@@ -127,6 +152,7 @@ func (c *Conn) Close() error {
 
 // end releases everything that the connection holds.
 func (c *Conn) end() {
+	c.budget.conns.Delete(c.RemoteAddr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.end()
@@ -156,23 +182,33 @@ func (c *Conn) queue() error {
 		return nil
 	}
 	defer c.unread.Store(false)
-	var late <-chan time.Time
+	var look *time.Timer
+	left := maxTurnWait
 	for {
 		h := c.budget.ask(c)
 		if h == nil {
 			return nil
 		}
 		c.unread.Store(true)
-		if late == nil {
-			t := time.NewTimer(maxTurnWait)
-			defer t.Stop()
-			late = t.C
+		if look == nil {
+			look = time.NewTimer(glance)
+			defer look.Stop()
 		}
-		select {
-		case <-h.wake:
-		case <-late:
-			c.refuse(TooLong)
-			return errRefused
+		for woken := false; !woken; {
+			select {
+			case <-h.wake:
+				woken = true
+			case <-look.C:
+				left -= glance
+				switch {
+				case left <= 0:
+					c.refuse(TooLong)
+					return errRefused
+				case c.hungUp():
+					return net.ErrClosed
+				}
+				look.Reset(glance)
+			}
 		}
 	}
 }
@@ -183,6 +219,9 @@ func (c *Conn) received(b []byte, err error) error {
 		opened, ended, over, closed := c.parse(b)
 		if closed {
 			return net.ErrClosed
+		}
+		if opened > 0 && c.hungUp() {
+			c.gone.Store(true)
 		}
 		for range opened { // let the handlers of new streams run: each waiting one costs some KiB
 			runtime.Gosched()

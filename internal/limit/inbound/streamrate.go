@@ -39,7 +39,8 @@ func (c *Conn) limitRate(ended int) {
 	}
 }
 
-// rest blocks until the delay is over, or returns an error when the connection is closed.
+// rest blocks until the delay is over, or returns an error when the connection is closed. If the client has closed
+// it, the unread streams are dropped.
 func (c *Conn) rest() error {
 	closed := c.beginRest()
 	if closed == nil {
@@ -47,14 +48,24 @@ func (c *Conn) rest() error {
 	}
 	c.unread.Store(true)
 	defer c.unread.Store(false)
-	t := time.NewTimer(c.haste.wait)
-	defer t.Stop()
+	left := c.haste.wait
 	c.haste.wait = 0
-	select {
-	case <-t.C:
-		return nil
-	case <-closed:
-		return net.ErrClosed
+	t := time.NewTimer(min(left, glance))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-closed:
+			return net.ErrClosed
+		}
+		left -= glance
+		switch {
+		case left <= 0:
+			return nil
+		case c.hungUp():
+			return net.ErrClosed
+		}
+		t.Reset(min(left, glance))
 	}
 }
 

@@ -83,17 +83,11 @@ func (q *query) text(name string) string { return q.values.Get(name) }
 
 // flag returns a boolean parameter; false if absent. A parameter without a value is true.
 func (q *query) flag(name string) bool {
-	if !q.values.Has(name) {
-		return false
+	value, ok := api.Flag(q.values, name)
+	if !ok {
+		q.fail(name, "must be 1, 0, true or false", "")
 	}
-	switch v := q.values.Get(name); v {
-	case "", "1", "true":
-		return true
-	case "0", "false":
-		return false
-	}
-	q.fail(name, "must be 1, 0, true or false", "")
-	return false
+	return value
 }
 
 // number returns a number between 0 and most; it is 0 if the parameter is absent.

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
 )
 
 // probeRate is the number of requests for readiness that one address may send in a second, on average.
@@ -13,13 +15,9 @@ const probeRate = 20
 // ready answers a probe: whether the clients with a node ID have accepted a complete configuration. Only an
 // authenticated caller gets the reason.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
-	node, strict := q.text("node"), q.flag("strict")
-	if node == "" {
-		q.fail("node", "is needed: the ID of one node", "")
-	}
-	if q.err != nil {
-		return q.err
+	node, strict, bad := api.ReadyQuery(r.URL.RawQuery)
+	if bad != nil {
+		return wrong(bad.Param, bad.Message, bad.Hint)
 	}
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if s.probes.Of(host, r.RemoteAddr).Take(time.Now(), 1) > 0 {

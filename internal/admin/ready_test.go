@@ -11,7 +11,8 @@ import (
 func TestReady(t *testing.T) {
 	s := newServer(newFleet())
 	h := s.Handler(loopback)
-	for path, want := range map[string]int{"node=edge-2": 200, "node=edge%2F1": 200, "node=edge%2F1&strict=1": 503, "node=other": 503, "": 400, "node=": 400, "node=a&strict=2": 400, "nodes=a": 400} {
+	for path, want := range map[string]int{"node=edge-2": 200, "node=edge%2F1": 200, "node=edge%2F1&strict=1": 503, "node=other": 503, "": 400, "node=": 400, "node=a&strict=2": 400, "nodes=a": 400,
+		"node=edge-2&stict=1": 400, "node=edge-2&node=a": 400, "node=" + strings.Repeat("a", 5000): 400, "node=edge-2;strict=1": 400} {
 		w := ask(h, "GET /ready?"+path, "")
 		if w.Code != want || strings.Contains(w.Body.String(), "NACKED") || want == 200 && w.Body.String() != "ok" {
 			t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)

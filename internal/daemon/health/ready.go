@@ -1,11 +1,12 @@
 package health
 
 import (
+	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 )
 
@@ -27,10 +28,9 @@ func (c *clientReady) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusTooManyRequests, "too many requests from this address\n")
 		return
 	}
-	q := r.URL.Query()
-	strict, err := strconv.ParseBool(q.Get("strict"))
-	if node := q.Get("node"); node == "" || q.Has("strict") && err != nil {
-		answer(w, http.StatusBadRequest, "write /ready?node=ID or /ready?node=ID&strict=1\n")
+	node, strict, bad := api.ReadyQuery(r.URL.RawQuery)
+	if bad != nil {
+		answer(w, http.StatusBadRequest, fmt.Sprintf("%v: write /ready?node=ID or /ready?node=ID&strict=1\n", bad))
 	} else if ok, _ := c.ready(node, host, strict); !ok {
 		answer(w, http.StatusServiceUnavailable, "not ready\n")
 	} else {

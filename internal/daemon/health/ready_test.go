@@ -1,6 +1,9 @@
 package health
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // A startup probe gets 200 or 503 without a reason, and one address has a limit.
 func TestClientReady(t *testing.T) {
@@ -19,6 +22,12 @@ func TestClientReady(t *testing.T) {
 		{"node=b", 503, "not ready\n"},
 		{"", 400, ""},
 		{"node=a&strict=x", 400, ""},
+		{"node=a&strict", 503, "not ready\n"},
+		{"node=a&stict=1", 400, "stict: unknown parameter (this path takes node, strict): write /ready?node=ID or /ready?node=ID&strict=1\n"},
+		{"node=a&node=b", 400, ""},
+		{"node=a&strict=1&strict=0", 400, ""},
+		{"node=" + strings.Repeat("a", 5000), 400, ""},
+		{"node=a;strict=1", 400, ""},
 	} {
 		if code, body := ask(h, "GET", "/ready?"+c.query, "x", "10.0.0.1:1"); code != c.code || c.body != "" && body != c.body {
 			t.Errorf("%s: %d %q, want %d %q", c.query, code, body, c.code, c.body)

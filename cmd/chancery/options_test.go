@@ -144,6 +144,22 @@ func TestAssignments(t *testing.T) {
 		}
 		d.subscribe(xds.Cluster).gets("a")
 	})
+	t.Run("SAFE-3 the server knows the bootstrap in its directory", func(t *testing.T) {
+		t.Parallel()
+		route := func(cluster string) string {
+			return `{"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration, name: r, validate_clusters: true, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: ` + cluster + `}}]}]}`
+		}
+		const bootstrap = `static_resources: {clusters: [{name: kept}]}`
+		d := serve(t, nil, "_bootstrap.yaml", bootstrap, "a.yaml", route("missing"))
+		if line := d.logged("refusal expected: clients of Envoy will refuse a served resource"); line["code"] != "XDS0415" {
+			t.Error(line)
+		}
+		d = serve(t, []string{"--validate"}, "_bootstrap.yaml", bootstrap, "a.yaml", route("kept"))
+		write(t, d.dir, "a.yaml", route("missing"))
+		if line := d.logged("configuration error"); line["code"] != "XDS0415" {
+			t.Error(line)
+		}
+	})
 	t.Run("or is empty", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--empty-assignments"}, "a.yaml", cluster("a")+edsOf)

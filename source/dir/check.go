@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
@@ -125,7 +124,7 @@ func readable(errs []findings.Problem) bool {
 // missingResources returns an error or a warning for each reference to a resource that no file has, at its
 // place. It counts warnings beyond Options.MaxProblems.
 func (s *Source) missingResources(of *plan) (refused, warnings []findings.Problem) {
-	p := placer{source: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
+	p := newPlacer(s)
 	bad := s.mentionedInBadFile()
 	errs, missing := s.splitRequired(newReach(&of.layout, of.next).dangling(s.shown, func(ref xds.Ref) bool { return s.bootstraps.has(ref) || bad(ref.Name) }))
 	placed := func(code findings.Code, all []dangling) []findings.Problem {

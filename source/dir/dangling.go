@@ -36,9 +36,14 @@ func newReach(l *layout, worlds map[string]groupContent) *reach {
 	return &reach{layout: l, contents: worlds, together: l.together()}
 }
 
-// dangling returns the warnings of [reach.dangling] for the served configuration.
+// dangling returns the warnings of [reach.dangling] for the served configuration, without the references of
+// [Source.required].
 func (s *Source) dangling(r *reach) []dangling {
 	found := r.dangling(s.shown, s.bootstraps.has)
+	if s.bootstraps.complete {
+		_, found = s.splitRequired(found)
+		return found
+	}
 	required := requirer{source: s}
 	for i, d := range found[:s.shown(len(found))] {
 		if d.Hint == hints[xds.Cluster.URL] && required.path(d) != "" {

@@ -1,13 +1,16 @@
 package dir
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -155,4 +158,38 @@ func (s *Source) splitRequired(missing []dangling) (refused, doubtful []dangling
 		doubtful = append(doubtful, d)
 	}
 	return refused, doubtful
+}
+
+// required returns an error for each missing cluster without which Envoy refuses a resource, at the place of the
+// reference. It returns none if the bootstraps of the clients are unknown.
+func (s *Source) required(r *reach) (refused []dangling) {
+	if !s.bootstraps.complete {
+		return nil
+	}
+	refused, _ = s.splitRequired(r.dangling(s.shown, s.bootstraps.has))
+	at := newPlacer(s)
+	for i, d := range refused[:s.shown(len(refused))] {
+		refused[i] = at.reference(d)
+	}
+	return refused
+}
+
+// checkRequired blames groups for the errors of [Source.required]. A rejected group keeps its content, and is not
+// blamed for it again.
+func (p *plan) checkRequired() {
+	if p.checking || p.failed() { // a check reports them itself; with other errors a file may have the cluster
+		return
+	}
+	contents, kept := maps.Clone(p.next), map[string]bool{}
+	for name := range p.rejections {
+		kept[name] = true
+		if was := p.parts[name]; was != nil {
+			contents[name] = was.content
+		}
+	}
+	for _, d := range p.required(newReach(&p.layout, contents)) {
+		if group := cmp.Or(d.Group, groups.Default); !kept[group] {
+			p.blame(group, d.Problem)
+		}
+	}
 }

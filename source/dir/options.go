@@ -52,7 +52,7 @@ type Options struct {
 	// Bootstraps are the known bootstraps of the clients (envoy.config.bootstrap.v3.Bootstrap). A load
 	// does not warn of references to a cluster that a bootstrap has. [Check] does not warn that a
 	// resource is unused if a bootstrap refers to it. Validate treats the secrets of a bootstrap as
-	// known.
+	// known, and a route inside a listener to an unknown cluster as a mistake.
 	Bootstraps []proto.Message
 	// Validate reports resources that Envoy would refuse, as mistakes. If false, [Source.Run] logs some
 	// of them after a load.

@@ -237,6 +237,7 @@ func (p *plan) assemble() {
 		}
 	}
 	if p.opts.Validate {
+		p.checkRequired()
 		p.checkSockets()
 	}
 }

@@ -26,6 +26,10 @@ type placer struct {
 	places map[xds.Ref]string             // paths of its references
 }
 
+func newPlacer(s *Source) *placer {
+	return &placer{source: s, files: map[string][]*yaml.Node{}, data: map[string][]byte{}}
+}
+
 // look decodes a resource to find its references. References of one resource follow each other, so it
 // is decoded once.
 func (p *placer) look(l Loaded) {

@@ -25,6 +25,7 @@ type refusableLog struct {
 	// The results of the last examination. Only changed resources are examined again.
 	contents map[string]groupContent
 	clashes  map[string]bool // listeners on the same socket, without their places
+	missing  map[string]bool // missing clusters without which Envoy refuses a resource, without their places
 }
 
 // A committed is a configuration that was committed. It does not change.
@@ -106,8 +107,8 @@ func (r *refusableLog) find(ctx context.Context, in committed) (lines []findings
 			}
 		}
 	}
-	clashes := r.newClashes(in)
-	lines, total = append(lines, clashes...), total+len(clashes)
+	related := append(r.newClashes(in), r.newMissing(in)...)
+	lines, total = append(lines, related...), total+len(related)
 	lines = lines[:min(len(lines), maxRefusableLines)]
 	r.contents = in.contents
 	return lines, total - len(lines)
@@ -165,6 +166,20 @@ func (r *refusableLog) newClashes(in committed) (found []findings.Problem) {
 		}
 	}
 	r.clashes = now
+	return found
+}
+
+// newMissing returns the missing clusters, see [Source.required], that the last examination did not find.
+func (r *refusableLog) newMissing(in committed) (found []findings.Problem) {
+	now := map[string]bool{}
+	for _, d := range r.source.required(newReach(&in.layout, in.contents)) {
+		key := d.Group + " " + d.Message
+		now[key] = true
+		if !r.missing[key] {
+			found = append(found, d.Problem)
+		}
+	}
+	r.missing = now
 	return found
 }
 

@@ -101,4 +101,62 @@ func TestServedResourcesThatEnvoyRefuses(t *testing.T) {
 			}
 		}
 	})
+	const static = `{"static_resources": {"clusters": [{"name": "kept"}]}, "dynamic_resources": {"cds_config": {"ads": {}}}}`
+	route := func(cluster string) string { return inlineRoutes("cluster: "+cluster, "", "") }
+	t.Run("SAFE-3 a route inside a listener to an unknown cluster, with a bootstrap", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "l.yaml", route("kept"))
+		b.src = New(b.src.root, b.st, Options{References: true, Bootstraps: bootstrapOf(t, static)})
+		log := b.run()
+		b.write("l.yaml", route("missing"))
+		if got := b.refusals(log, 1); got[0] != refusedLine+`code=XDS0415 problem="l.yaml:6:10: filter_chains[0].filters[0].typed_config.route_config.virtual_hosts[0].routes[0].route.cluster: LDS \"l\" refers to CDS \"missing\", which no file has (add the cluster; Envoy does not look for it with validate_clusters: false)"` {
+			t.Error(got)
+		}
+		if got := fmt.Sprint(b.src.Summary().Warnings); strings.Contains(got, "missing") {
+			t.Errorf("reported twice: %s", got)
+		}
+		b.write("a.yaml", clusters("b")) // the listener is reported once
+		b.write("l.yaml", route("other"))
+		if got := b.refusals(log, 1); !strings.Contains(got[0], `CDS \"other\"`) {
+			t.Error(got)
+		}
+	})
+	t.Run("SAFE-3 with Validate, a route inside a listener to an unknown cluster is refused", func(t *testing.T) {
+		for _, known := range []bool{false, true} {
+			b := newFixture(t, "a.yaml", clusters("a"), "l.yaml", route("a"))
+			o := Options{References: true, Validate: true}
+			if known {
+				o.Bootstraps = bootstrapOf(t, static)
+			}
+			b.src = New(b.src.root, b.st, o)
+			if _, err := b.src.Load(); err != nil {
+				t.Fatal(err)
+			}
+			b.write("l.yaml", route("missing"))
+			if _, err := b.src.Load(); known != (err != nil) || known && !strings.Contains(err.Error(), `l.yaml:6:10: `) {
+				t.Errorf("bootstrap known %v: %v", known, err)
+			}
+			b.write("l.yaml", route("kept"))
+			if _, err := b.src.Load(); err != nil {
+				t.Errorf("bootstrap known %v, a cluster of it: %v", known, err)
+			}
+		}
+	})
+	t.Run("SAFE-3 with Validate, only the group with the route is rejected", func(t *testing.T) {
+		b := newFixture(t, "a.yaml", clusters("a"), "g/"+GroupFile, "match: {cluster: g}\non_error: alone\n", "g/l.yaml", route("kept"))
+		b.src = New(b.src.root, b.st, Options{Validate: true, Bootstraps: bootstrapOf(t, static)})
+		if _, err := b.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		b.write("g/l.yaml", route("missing"))
+		b.write("a.yaml", clusters("b"))
+		for range 2 {
+			r, err := b.src.Load()
+			if err != nil || len(r.Rejected) != 1 || !strings.Contains(r.Rejected.Error(), `l.yaml:6:10: `) {
+				t.Errorf("%v, rejected %v", err, r.Rejected)
+			}
+		}
+		if got := b.content(); !strings.Contains(got, "CDS b") {
+			t.Error(got)
+		}
+	})
 }

@@ -27,7 +27,9 @@ func (l lines) Write(b []byte) (int, error) {
 func (b *fixture) run() lines {
 	b.Helper()
 	log := make(lines, 100)
-	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour, FollowLinksOutside: b.src.opts.FollowLinksOutside})
+	was := b.src.opts
+	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour,
+		FollowLinksOutside: was.FollowLinksOutside, References: was.References, Bootstraps: was.Bootstraps})
 	if _, err := b.src.Load(); err != nil {
 		b.Fatal(err)
 	}

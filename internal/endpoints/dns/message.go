@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,8 @@ const maxAddresses = 1000
 // errTruncated means that the question must be asked again over TCP.
 var errTruncated = errors.New("truncated answer")
 
-// ask encodes a question.
-func (q question) ask(id uint16) ([]byte, dnsmessage.Question, error) {
+// ask encodes a question, with EDNS or without it.
+func (q question) ask(id uint16, edns bool) ([]byte, dnsmessage.Question, error) {
 	name, err := dnsmessage.NewName(q.host + ".")
 	if err != nil {
 		return nil, dnsmessage.Question{}, err
@@ -35,15 +36,8 @@ func (q question) ask(id uint16) ([]byte, dnsmessage.Question, error) {
 	if err == nil {
 		err = b.Question(asked)
 	}
-	if err == nil {
-		err = b.StartAdditionals()
-	}
-	var opt dnsmessage.ResourceHeader
-	if err == nil {
-		err = opt.SetEDNS0(sizeUDP, dnsmessage.RCodeSuccess, false)
-	}
-	if err == nil {
-		err = b.OPTResource(opt, dnsmessage.OPTResource{})
+	if err == nil && edns {
+		err = addEDNS(&b)
 	}
 	if err != nil {
 		return nil, asked, err
@@ -52,65 +46,162 @@ func (q question) ask(id uint16) ([]byte, dnsmessage.Question, error) {
 	return packed, asked, err
 }
 
+func addEDNS(b *dnsmessage.Builder) error {
+	var opt dnsmessage.ResourceHeader
+	err := opt.SetEDNS0(sizeUDP, dnsmessage.RCodeSuccess, false)
+	if err == nil {
+		err = b.StartAdditionals()
+	}
+	if err == nil {
+		err = b.OPTResource(opt, dnsmessage.OPTResource{})
+	}
+	return err
+}
+
 // errOther means that a message does not answer the question.
 var errOther = errors.New("not an answer to the question")
 
-// answers begins to parse an answer to a question.
+// answers begins to parse an answer to a question. A server that cannot read the question may leave it out of its error.
 func answers(message []byte, id uint16, asked dnsmessage.Question) (p dnsmessage.Parser, h dnsmessage.Header, err error) {
 	h, err = p.Start(message)
 	if err != nil {
 		return p, h, err
 	}
+	if !h.Response || h.ID != id || h.OpCode != 0 {
+		return p, h, errOther
+	}
 	q, err := p.Question()
-	if err != nil || !h.Response || h.ID != id || q.Type != asked.Type || q.Class != asked.Class || !strings.EqualFold(q.Name.String(), asked.Name.String()) {
+	if errors.Is(err, dnsmessage.ErrSectionDone) && isError(h.RCode) {
+		return p, h, nil
+	}
+	if err != nil || q.Type != asked.Type || q.Class != asked.Class || !strings.EqualFold(q.Name.String(), asked.Name.String()) {
 		return p, h, errOther
 	}
 	return p, h, p.SkipAllQuestions()
 }
 
-// read parses an answer. Only a server that can know it may answer that there are no records.
+// An errorCode is the response code of an answer that knows neither records nor their absence.
+type errorCode dnsmessage.RCode
+
+func (c errorCode) Error() string { return "the server answers " + codeName(dnsmessage.RCode(c)) }
+
+// isError reports whether an answer with a response code knows neither records nor their absence.
+func isError(c dnsmessage.RCode) bool {
+	return c != dnsmessage.RCodeSuccess && c != dnsmessage.RCodeNameError
+}
+
+// refusesEDNS reports whether an error is of a server that may not know EDNS. RFC 6891, section 7: such servers
+// answer FORMERR or NOTIMP, and those of a later EDNS version BADVERS.
+func refusesEDNS(err error) bool {
+	code, is := errors.AsType[errorCode](err)
+	return is && (code == errorCode(dnsmessage.RCodeFormatError) || code == errorCode(dnsmessage.RCodeNotImplemented) || code == badVersion)
+}
+
+// badVersion is BADVERS, an extended response code.
+const badVersion = 16
+
+// read parses an answer. The absence of records must be certain (SAFE-17): all else without records is an error.
 func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error) {
-	switch {
-	case h.Truncated:
+	if isError(h.RCode) {
+		return answer{}, errorCode(h.RCode)
+	}
+	if h.Truncated {
 		return answer{}, errTruncated
-	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:
-		return answer{}, fmt.Errorf("the server answers %s", codeName(h.RCode))
+	}
+	all, err := p.AllAnswers()
+	if err != nil {
+		return answer{}, err
 	}
 	a := answer{ttl: -1}
-	names := map[string]bool{q.host: true} // the names that a chain of CNAME records leads to, in its order
-	for {
-		r, err := p.Answer()
-		if errors.Is(err, dnsmessage.ErrSectionDone) {
-			break
-		}
-		if err != nil {
-			return answer{}, err
-		}
-		if !names[hostOf(r.Header.Name)] || r.Header.Class != dnsmessage.ClassINET {
-			continue
-		}
-		if c, is := r.Body.(*dnsmessage.CNAMEResource); is {
-			names[hostOf(c.CNAME)] = true
-		} else if one, is := recordOf(r.Body); is && r.Header.Type == q.typ {
-			if one != (record{}) {
-				a.records = append(a.records, one)
-			}
-			if most := q.most(); len(a.records) > most {
-				return answer{}, fmt.Errorf("more than %d records", most)
-			}
-		} else {
-			continue
-		}
-		a.wait(r.Header.TTL)
+	of, err := a.follow(q, all)
+	if err != nil || len(a.records) > 0 {
+		return a, err
 	}
-	if len(a.records) > 0 {
-		return a, nil
-	}
-	if !h.Authoritative && !h.RecursionAvailable {
+	rest, err := readRest(&p)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case rest.code(h.RCode) != h.RCode:
+		return answer{}, errorCode(rest.code(h.RCode))
+	case !h.Authoritative && !h.RecursionAvailable:
 		return answer{}, errors.New("the server has no data for the name and does not recurse")
+	case of.unusable != "":
+		return answer{}, errors.New(of.unusable)
 	}
 	a.unknown = h.RCode == dnsmessage.RCodeNameError
-	return a, a.negative(p)
+	switch {
+	case a.unknown || of.absent || rest.soa != nil:
+		a.negative(rest)
+	case rest.referral:
+		return answer{}, errors.New("the server refers to other servers and does not ask them")
+	case len(of.names) > 1:
+		a.alias = of.names[len(of.names)-1]
+		return a, valid(a.alias)
+	}
+	return a, nil
+}
+
+// A chain is what the answers of a message say about a host.
+type chain struct {
+	names    []string // the host, and the aliases that CNAME records lead to, in their order
+	absent   bool     // an SRV record says that the service does not exist
+	unusable string   // why the answer is not understood, if it has no usable record
+}
+
+// follow takes the records of the host from an answer. The order of records of different names has no meaning.
+func (a *answer) follow(q question, all []dnsmessage.Resource) (is chain, err error) {
+	of := map[string][]dnsmessage.Resource{}
+	for _, r := range all {
+		if r.Header.Class == dnsmessage.ClassINET {
+			owner := hostOf(r.Header.Name)
+			of[owner] = append(of[owner], r)
+		}
+	}
+	if len(all) > 0 {
+		is.unusable = "the answer has records of other names or types only"
+	}
+	is.names = []string{q.host}
+	for followed := 0; followed < len(is.names); {
+		name := is.names[followed]
+		followed++
+		for _, r := range of[name] {
+			if c, alias := r.Body.(*dnsmessage.CNAMEResource); alias {
+				is.add(hostOf(c.CNAME))
+			} else if r.Header.Type == q.typ {
+				a.take(r.Body, &is)
+			} else {
+				continue
+			}
+			a.wait(r.Header.TTL)
+		}
+		if most := q.most(); len(a.records) > most || len(is.names) > most {
+			return is, fmt.Errorf("more than %d records", most)
+		}
+	}
+	return is, nil
+}
+
+// add adds an alias.
+func (c *chain) add(alias string) {
+	c.unusable = ""
+	if slices.Contains(c.names, alias) {
+		c.unusable = "the aliases of the name form a loop"
+		return
+	}
+	c.names = append(c.names, alias)
+}
+
+// take adds a record to the answer if it is usable.
+func (a *answer) take(body dnsmessage.ResourceBody, is *chain) {
+	one, usable := recordOf(body)
+	switch {
+	case !usable:
+		is.unusable = "no record of the answer is usable"
+	case one == (record{}):
+		is.absent, is.unusable = true, ""
+	default:
+		a.records = append(a.records, one)
+	}
 }
 
 // most is the limit of records.
@@ -133,45 +224,70 @@ func (a *answer) wait(seconds uint32) {
 	}
 }
 
-// negative reads the validity of an answer without records. RFC 2308: "the minimum of the MINIMUM field
+// rest has the facts about an answer that are outside its list of answers.
+type rest struct {
+	soa      []uint32 // seconds that limit the validity of an absence; nil: there is no SOA record
+	referral bool     // there are servers of a zone, and no SOA record: RFC 2308, section 2.2
+	opt      *dnsmessage.ResourceHeader
+}
+
+// readRest reads the authority and additional sections of an answer.
+func readRest(p *dnsmessage.Parser) (is rest, err error) {
+	authorities, err := p.AllAuthorities()
+	if err != nil {
+		return is, err
+	}
+	for _, r := range authorities {
+		switch body := r.Body.(type) {
+		case *dnsmessage.SOAResource:
+			is.soa = append(is.soa, r.Header.TTL, body.MinTTL)
+		case *dnsmessage.NSResource:
+			is.referral = true
+		}
+	}
+	additionals, err := p.AllAdditionals()
+	for _, r := range additionals {
+		if r.Header.Type == dnsmessage.TypeOPT {
+			is.opt = &r.Header
+		}
+	}
+	return is, err
+}
+
+// code is the response code with its upper bits, which are in the OPT record.
+func (r rest) code(lower dnsmessage.RCode) dnsmessage.RCode {
+	if r.opt == nil {
+		return lower
+	}
+	return r.opt.ExtendedRCode(lower)
+}
+
+// negative sets the validity of an answer without records. RFC 2308: "the minimum of the MINIMUM field
 // of the SOA record and the TTL of the SOA itself".
-func (a *answer) negative(p dnsmessage.Parser) error {
-	for {
-		r, err := p.Authority()
-		if errors.Is(err, dnsmessage.ErrSectionDone) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if soa, is := r.Body.(*dnsmessage.SOAResource); is {
-			a.wait(r.Header.TTL)
-			a.wait(soa.MinTTL)
-		}
+func (a *answer) negative(r rest) {
+	for _, seconds := range r.soa {
+		a.wait(seconds)
 	}
 }
 
-// recordOf returns the content of a record; the zero record: nothing usable.
-func recordOf(body dnsmessage.ResourceBody) (record, bool) {
-	var addr netip.Addr
+// recordOf returns the content of a record, and whether it is usable. The zero record means that the service does
+// not exist.
+func recordOf(body dnsmessage.ResourceBody) (is record, usable bool) {
 	switch r := body.(type) {
 	case *dnsmessage.AResource:
-		addr = netip.AddrFrom4(r.A)
+		is.addr = netip.AddrFrom4(r.A)
 	case *dnsmessage.AAAAResource:
-		addr = netip.AddrFrom16(r.AAAA).Unmap()
+		is.addr = netip.AddrFrom16(r.AAAA).Unmap()
 	case *dnsmessage.SRVResource:
 		target := hostOf(r.Target)
-		if valid(target) != nil || r.Port == 0 { // RFC 2782: "A Target of "." means that the service is decidedly not available"
+		if target == "" { // RFC 2782: "A Target of "." means that the service is decidedly not available"
 			return record{}, true
 		}
-		return record{target: target, port: int(r.Port), priority: int(r.Priority), weight: int(r.Weight)}, true
+		return record{target: target, port: int(r.Port), priority: int(r.Priority), weight: int(r.Weight)}, valid(target) == nil && r.Port > 0
 	default:
 		return record{}, false
 	}
-	if addr.IsUnspecified() || addr.IsMulticast() { // servers that block a name answer 0.0.0.0
-		return record{}, true
-	}
-	return record{addr: addr}, true
+	return is, !is.addr.IsUnspecified() && !is.addr.IsMulticast() // servers that block a name answer 0.0.0.0
 }
 
 func hostOf(n dnsmessage.Name) string {
@@ -189,6 +305,8 @@ func codeName(c dnsmessage.RCode) string {
 		return "NOTIMP"
 	case dnsmessage.RCodeRefused:
 		return "REFUSED"
+	case badVersion:
+		return "BADVERS"
 	}
 	return strings.TrimPrefix(c.String(), "RCode")
 }

@@ -19,10 +19,14 @@ import (
 // resolvConf lists the DNS servers of the system.
 const resolvConf = "/etc/resolv.conf"
 
-// attempts is how many times each server is asked.
+// attempts is how many times each server is asked: first with EDNS, then without it, because some networks and
+// servers drop questions that have it.
 const attempts = 2
 
-// lookUp asks one server after the other, until one answers.
+// maxAliases limits the aliases that are asked for separately.
+const maxAliases = 8
+
+// lookUp asks for the records of a name, and for those of its last alias if a server left the alias unresolved.
 func (o *Options) lookUp(ctx context.Context, q question) (answer, error) {
 	servers := o.Servers
 	if len(servers) == 0 {
@@ -32,10 +36,29 @@ func (o *Options) lookUp(ctx context.Context, q question) (answer, error) {
 			return answer{}, err
 		}
 	}
+	ttl := time.Duration(-1)
+	for range maxAliases {
+		a, err := o.askAll(ctx, servers, q)
+		if err != nil {
+			return answer{}, err
+		}
+		if ttl >= 0 && (a.ttl < 0 || ttl < a.ttl) {
+			a.ttl = ttl
+		}
+		if a.alias == "" {
+			return a, nil
+		}
+		ttl, q.host = a.ttl, a.alias
+	}
+	return answer{}, fmt.Errorf("more than %d aliases", maxAliases)
+}
+
+// askAll asks one server after the other, until one answers.
+func (o *Options) askAll(ctx context.Context, servers []string, q question) (answer, error) {
 	var last error
-	for range attempts {
+	for i := range attempts {
 		for _, server := range servers {
-			a, err := o.exchange(ctx, server, q)
+			a, err := o.exchange(ctx, server, q, i == 0)
 			if err == nil {
 				return a, nil
 			}
@@ -70,16 +93,21 @@ func system(path string) (servers []string, err error) {
 	return servers, nil
 }
 
-// exchange asks a server over UDP, and over TCP if the answer is too long.
-func (o *Options) exchange(ctx context.Context, server string, q question) (answer, error) {
-	a, err := o.over(ctx, "udp", server, q)
+// exchange asks a server over UDP. It asks again without EDNS if the server may not know EDNS, and over TCP if the
+// answer is too long.
+func (o *Options) exchange(ctx context.Context, server string, q question, edns bool) (answer, error) {
+	a, err := o.over(ctx, "udp", server, q, edns)
+	if edns && refusesEDNS(err) {
+		edns = false
+		a, err = o.over(ctx, "udp", server, q, edns)
+	}
 	if errors.Is(err, errTruncated) {
-		a, err = o.over(ctx, "tcp", server, q)
+		a, err = o.over(ctx, "tcp", server, q, edns)
 	}
 	return a, err
 }
 
-func (o *Options) over(ctx context.Context, network, server string, q question) (answer, error) {
+func (o *Options) over(ctx context.Context, network, server string, q question, edns bool) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	// Each exchange uses its own socket, so a forger of answers must also guess the port.
@@ -93,7 +121,7 @@ func (o *Options) over(ctx context.Context, network, server string, q question) 
 	var two [2]byte
 	_, _ = rand.Read(two[:])
 	id := binary.BigEndian.Uint16(two[:])
-	message, asked, err := q.ask(id)
+	message, asked, err := q.ask(id, edns)
 	if err != nil {
 		return answer{}, err
 	}

@@ -46,7 +46,8 @@ type lookup struct {
 type answer struct {
 	records []record
 	ttl     time.Duration
-	unknown bool // NXDOMAIN: the name does not exist
+	unknown bool   // NXDOMAIN: the name does not exist
+	alias   string // not "": the server has no records of this alias, and does not say that there are none
 }
 
 func newTracker(opts *Options, random func() float64) *tracker {

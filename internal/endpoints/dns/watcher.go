@@ -121,6 +121,10 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // take logs and reports the outcome of an answer.
 func (w *Watcher) take(is outcome, q question, a answer) {
+	says := "it has no such records"
+	if a.unknown {
+		says = "NXDOMAIN: it does not exist"
+	}
 	switch {
 	case is.failing:
 		w.opts.Log.Warn("DNS look-up failed: the last addresses stay", "question", q.String(), "error", is.err)
@@ -129,18 +133,14 @@ func (w *Watcher) take(is outcome, q question, a answer) {
 		if w.opts.EmptyAfter >= 0 {
 			after = w.opts.EmptyAfter.String()
 		}
-		w.opts.Log.Warn("DNS name has no records: its last addresses stay until that is confirmed", "question", q.String(), "after", after)
+		w.opts.Log.Warn("DNS name has no records: its last addresses stay until that is confirmed", "question", q.String(), "says", says, "after", after)
 	case is.absent:
-		says := "it has no such records"
-		if a.unknown {
-			says = "NXDOMAIN: it does not exist"
-		}
 		w.opts.Log.Warn("DNS name has no address: nothing is registered", "name", q.host, "question", q.String(), "says", says)
 	case is.recovered:
 		w.opts.Log.Info("DNS look-up succeeds again", "question", q.String())
 	}
 	if is.emptied {
-		w.opts.Log.Warn("DNS name has no records, its addresses were removed", "question", q.String(), "after", w.opts.EmptyAfter.String())
+		w.opts.Log.Warn("DNS name has no records, its addresses were removed", "question", q.String(), "says", says, "after", w.opts.EmptyAfter.String())
 	}
 	for _, f := range is.tooMany {
 		w.opts.Log.Warn("DNS name has too many addresses: the last addresses stay", "name", f.name.String(), "most", maxFound)

@@ -38,7 +38,11 @@ type Answer struct {
 	Long    bool                      // truncate the answer over UDP
 	Lame    bool                      // neither authoritative nor recursive
 	Before  func([]byte) [][]byte     // messages to send over UDP before the answer
+	Change  func(q Query, m *dnsmessage.Message) (send bool)
 }
+
+// A Query is how a question was asked.
+type Query struct{ UDP, EDNS bool }
 
 // Addresses returns A and AAAA records.
 func Addresses(all ...string) (out []dnsmessage.ResourceBody) {
@@ -150,6 +154,13 @@ func (s *Server) answer(message []byte, udp bool) [][]byte {
 	if err != nil {
 		return nil
 	}
+	how := Query{UDP: udp}
+	_ = p.SkipAllQuestions()
+	_ = p.SkipAllAnswers()
+	_ = p.SkipAllAuthorities()
+	if opt, err := p.AdditionalHeader(); err == nil {
+		how.EDNS = opt.Type == dnsmessage.TypeOPT
+	}
 	k := key{strings.TrimSuffix(q.Name.String(), "."), q.Type}
 	s.mu.Lock()
 	a, known := s.answers[k]
@@ -181,6 +192,9 @@ func (s *Server) answer(message []byte, udp bool) [][]byte {
 	if len(a.Records) == 0 && !a.Lame {
 		root := dnsmessage.MustNewName(".")
 		m.Authorities = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: root, Class: dnsmessage.ClassINET, TTL: a.TTL + 60}, Body: &dnsmessage.SOAResource{NS: root, MBox: root, MinTTL: a.TTL}}}
+	}
+	if a.Change != nil && !a.Change(how, &m) {
+		return nil
 	}
 	b, err := m.Pack()
 	if err != nil {

@@ -38,6 +38,7 @@ type refusal struct {
 	refusedAt time.Time // time of the NACK
 	retried   bool      // the content is sent again, and the client has not answered yet
 	retryAt   time.Time // time of the next retry; zero: none
+	planned   time.Time // time of the retry of the back-off, if a hastened retry precedes it
 	// Members that are held back alone, although the other members are sent again (HEAL-1).
 	apart  map[string]bool
 	lapsed []string // members that no subscription matches any more, and that the client may still hold
@@ -121,7 +122,7 @@ func merge(a, b refusal) refusal {
 	r := list(items, b.nonce, a.retold && b.retold)
 	r.keepTries(&b)
 	if !a.retryAt.IsZero() && (b.retryAt.IsZero() || a.retryAt.Before(b.retryAt)) {
-		r.retryAt = a.retryAt
+		r.retryAt, r.planned = a.retryAt, a.planned
 	}
 	for _, it := range items {
 		if b.apart[it.name] || a.apart[it.name] && !b.has(it.name) {

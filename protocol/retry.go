@@ -58,9 +58,14 @@ func RetryDelay(tries int, permanent bool, spread, nonce uint64) time.Duration {
 	return delay + delay/5*time.Duration(spread%1024)/1024
 }
 
-// schedule sets the time of the next retry of a refusal.
+// schedule sets the time of the next retry of a refusal. A hastened retry is a step of the back-off, but the retry
+// that was planned for later remains: the reason of the refusal may pass until then.
 func (s *Session) schedule(r *refusal) {
-	r.refusedAt, r.retryAt = s.now, onSecond(s.now.Add(s.retryDelay(r)))
+	delay := s.retryDelay(r)
+	if !r.planned.IsZero() {
+		delay = max(minRetry, min(delay, r.planned.Sub(s.now)))
+	}
+	r.refusedAt, r.retryAt, r.planned = s.now, onSecond(s.now.Add(delay)), time.Time{}
 }
 
 func (s *Session) retryDelay(r *refusal) time.Duration {
@@ -103,6 +108,9 @@ func (u *subscription) countTries(r *refusal) (repeated bool) {
 	for i := range u.refusals {
 		if o := &u.refusals[i]; o.nonce > 0 && o.shares(r) {
 			r.tries = max(r.tries, o.tries+1)
+			if r.planned.IsZero() || !o.planned.IsZero() && o.planned.Before(r.planned) {
+				r.planned = o.planned
+			}
 			repeated = repeated || o.text == r.text
 		}
 	}
@@ -134,7 +142,7 @@ func (r *refusal) includedIn(o *refusal) bool {
 
 // keepTries copies the schedule of another refusal.
 func (r *refusal) keepTries(o *refusal) {
-	r.tries, r.text, r.permanent, r.refusedAt, r.retryAt = o.tries, o.text, o.permanent, o.refusedAt, o.retryAt
+	r.tries, r.text, r.permanent, r.refusedAt, r.retryAt, r.planned = o.tries, o.text, o.permanent, o.refusedAt, o.retryAt, o.planned
 }
 
 // retry marks the names that a refusal holds back to be sent again, if the time has come and the server
@@ -225,6 +233,9 @@ func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 				continue
 			}
 			if at := r.refusedAt.Add(minRetry); at.Before(r.retryAt) {
+				if r.planned.IsZero() {
+					r.planned = r.retryAt
+				}
 				r.retryAt = at
 			}
 		}

@@ -70,6 +70,7 @@ type fleetClient struct {
 	held      map[string]string
 	refuses   map[string]time.Time   // by resource and version
 	tries     map[string][]time.Time // times at which this stream sent a refused version
+	hastened  map[string]int         // tries that the back-off does not delay: a hastened one, and the one planned before
 	changed   time.Time              // the last event that may cause a new try at once
 }
 
@@ -283,7 +284,7 @@ func (c *fleetClient) start(resumes bool) {
 	}
 	c.note("%s starts (%s), resumes %v", c.id, c.agent, resumes)
 	c.client = c.dial(c, c.conn, xdstest.WithNode(xds.Node{ID: c.id, UserAgentName: c.agent}), xdstest.WithTimeout(10*time.Hour))
-	c.tries, c.changed = map[string][]time.Time{}, time.Now()
+	c.tries, c.hastened, c.changed = map[string][]time.Time{}, map[string]int{}, time.Now()
 	if !resumes || before == nil {
 		c.held = map[string]string{}
 	}
@@ -338,7 +339,7 @@ func (c *fleetClient) judge(got *xdstest.Response) {
 	if got.Type.Is(xds.Cluster) && len(refused) == 0 {
 		for key := range c.tries { // a listener is tried again when the client has accepted its cluster
 			if key >= "l" {
-				delete(c.tries, key)
+				c.hastened[key] = 2
 			}
 		}
 	}
@@ -407,7 +408,12 @@ func (c *fleetClient) tried(t *xds.Type, key string) {
 		c.tries[key] = []time.Time{now}
 		return
 	}
-	if least := protocol.RetryDelay(len(all)-2, false, 0, 0); now.Sub(last) < least {
+	least := protocol.RetryDelay(len(all)-2, false, 0, 0)
+	if c.hastened[key] > 0 {
+		c.hastened[key]--
+		least = minRetry
+	}
+	if now.Sub(last) < least {
 		c.Errorf("HEAL-2: %s gets %s again after %v, try %d", c.id, key, now.Sub(last), len(all))
 	}
 }

@@ -22,13 +22,18 @@ const answerWait = 5 * time.Minute
 // minRetry is the least time from the ACK that hastens a retry until the retry.
 const minRetry = time.Second
 
-// schedule sets the time of the next retry. The reason of the refusal is in the text.
+// schedule sets the time of the next retry. The reason of the refusal is in the text. A hastened retry is a step of
+// the back-off, but the retry that was planned for later remains: the reason of the refusal may pass until then.
 func (w *Watch) schedule(h *held, now time.Time) {
 	var stream uint64
 	if w.exam.st != nil {
 		stream = w.exam.st.ID
 	}
-	h.retryAt = now.Add(protocol.RetryDelay(h.tries, protocol.CannotPass(h.text), stream, h.nonce))
+	delay := protocol.RetryDelay(h.tries, protocol.CannotPass(h.text), stream, h.nonce)
+	if !h.planned.IsZero() {
+		delay = max(minRetry, min(delay, h.planned.Sub(now)))
+	}
+	h.retryAt, h.planned = now.Add(delay), time.Time{}
 }
 
 // isKept reports whether the view keeps the refused version from the client in a way that the protocol cannot
@@ -69,6 +74,9 @@ func (w *Watch) Hasten(helps protocol.Helps) {
 		if h.isKept() && !h.trying && soon.Before(h.retryAt) && helps(h.typ, h.body.Stamp, counts) {
 			w.order(order{typ: h.typ, edit: func(o *held) {
 				if o.name == h.name && o.refused == h.refused && !o.trying && soon.Before(o.retryAt) {
+					if o.planned.IsZero() {
+						o.planned = o.retryAt
+					}
 					o.retryAt = soon
 				}
 			}})

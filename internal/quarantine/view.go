@@ -62,7 +62,7 @@ func (m *tables) group(holds, dependents []held, extra []*xds.Resource) map[stri
 	by, also := map[string][]held{}, map[string][]*xds.Resource{}
 	add := func(h held) {
 		h.proven, h.by, h.nonce, h.refs, h.alsoRefused = false, 0, 0, nil, [evidence.MaxBack]xds.Sum{} // these fields do not affect the table
-		h.text, h.tries, h.retryAt = "", 0, time.Time{}
+		h.text, h.tries, h.retryAt, h.planned = "", 0, time.Time{}, time.Time{}
 		by[h.typ.URL] = append(by[h.typ.URL], h)
 	}
 	for _, h := range holds {

@@ -85,6 +85,7 @@ type held struct {
 	trying  bool
 	tries   int
 	retryAt time.Time // trying: from this time, other retries do not wait for the answer
+	planned time.Time // time of the retry of the back-off, if a hastened retry precedes it
 }
 
 func (h *held) key() key { return keyOf(h.typ, h.name) }
@@ -282,7 +283,7 @@ func (w *Watch) admit(c *change, h held) {
 	case known:
 		h.body, h.old, h.has, h.others = before.body, before.old, before.has, before.others // the cache may no longer have these versions
 		h.oldSince, h.badSince = before.oldSince, before.badSince
-		h.trying, h.tries, h.retryAt = now.trying, before.tries, before.retryAt
+		h.trying, h.tries, h.retryAt, h.planned = now.trying, before.tries, before.retryAt, now.planned
 		if h.alsoRefused != before.alsoRefused {
 			w.findOthers(c.view, &h)
 		}

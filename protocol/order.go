@@ -212,6 +212,9 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 		if !stands(u.told(waiter)) {
 			return false // the client has no earlier state of the waiter that it could go on using
 		}
+		if r := s.table(u.typ).Lookup(waiter); r != nil && u.hasRefused(waiter, r.Stamp) && !first.retrying(c.Name) {
+			return false // a retry, and no answer about c is expected
+		}
 		warm, told := s.warmed(first, c)
 		return !warm && (told && !s.overdue(u, first, waiter) || s.before(s.waitsSince(u, waiter).Add(silence)))
 	case first.stuck() && s.flies(first, c.Name, true):

@@ -102,6 +102,11 @@ func (u *subscription) hasRetried(c *cargo) bool {
 	})
 }
 
+// retrying reports whether refused content with a name is sent again, and the client has not answered yet.
+func (u *subscription) retrying(name string) bool {
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.retried && r.has(name) })
+}
+
 // countTries counts the earlier refusals of the content of r. It reports whether the client has refused
 // the same content with the same text before.
 func (u *subscription) countTries(r *refusal) (repeated bool) {

@@ -87,6 +87,18 @@ func (s *Session) tries(t *xds.Type, c *cargo) bool {
 	return ok && stands(c.carries(name))
 }
 
+// tried returns the resource that the view shows again after its refusal, if the client has refused it once more.
+func (s *Session) tried(u *subscription) []string {
+	if s.opts.Tried == nil || s.tellsWorld(u) {
+		return nil
+	}
+	name, ok := s.opts.Tried(u.typ)
+	if d, _ := u.unanswered(name); !ok || d != nil || !u.hasRefused(name, u.told(name)) {
+		return nil
+	}
+	return []string{name}
+}
+
 // hasRetried reports whether changes have content of a refusal that is sent again.
 func (u *subscription) hasRetried(c *cargo) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool {

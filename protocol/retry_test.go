@@ -162,3 +162,39 @@ func TestNoRetryOfAnOmittedResource(t *testing.T) {
 		t.Errorf("HEAL-2: after %v sent %s, wakes at %v", took, said, l.Deadline())
 	}
 }
+
+// A retry by the view and a retry by the session share a response. Its refusal separates the withheld listener, and the
+// other one is sent again only when the view no longer tries it.
+func TestRetriesOfViewAndSessionShareResponse(t *testing.T) {
+	tries := ""
+	l := newLine(t, xds.Delta, xds.Listener, Options{
+		Retry: func(*xds.Type, int) bool { return true },
+		Tried: func(*xds.Type) (string, bool) { return tries, tries != "" },
+	}, nil)
+	show := func(version int) {
+		l.Change(withholding{xds.Tables{xds.Listener.URL: with(xds.NewTable(xds.Listener), append(resources(version, "b"), resources(1, "c")...))}, "c"},
+			[]xds.Names{{xds.Listener.URL: {"b", "c"}}})
+	}
+	l.ask(xds.Request{Type: xds.Listener, Subscribe: []string{"*"}})
+	l.want("LDS")
+	l.ack(xds.Listener)
+	show(2)
+	l.want("LDS b@2 c@1")
+	l.nack(xds.Listener)
+	show(1)
+	l.want("LDS b@1")
+	l.ack(xds.Listener)
+	tries = "b"
+	l.wait(6 * time.Second)
+	show(2)
+	l.want("LDS b@2 c@1")
+	l.nack(xds.Listener)
+	l.want("")
+	tries = ""
+	show(1)
+	l.want("LDS b@1")
+	l.ack(xds.Listener)
+	if took, said := l.next(); said != "LDS c@1" || took < 10*time.Second {
+		t.Errorf("HEAL-2: after %v sent %s, want the retry of c", took, said)
+	}
+}

@@ -29,12 +29,15 @@ func (s *Session) withholds(u *subscription, names []string) bool {
 //
 // If the responses have the full state, the table shows a withheld resource only to a client that judges
 // each resource by itself. Such a client has applied the other resources, so nothing is sent again.
+//
+// If the message also had the resource that the view tries again, the view shows another state of this resource soon,
+// or tries it later. Until then, it is held back, too.
 func (s *Session) withhold(u *subscription) {
 	if len(u.refusals) == 0 {
 		return
 	}
 	world, t := s.tellsWorld(u), s.table(u.typ)
-	names := s.withheld(u.typ)
+	names, tried := s.withheld(u.typ), s.tried(u)
 	if world {
 		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return t.Lookup(n) != nil })
 	}
@@ -42,7 +45,7 @@ func (s *Session) withhold(u *subscription) {
 		r := &u.refusals[i]
 		free := map[string]bool{}
 		for n := range r.apart {
-			if !slices.Contains(names, n) {
+			if !slices.Contains(names, n) && !slices.Contains(tried, n) {
 				free[n] = true
 			}
 		}
@@ -54,6 +57,7 @@ func (s *Session) withhold(u *subscription) {
 			u.owe(u.due || world)
 		}
 		if fresh := r.separate(names); fresh && !r.retold {
+			r.separate(tried)
 			u.retell(r, func(name string, _ item) bool { return !world || !u.toldGone(name) })
 			u.owe(u.due || world && r.left > len(r.apart)) // the client may not have applied the removals, either
 		}

@@ -174,7 +174,8 @@ func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (re
 		return false // the client has accepted a later full state
 	}
 	if s.retries() {
-		r.text, r.permanent = hashOf(text), CannotPass(text)
+		r.text = hashOf(text)
+		r.permanent = CannotPass(text, func(word string) bool { return d.carries(word) != nil || stands(u.told(word)) })
 		repeated = u.countTries(&r)
 		s.schedule(&r)
 	}

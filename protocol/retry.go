@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -21,27 +20,6 @@ const (
 	// for references costs the size of the refusal.
 	maxHastened = 1000
 )
-
-// permanent are parts of error texts of Envoy and gRPC whose reason cannot pass while the content is
-// unchanged. Such content is only tried at the slowest step.
-var permanent = []string{
-	"Proto constraint validation failed",
-	"has unknown fields",
-	"Unable to parse JSON as proto",
-	"Didn't find a registered",
-	"no registered implementation",
-	"no filter implementation found",
-	"regex",
-	"INVALID_ARGUMENT",
-	"unsupported",
-}
-
-// CannotPass reports whether the reason in the error text of a NACK cannot pass by itself. Such content is
-// only tried at the slowest step.
-func CannotPass(text string) bool {
-	text = text[:min(len(text), maxBlameText)]
-	return slices.ContainsFunc(permanent, func(part string) bool { return strings.Contains(text, part) })
-}
 
 // retries reports whether the session sends refused content again.
 func (s *Session) retries() bool { return s.opts.Retry != nil }

@@ -29,7 +29,8 @@ func (w *Watch) schedule(h *held, now time.Time) {
 	if w.exam.st != nil {
 		stream = w.exam.st.ID
 	}
-	delay := protocol.RetryDelay(h.tries, protocol.CannotPass(h.text), stream, h.nonce)
+	permanent := protocol.CannotPass(h.text, func(word string) bool { return word == h.name })
+	delay := protocol.RetryDelay(h.tries, permanent, stream, h.nonce)
 	if !h.planned.IsZero() {
 		delay = max(minRetry, min(delay, h.planned.Sub(now)))
 	}

@@ -301,6 +301,7 @@ func TestAcceptedReferenceHastensRetry(t *testing.T) {
 			r.guilty = []string{"l"}
 			r.setAll(listener("l", "bad", "later", "1001"))
 			c.NACK(c.Next(xds.Listener), "Proto constraint validation failed") // retried every 5 min
+			refused := time.Now()
 			c.ACK(c.Next(xds.Listener))
 			time.Sleep(time.Minute)
 			r.setAll(reason)
@@ -309,6 +310,12 @@ func TestAcceptedReferenceHastensRetry(t *testing.T) {
 			got := c.Next(xds.Listener)
 			if took := time.Since(began); !says(got, "l", "bad") || took < time.Second || took > 2*time.Second {
 				t.Errorf("after %v sent %v", took, got)
+			}
+			c.NACK(got, "Proto constraint validation failed")
+			c.ACK(c.Next(xds.Listener))
+			got = c.Next(xds.Listener)
+			if took := time.Since(refused); !says(got, "l", "bad") || took < 5*time.Minute || took > 6*time.Minute+time.Second {
+				t.Errorf("%v after the first refusal sent %v, want the retry that was planned then", took, got)
 			}
 			c.ACK(got)
 			r.holds(0)

@@ -28,8 +28,9 @@ const (
 )
 
 // Keys are the public keys that verify the tokens of an issuer: a JSON Web Key Set. Run reads the set
-// again at an interval, and a token with an unknown key causes another read. If a read fails or has no
-// usable key, the last valid set stays. Keys are safe for concurrent use. [OpenKeys] makes them.
+// again at an interval, and a token with an unknown key causes another read. If a read fails, or none of
+// the keys is usable, the last valid set stays. A set with an empty list is valid: the issuer revoked its
+// keys. Keys are safe for concurrent use. [OpenKeys] makes them.
 type Keys struct {
 	where string // the file or URL for messages
 	read  func(context.Context) ([]byte, error)
@@ -140,7 +141,7 @@ func (k *Keys) fetch() {
 	k.log.Error("the new keys of --jwks are invalid: keeping the previous ones", "jwks", k.where, "error", err)
 }
 
-// take uses a new key set if it has a usable key.
+// take uses a new key set if it has a usable key or an empty list of keys.
 func (k *Keys) take(b []byte) error {
 	set, skipped, err := parseKeys(b)
 	if err != nil {
@@ -149,6 +150,9 @@ func (k *Keys) take(b []byte) error {
 	k.sum = sha256.Sum256(b)
 	k.current.Store(set)
 	k.log.Info("keys of --jwks loaded", "jwks", k.where, "keys", len(set.keys), "skipped", len(skipped))
+	if len(set.keys) == 0 {
+		k.log.Warn("the set of --jwks has no keys: clients with tokens are refused", "jwks", k.where)
+	}
 	for _, why := range skipped {
 		k.log.Warn("a key of --jwks is not used", "jwks", k.where, "reason", why)
 	}
@@ -234,7 +238,7 @@ func parseKeys(b []byte) (*keySet, []string, error) {
 		}
 		set.keys = append(set.keys, key)
 	}
-	if len(set.keys) == 0 {
+	if revoked := raw.Keys != nil && len(raw.Keys) == 0; len(set.keys) == 0 && !revoked {
 		why := ""
 		if len(skipped) > 0 {
 			why = ": " + skipped[0]

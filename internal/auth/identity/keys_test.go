@@ -59,7 +59,7 @@ func TestKeyRotation(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			tokens.check(t, stranger.sign(t, good()), "does not have")
 		}
-		i.has([]byte(`{"keys":[]}`), nil)
+		i.has(set(t, 7, map[string]string{"kty": "XYZ"}), nil)
 		time.Sleep(10 * time.Second)
 		tokens.check(t, stranger.sign(t, good()), "does not have")
 		tokens.check(t, one.sign(t, good()), "")
@@ -69,6 +69,23 @@ func TestKeyRotation(t *testing.T) {
 		i.has(set(t, two.jwk()), nil)
 		time.Sleep(10 * time.Second)
 		tokens.check(t, two.sign(t, good()), "")
+	})
+	within(t, "SAFE-13 an empty list of keys revokes all keys", func(t *testing.T) {
+		i, log := &issuer{bytes: set(t, one.jwk())}, &logBook{}
+		tokens := i.tokens(log)
+		tokens.check(t, one.sign(t, good()), "")
+		i.has([]byte(`{"keys":[]}`), nil)
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			tokens.check(t, stranger.sign(t, good()), "does not have")
+			tokens.check(t, one.sign(t, good()), "does not have")
+		}
+		if len(log.Lines("the set of --jwks has no keys")) != 1 || len(log.Lines("keeping the previous ones")) != 0 {
+			t.Error(log.String())
+		}
+		i.has(set(t, one.jwk()), nil)
+		time.Sleep(10 * time.Second)
+		tokens.check(t, one.sign(t, good()), "")
 	})
 	within(t, "SAFE-13 strangers do not make it read the keys more often", func(t *testing.T) {
 		i := &issuer{bytes: set(t, one.jwk()), delay: time.Second}
@@ -151,7 +168,10 @@ func TestKeySets(t *testing.T) {
 		"of a kind of tomorrow": {set(t, map[string]string{"kty": "XYZ"}, s), 1, `key 0 (""): it is malformed or of an unknown type`, ""},
 		"no object":             {set(t, 7, "x", nil, s), 1, `malformed`, ""},
 		"symmetric alone":       {set(t, oct), 0, "", `has no usable key for signatures: key 0 ("o"): it is symmetric`},
-		"none":                  {[]byte(`{"keys":[]}`), 0, "", "has no usable key"},
+		"none":                  {[]byte(`{"keys":[]}`), 0, "", ""},
+		"no list":               {[]byte(`{}`), 0, "", "has no usable key"},
+		"null for a list":       {[]byte(`{"keys":null}`), 0, "", "has no usable key"},
+		"encryption alone":      {set(t, enc), 0, "", "has no usable key"},
 		"null":                  {[]byte(`null`), 0, "", "has no usable key"},
 		"an error page":         {[]byte(`<html>`), 0, "", "is not a JSON Web Key Set"},
 		"keys of no list":       {[]byte(`{"keys":{}}`), 0, "", "is not a JSON Web Key Set"},

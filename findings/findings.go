@@ -51,6 +51,7 @@ const (
 	NoCert          Code = "XDS0413" // TLS for clients without a certificate
 	Weights         Code = "XDS0414" // weighted clusters whose weights add up to 0
 	UnknownCluster  Code = "XDS0415" // a route that Envoy validates, to a cluster that does not exist
+	LargeRegex      Code = "XDS0416" // a regular expression above the limit of a default Envoy
 
 	AccessRule    Code = "XDS0501" // a rule in access.yaml that cannot be used
 	AmbiguousRule Code = "XDS0502" // a rule in access.yaml that may match more than you want
@@ -78,7 +79,7 @@ const (
 )
 
 // IsEnvoyRule reports whether a server can serve the resource, but Envoy would refuse it.
-func (c Code) IsEnvoyRule() bool { return c >= InvalidValue && c <= UnknownCluster }
+func (c Code) IsEnvoyRule() bool { return c >= InvalidValue && c <= LargeRegex }
 
 // IsAlwaysChecked reports whether the finding is about whether the files can be loaded at all. A check
 // cannot ignore such findings, because its result would be wrong.

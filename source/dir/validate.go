@@ -23,8 +23,12 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 	}
 	before := d.Errors()
 	defer func() { l.refused = d.Errors() > before }()
-	for _, v := range d.validator.Validate(m) {
+	for _, v := range d.validator.Review(m) {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), v.Path)
+		if v.Code == findings.LargeRegex {
+			d.WarnAt(at, v.Code, whole, v.Hint, v.Message)
+			continue
+		}
 		d.ReportAt(at, v.Code, whole, v.Hint, v.Message)
 	}
 }

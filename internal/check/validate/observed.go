@@ -2,7 +2,6 @@ package validate
 
 import (
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -203,18 +202,6 @@ func (w *walk) equalMatches(m protoreflect.Message, chains protoreflect.List) {
 		w.in(m, "filter_chains", i, func() {
 			w.report(findings.SameMatch, "", "", "this filter chain has the same filter_chain_match as filter_chains[%d]", other)
 		})
-	}
-}
-
-// unknownToGo matches \C, which RE2 accepts and Go's regexp package rejects. All other syntax is
-// equal in both.
-var unknownToGo = regexp.MustCompile(`(^|[^\\])(\\\\)*\\C`)
-
-func (w *walk) regex(m protoreflect.Message) {
-	expr := get(m, "regex").String()
-	if _, err := regexp.Compile(expr); err != nil && !unknownToGo.MatchString(expr) {
-		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), ":") // the rest of Go's error quotes the expression
-		w.report(findings.InvalidRegex, "regex", "", "RE2 does not accept this regular expression: %s", why)
 	}
 }
 

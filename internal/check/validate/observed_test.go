@@ -84,6 +84,11 @@ func TestObservedRules(t *testing.T) {
 		{"\\C, which Go does not support", routes, regexp(`\\C+`), ""},
 		{"a backslash before a C", routes, regexp(`(\\\\C`), "XDS0404 virtual_hosts[0].routes[0].match.safe_regex.regex: RE2 does not accept this regular expression: missing closing )"},
 
+		{"a Unicode class with a long name", routes, regexp(`\\p{Letter}+`), "XDS0404 virtual_hosts[0].routes[0].match.safe_regex.regex: RE2 does not accept this regular expression: it has no such Unicode class"},
+		{"a Unicode class of Go", routes, regexp(`\\P{^LC}`), "XDS0404 virtual_hosts[0].routes[0].match.safe_regex.regex: RE2 does not accept this regular expression: it has no such Unicode class"},
+		{"Unicode classes of RE2", routes, regexp(`\\p{Lu}\\p{Greek}\\p{^Any}\\\\p{Letter}`), ""},
+		{"a character beyond Latin-1", routes, regexp(`\\x{100}`), "XDS0404 virtual_hosts[0].routes[0].match.safe_regex.regex: Envoy does not accept this regular expression: it reads bytes, and \\x{...} is above FF"},
+		{"a character of Latin-1", routes, regexp(`\\x{0ff}\\x41`), ""},
 		{"weights of zero", routes, weighted(`"clusters":[{"name":"a"},{"name":"b","weight":0}]`), "XDS0414 virtual_hosts[0].routes[0].route.weighted_clusters.clusters: the weights add up to 0"},
 		{"weights of the runtime", routes, weighted(`"runtime_key_prefix":"w","clusters":[{"name":"a"}]`), ""},
 		{"a weight", routes, weighted(`"clusters":[{"name":"a"},{"name":"b","weight":1}]`), ""},

@@ -59,6 +59,12 @@ func New(types Types, secrets ...string) *Validator {
 // Validate returns the violations in a message, sorted by path. Their texts quote only numbers and
 // ambiguous names, such as domains.
 func (v *Validator) Validate(m proto.Message) []Violation {
+	return slices.DeleteFunc(v.Review(m), func(v Violation) bool { return v.Code == findings.LargeRegex })
+}
+
+// Review returns the violations, and reasons for which only an Envoy with default settings rejects the
+// message.
+func (v *Validator) Review(m proto.Message) []Violation {
 	w := walk{Validator: v}
 	w.message(m.ProtoReflect())
 	slices.SortStableFunc(w.found, func(a, b Violation) int {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -82,6 +83,10 @@ func socketsOf(listener protoreflect.Message) (all []socket) {
 			protocol = "UDP"
 		}
 		host := get(at, "address").String()
+		ip, err := netip.ParseAddr(host)
+		if err == nil {
+			host = ip.String() // one form of each IPv6 address
+		}
 		if strings.Contains(host, ":") {
 			host = "[" + host + "]"
 		}

@@ -70,6 +70,8 @@ func TestCheckAll(t *testing.T) {
 			"CDS|\nXDS0301 a.txtpb: resources[0].connect_timeout: must be more than 0s, not 0s\n"},
 		{"two listeners on one socket", "", one, nil, []string{"a.yaml", tcpListener("a", "80") + "---\n" + tcpListener("b", "80"), "b.yaml", tcpListener("c", "81") + "---\n" + strings.Replace(tcpListener("grpc/server?x=0.0.0.0:80", "80"), "stat_prefix: s, ", "", 1), "c.yaml", clusterURL + "\nname: c\n"},
 			"CDS|LDS|\nXDS0403 a.yaml:8:27: address.socket_address: LDS \"b\" listens on TCP 0.0.0.0:80, and so does \"a\" at a.yaml:1:1\n"},
+		{"two listeners on one IPv6 socket", "", one, nil, []string{"a.yaml", strings.Replace(tcpListener("a", "80"), "0.0.0.0", "'::1'", 1) + "---\n" + strings.Replace(tcpListener("b", "80"), "0.0.0.0", "'0:0:0:0:0:0:0:1'", 1), "c.yaml", clusterURL + "\nname: c\n"},
+			"CDS|LDS|\nXDS0403 a.yaml:8:27: address.socket_address: LDS \"b\" listens on TCP [::1]:80, and so does \"a\" at a.yaml:1:1\n"},
 		{"two listeners on one socket, of groups that are one view", "", one, nil, []string{
 			"a.yaml", tcpListener("a", "80") + "---\n" + tcpListener("moved", "82"), "c.yaml", clusterURL + "\nname: c\n",
 			"x/group.yaml", "match: {cluster: x}\ninclude: [default]\n", "x/x.yaml", tcpListener("x", "80") + "---\n" + tcpListener("x2", "82") + "---\n" + tcpListener("moved", "83"),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/chancery-xds/chancery/internal/logs/async"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // LogFlags has the flags of the log, and the state of the log that Open has opened.
@@ -57,7 +58,7 @@ func (l *LogFlags) Open(w io.Writer) (*slog.Logger, error) {
 	case l.Format == "text" || l.Format == "auto" && terminal(w):
 		to = func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &o) }
 	case l.Format == "json" || l.Format == "auto":
-		to = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }
+		to = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(text.JSONWriter(w), &o) }
 	default:
 		return nil, fmt.Errorf("--log-format: must be text, json or auto, not %q", l.Format)
 	}

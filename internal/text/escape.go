@@ -61,6 +61,19 @@ func WriteJSON(w io.Writer, v any, indent string) error {
 	return err
 }
 
+// JSONWriter returns a writer that passes JSON on as [JSON] changes it. Each write is whole JSON text.
+func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
+
+type jsonWriter struct{ io.Writer }
+
+// Write implements [io.Writer].
+func (w jsonWriter) Write(b []byte) (int, error) {
+	if _, err := w.Writer.Write(JSON(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
 func escape(text, keep string) string {
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) && !strings.ContainsRune(keep, r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, odd) {

@@ -3,6 +3,8 @@ package text
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -61,4 +63,23 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%q: not the same twice", text)
 		}
 	})
+}
+
+// A line of JSON keeps its value, and has no character that turns the direction of text or controls a terminal.
+func TestJSONWriter(t *testing.T) {
+	var marks []rune
+	for r := rune(0x80); r < 0xa0; r++ { // C1
+		marks = append(marks, r)
+	}
+	marks = append(marks, 0x61c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069, 0xfeff, 0x7f)
+	value := "é 日本 😀" + string(marks)
+	var out bytes.Buffer
+	slog.New(slog.NewJSONHandler(JSONWriter(&out), nil)).Info("m", "node", value, value, "x")
+	if bytes.ContainsFunc(out.Bytes(), func(r rune) bool { return slices.Contains(marks, r) }) || !strings.Contains(out.String(), "é 日本 😀") {
+		t.Errorf("%+q", out.String())
+	}
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["node"] != value || line[value] != "x" {
+		t.Errorf("%v %+q", err, line)
+	}
 }

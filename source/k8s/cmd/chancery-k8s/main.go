@@ -23,6 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/endpoints/register"
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/k8s"
 )
 
@@ -117,7 +118,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		return say(stderr, misuse, errors.New("--ttl: must be 1s to 24h"))
 	}
 	f.options.Families = k8s.Families(f.family)
-	f.options.Log = slog.New(slog.NewJSONHandler(stderr, nil))
+	f.options.Log = slog.New(slog.NewJSONHandler(text.JSONWriter(stderr), nil))
 	klog.SetSlogLogger(f.options.Log)
 	return f.follow(ctx, stderr)
 }

@@ -93,6 +93,12 @@ func wrong(field, format string, args ...any) error {
 // health are the health states, by their numbers in Envoy's API.
 var health = []string{"UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"}
 
+// isHost reports whether an endpoint can have the address. Envoy refuses a whole assignment with a multicast
+// address, and connects to itself at an unspecified one.
+func isHost(a netip.Addr) bool {
+	return !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
 // normal returns the canonical form of an endpoint, or the reason why it is invalid.
 func (e Endpoint) normal() (Endpoint, error) {
 	addr, err := netip.ParseAddr(e.Address)
@@ -101,6 +107,8 @@ func (e Endpoint) normal() (Endpoint, error) {
 		return e, wrong("address", "is missing")
 	case err != nil || addr.Zone() != "":
 		return e, wrong("address", "%q is not an IP address", textutil.Head(e.Address, maxQuoted))
+	case !isHost(addr.Unmap()):
+		return e, wrong("address", "%s is not the address of one machine: it is unspecified, multicast or broadcast", addr)
 	case e.Port < 1 || e.Port > math.MaxUint16:
 		return e, wrong("port", "must be 1 to %d", math.MaxUint16)
 	case e.Weight < 0 || e.Weight > MaxWeight:

@@ -232,6 +232,13 @@ func names(n int, object string) string {
 func TestInvalidFields(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                                                           "address: is missing",
+		`{"address":"0.0.0.0","port":1}`:                               `address: 0.0.0.0 is not the address of one machine: it is unspecified, multicast or broadcast`,
+		`{"address":"::","port":1}`:                                    `address: :: is not the address of one machine: it is unspecified, multicast or broadcast`,
+		`{"address":"::ffff:0.0.0.0","port":1}`:                        `address: ::ffff:0.0.0.0 is not the address of one machine: it is unspecified, multicast or broadcast`,
+		`{"address":"224.0.0.1","port":1}`:                             `address: 224.0.0.1 is not the address of one machine: it is unspecified, multicast or broadcast`,
+		`{"address":"ff02::1","port":1}`:                               `address: ff02::1 is not the address of one machine: it is unspecified, multicast or broadcast`,
+		`{"address":"::ffff:239.1.2.3","port":1}`:                      `address: ::ffff:239.1.2.3 is not the address of one machine: it is unspecified, multicast or broadcast`,
+		`{"address":"255.255.255.255","port":1}`:                       `address: 255.255.255.255 is not the address of one machine: it is unspecified, multicast or broadcast`,
 		`{"address":"x"}`:                                              `address: "x" is not an IP address`,
 		`{"address":"fe80::1%eth0","port":1}`:                          "address:",
 		`{"address":"10.0.0.1"}`:                                       "port: must be 1 to 65535",

@@ -104,6 +104,7 @@ type waiting struct {
 	reached      bool                     // this server serves the awaited revision
 	newest       bool                     // the caller named no revision
 	removals     *api.Removals            // delayed removals, if newest is set
+	uncommitted  bool                     // newest is set, and loaded files are not yet a served revision of the store
 	loops        []api.Trouble            // clients that leave again and again after a response of the served revision
 	left         []string                 // node IDs of other clients that left without an answer, and may return
 	rejected     *api.Rejected            // the rejected last load; nil: accepted or irrelevant
@@ -155,9 +156,10 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 		a.of = now.Store.Revision
 	}
 	below := a.stored > 0 && (now.Store == nil || storedNumber(now.Store.Revision) < a.stored)
-	a.rejected, a.removals = nil, nil
+	a.rejected, a.removals, a.uncommitted = nil, nil, false
 	if a.newest {
 		a.removals = now.Removals
+		a.uncommitted = now.Store != nil && now.Store.Writer != nil && now.Store.Writer.Pending
 	}
 	if a.revision == 0 && (a.stored == 0 || below) {
 		a.rejected = now.Rejected
@@ -165,7 +167,7 @@ func (a *waiting) look(ctx context.Context) (done, refused bool) {
 			a.rejected = a.rejectedGroup()
 		}
 	}
-	a.reached = now.Revision >= a.revision && !below && a.rejected == nil
+	a.reached = now.Revision >= a.revision && !below && !a.uncommitted && a.rejected == nil
 	if !a.reached {
 		return false, a.rejected != nil
 	}
@@ -246,7 +248,7 @@ func (a *waiting) rejectedGroup() *api.Rejected {
 }
 
 func (a *waiting) result(done bool) api.WaitResult {
-	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected, Removals: a.removals}
+	r := api.WaitResult{APIVersion: api.Version, Kind: api.KindWaitResult, Done: done, Served: a.reached, Revision: a.served, StoreRevision: a.of, Rejected: a.rejected, Removals: a.removals, Uncommitted: a.uncommitted}
 	r.Clients = counts(r.Clients)
 	// An earlier refusal does not count while a newer response is in flight.
 	refusing := map[uint64]bool{}

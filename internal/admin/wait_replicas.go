@@ -97,6 +97,7 @@ func addWaited(sum *api.WaitResult, of *api.Replica, body []byte) error {
 	if is.StoreRevision != "" { // the answer is newer than the announcement
 		of.Revision, of.StoreRevision = textutil.Head(is.StoreRevision, maxWords), textutil.Head(is.StoreRevision, maxWords)
 	}
+	sum.Uncommitted = sum.Uncommitted || is.Uncommitted
 	sum.Done = sum.Done && arrived(&is)
 	sum.Served = sum.Served && is.Served
 	sum.Clients.Connected += of.Clients.Connected

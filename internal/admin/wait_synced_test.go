@@ -169,6 +169,25 @@ func TestLateNamesNoIdleClient(t *testing.T) {
 	}
 }
 
+// A wait without a revision waits until the loaded files are a served revision of the store.
+func TestWaitSyncedOfStoreWaitsForCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(&fleet{changed: make(chan struct{})})
+		s.Config = func() api.Config {
+			return api.Config{Revision: 7, Store: &api.Store{Revision: "r2", Writer: &api.StoreWriter{Writes: true, Pending: true}}}
+		}
+		if a := synced(t, s, "timeout=3s")(); a.result.Class != api.WaitTimeout || !strings.Contains(a.result.Why, "the loaded files are not committed to the store yet") {
+			t.Errorf("%+v", a.result)
+		}
+		synced(t, s, "timeout=3s&revision=7")().verdictIs(t, api.WaitOK, "", "")
+		s.Replicas = &others{t: t, says: map[string]string{"a": `{"kind": "WaitResult", "uncommitted": true}`, "b": `{"kind": "WaitResult", "done": true, "served": true}`}}
+		s.Config = func() api.Config { return api.Config{Revision: 7, Store: &api.Store{Revision: "r2"}} }
+		if a := synced(t, s, "timeout=3s")(); a.result.Class != api.WaitTimeout || !a.result.Uncommitted {
+			t.Errorf("%+v", a.result)
+		}
+	})
+}
+
 // Removals that this server delays count also behind a store, and without clients.
 func TestWaitSyncedOfStoreWaitsForDelayedRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

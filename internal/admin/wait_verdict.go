@@ -81,6 +81,8 @@ func (w *syncedWait) late(r *api.WaitResult) string {
 		return strings.Join(behind, "; ")
 	case r.Removals != nil:
 		return r.Removals.Text()
+	case r.Uncommitted:
+		return "the loaded files are not committed to the store yet"
 	case r.Revision > 0 && r.Revision < w.asked.revision:
 		return fmt.Sprintf("revision %d is not served yet: %d is", w.asked.revision, r.Revision)
 	case r.Clients.Connected == 0 && selected.Get("node") != "":

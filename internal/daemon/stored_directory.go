@@ -76,7 +76,8 @@ func (d *storeSource) reloadOnHangup(ctx context.Context, hangups <-chan os.Sign
 // writer describes, for status, what this server commits to the store.
 func (d *storeSource) writer() *api.StoreWriter {
 	at := d.committer.State()
-	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.electedWriter(context.Background(), false).ID}
+	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.electedWriter(context.Background(), false).ID,
+		Pending: d.trouble.Load() == nil && d.committer.Pending(d.repo.Served().Number)}
 	if at.Err != nil {
 		w.Error = clipped(problemsOf(at.Err))
 	}

@@ -79,8 +79,6 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 			until = part.removals.again
 		}
 	}
-	s.heldUntil.Store(until.UnixNano())
-	s.held.Store(int64(held))
 	s.publishServed()
 	if s.opts.References {
 		s.missing = s.doubts()
@@ -88,6 +86,8 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 	if s.opts.Keep != nil && (len(commit.Changes) > 0 || !s.loadedOnce || redefined) {
 		s.opts.Keep(s.lastGood(p.now))
 	}
+	s.heldUntil.Store(until.UnixNano()) // after Keep, so that a removal is always either held or kept
+	s.held.Store(int64(held))
 	s.loadedOnce = true
 	return commit, nil
 }

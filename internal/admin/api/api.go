@@ -156,6 +156,8 @@ type StoreWriter struct {
 	Since  time.Time `json:"since"`
 	Server string    `json:"server,omitempty"` // the server that commits, if it is another server and its ID is known
 	Error  string    `json:"error,omitempty"`  // why the directory is not committed
+
+	Pending bool `json:"pending,omitempty"` // this server has loaded content that is not served yet, because its commit is not complete
 }
 
 // A Hold freezes a group: servers serve the group from this revision and not from the newest.
@@ -552,6 +554,8 @@ type WaitResult struct {
 	StoreRevision string `json:"store_revision,omitempty"` // served revision of the store, such as r412; "": no store, or no revision of it is served
 
 	Removals *Removals `json:"removals,omitempty"` // delayed removals, which have not arrived anywhere; absent: none, or a revision was named
+
+	Uncommitted bool `json:"uncommitted,omitempty"` // files are loaded, but not yet a served revision of the store; false if a revision was named
 
 	Replicas []Replica `json:"replicas,omitempty"` // with ?replicas=1: all servers of the store, which have these clients
 	Unsure   string    `json:"unsure,omitempty"`   // why the list of servers may be incomplete; "": it is complete

@@ -53,6 +53,10 @@ type Writer struct {
 	opts   Options
 	state  atomic.Pointer[State]
 	src    atomic.Pointer[dir.Source] // nil: another server writes
+
+	kept      atomic.Pointer[dir.LastGood] // the last good content of the directory in this term; nil: no load has changed it
+	done      atomic.Pointer[dir.LastGood] // the content that is in the store, or needs no commit
+	committed atomic.Uint64                // the newest revision that this server committed
 }
 
 // lease is the name of the writer's lease.
@@ -72,6 +76,13 @@ func (f *Writer) State() State { return *f.state.Load() }
 
 // Source returns the watched directory while this server writes; nil while it does not.
 func (f *Writer) Source() *dir.Source { return f.src.Load() }
+
+// Pending reports whether this server has loaded content of the directory that is not yet in the store, or is in
+// a revision after the served one. It is false if an error prevents the commit: see [State]. Any goroutine may
+// call it.
+func (f *Writer) Pending(served revisions.Number) bool {
+	return f.Source() != nil && f.State().Err == nil && (f.kept.Load() != f.done.Load() || uint64(served) < f.committed.Load())
+}
 
 func (f *Writer) note(writes bool, err error) {
 	was := f.State()
@@ -138,6 +149,8 @@ func (f *Writer) write(held context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.kept.Store(nil)
+	f.done.Store(nil)
 	bell := make(chan struct{}, 1)
 	ring := func() {
 		select {
@@ -146,7 +159,7 @@ func (f *Writer) write(held context.Context) error {
 		}
 	}
 	opts := f.opts.Dir
-	opts.Keep = func(c dir.LastGood) { w.kept.Store(&c); ring() }
+	opts.Keep = func(c dir.LastGood) { f.kept.Store(&c); ring() }
 	opts.Done = func(_ time.Time, err error) { w.failed.Store(&err); ring() }
 	src := dir.New(f.root, store.New(), opts)
 	// A large removal needs confirmation: an unmounted directory must not empty the store.
@@ -195,12 +208,11 @@ func (f *Writer) write(held context.Context) error {
 // atomic ones.
 type term struct {
 	*Writer
-	kept   atomic.Pointer[dir.LastGood] // the last good content of the directory; nil: no load has changed it
-	failed atomic.Pointer[error]        // the error of the last load
-	last   string                       // the hash of the content that a writer committed last; "": unknown
-	seen   revisions.Number             // up to this revision, no other elected writer has committed in this term
-	tried  map[attempt]bool             // attempts with an unknown result
-	had    bool                         // the directory had content in this term, so an empty one was confirmed
+	failed atomic.Pointer[error] // the error of the last load
+	last   string                // the hash of the content that a writer committed last; "": unknown
+	seen   revisions.Number      // up to this revision, no other elected writer has committed in this term
+	tried  map[attempt]bool      // attempts with an unknown result
+	had    bool                  // the directory had content in this term, so an empty one was confirmed
 }
 
 // An attempt is a revision that may have been committed.
@@ -226,8 +238,12 @@ func (w *term) commit(ctx context.Context) error {
 		return nil
 	}
 	items, err := Items(w.root, *c)
-	if err != nil || len(items) == 0 && !w.had { // a directory that was always empty is not committed
+	if err != nil {
 		return err
+	}
+	if len(items) == 0 && !w.had { // a directory that was always empty is not committed
+		w.done.Store(c)
+		return nil
 	}
 	w.had = true
 	is := contentOf(items)
@@ -252,6 +268,7 @@ func (w *term) commit(ctx context.Context) error {
 				w.opts.Log.Info("directory was committed", "dir", w.root, "revision", n.Number.String(), "set", n.Set, "removed", n.Removed)
 			}
 			w.last, w.seen, w.tried = is, next.Revision.Number, nil
+			w.committed.Store(uint64(next.Revision.Number))
 		case errors.Is(err, revisions.ErrUnknown):
 			if w.tried == nil {
 				w.tried = map[attempt]bool{}
@@ -262,6 +279,7 @@ func (w *term) commit(ctx context.Context) error {
 			return err
 		}
 	}
+	w.done.Store(c)
 	return nil
 }
 

@@ -166,6 +166,50 @@ func TestOneWrites(t *testing.T) {
 	p.head(4, "ben", 3)
 }
 
+// slow is an engine that commits only after a token from let.
+type slow struct {
+	revisions.Engine
+	let chan struct{}
+}
+
+func (s *slow) CompareAndSwap(ctx context.Context, key string, old, value []byte) error {
+	select {
+	case <-s.let:
+	case <-ctx.Done():
+	}
+	return s.Engine.CompareAndSwap(ctx, key, old, value)
+}
+
+// Loaded content is pending until its revision is served: a caller that waits after a reload waits for the commit.
+func TestLoadedContentIsPending(t *testing.T) {
+	p, root := newPlace(t), t.TempDir()
+	write(t, root, "a")
+	let := make(chan struct{}, 100)
+	let <- struct{}{}
+	let <- struct{}{}
+	f, states, _ := p.feed("ana", root, &slow{p.engine(), let})
+	p.until(states, writes)
+	p.head(1, "ana", 1)
+	for f.Pending(1) { // until the writer has the result of its commit
+		p.until(states, writes)
+	}
+	if !f.Pending(0) {
+		t.Error("not pending, but revision 1 is not served")
+	}
+	write(t, root, "a", "b")
+	if _, err := f.Source().ReloadAndWait(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if !f.Pending(1) {
+		t.Error("not pending, but the commit is not complete")
+	}
+	close(let)
+	p.head(2, "ana", 2)
+	for f.Pending(2) {
+		p.until(states, writes)
+	}
+}
+
 // stopped is an engine whose first lease is invisible to others and never ends. It imitates a
 // suspended program that does not know that its lease has ended.
 type stopped struct {

@@ -93,8 +93,8 @@ func wrong(field, format string, args ...any) error {
 // health are the health states, by their numbers in Envoy's API.
 var health = []string{"UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"}
 
-// isHost reports whether an endpoint can have the address. Envoy refuses a whole assignment with a multicast
-// address, and connects to itself at an unspecified one.
+// isHost reports whether an endpoint can have the address. A connection to an unspecified address reaches the
+// client's own machine, and TCP has neither multicast nor broadcast.
 func isHost(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }

@@ -275,6 +275,16 @@ func (d *delivery) helps(p *part, t, by *xds.Type, refused *xds.Stamp, counts fu
 	return false
 }
 
+// retryOf returns the time of the next retry of a refused name; the zero time: none.
+func (u *subscription) retryOf(name string) (at time.Time) {
+	for i := range u.refusals {
+		if r := &u.refusals[i]; r.has(name) && !r.retryAt.IsZero() {
+			at = r.retryAt
+		}
+	}
+	return at
+}
+
 // retryBy yields the times of the next retries.
 func (u *subscription) retryBy(yield func(time.Time)) {
 	for i := range u.refusals {

@@ -106,6 +106,7 @@ type NameState struct {
 
 	Nonce     string    // StateSent, StateRefused: nonce of the response; empty: no longer known
 	RefusedIn string    // nonce of the newest refused response with the name, if the client has not accepted a newer state
+	RetryAt   time.Time // time of the next retry of the refused name (HEAL-2); zero: none is scheduled
 	Since     time.Time // StateSent, StateWaiting, StateLingering: the time when this state began; zero if unknown
 	Until     time.Time // StateLingering: when the resource is removed even if the client does not answer; zero: never
 
@@ -327,6 +328,9 @@ func (o *outlook) state(name string) NameState {
 	}
 	refused := o.refusedIn(name, d)
 	n.RefusedIn = nonceOf(refused)
+	if s.retries() {
+		n.RetryAt = u.retryOf(name)
+	}
 	if d != nil && d.last() < refused { // SotW: a delivery before the refused response may stay unanswered
 		d = nil
 	}

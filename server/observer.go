@@ -36,6 +36,9 @@ func (s *Stream) MayRetry(t *xds.Type, bytes int) bool {
 	return s != nil && s.permit != nil && s.permit(t, bytes)
 }
 
+// Retries reports whether the server retries refused content: see [WithRetryRefused].
+func (s *Stream) Retries() bool { return s != nil && s.permit != nil }
+
 func (s *Stream) open(ctx context.Context, node *xds.Node) {
 	s.Node, s.Since = node, time.Now()
 	if p, ok := peer.FromContext(ctx); ok {

@@ -107,3 +107,37 @@ func TestRefusedFirstVersionIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// HEAL-2: explain shows the next retry of a refused resource, unless the server does not retry.
+func TestExplainShowsNextRetry(t *testing.T) {
+	t.Parallel()
+	const c = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: a\n"
+	for _, flag := range []string{"--quarantine=true", "--quarantine=false"} {
+		for _, variant := range []xds.Variant{xds.SotW, xds.Delta} {
+			for _, retries := range []string{"true", "false"} {
+				t.Run(variant.String()+" "+flag+" "+retries, func(t *testing.T) {
+					t.Parallel()
+					socket := filepath.Join(t.TempDir(), "admin.sock")
+					d := serve(t, []string{"--admin-listen", "unix://" + socket, flag, "--retry-refused=" + retries}, "a.yaml", c)
+					asks := d.asks("unix://" + socket)
+					open := xdstest.SotW
+					if variant == xds.Delta {
+						open = xdstest.Delta
+					}
+					client := open(t, d.conn, xdstest.WithNode(xds.Node{ID: "edge-1"}))
+					client.Subscribe(xds.Cluster)
+					client.NACK(client.Expect(xds.Cluster, "a"), "unknown field a") // goes straight to the slow step
+					d.logged("client refused a response (NACK)")
+					if flag == "--quarantine=true" {
+						d.logged("resource in quarantine: the client refuses it, and gets the others")
+					}
+					want := []string{"→ correct", "if the cause was outside of the files, and is gone: chancery resync edge-1 CDS/a"}
+					if retries == "true" {
+						want = []string{"; next retry in ", "is gone: the server sends it again in ", "; to send it at once: chancery resync edge-1 CDS/a"}
+					}
+					asks("explain edge-1 cds/a", 1, want...)
+				})
+			}
+		}
+	}
+}

@@ -121,7 +121,8 @@ type Held struct {
 	Instead  string        // the version that is shown; "": none
 	Others   bool          // other clients accepted the version that is shown, and this client had none
 	By       Reason
-	RefersTo xds.Ref // for a Dependent: the resource in quarantine to which this one refers
+	RefersTo xds.Ref   // for a Dependent: the resource in quarantine to which this one refers
+	RetryAt  time.Time // time of the next retry (HEAL-2), from Of; zero: none, or the session schedules it
 }
 
 // A Reason is the reason why a resource is in quarantine.

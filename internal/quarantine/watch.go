@@ -550,7 +550,11 @@ func (w *Watch) held(t *xds.Type) (all []Held) {
 	defer w.mu.Unlock()
 	for i := range w.holds {
 		if h := &w.holds[i]; h.typ.Is(t) && h.by != Dependent {
-			all = append(all, h.exported())
+			is := h.exported()
+			if h.isKept() && !h.trying && w.exam.st.Retries() {
+				is.RetryAt = h.retryAt
+			}
+			all = append(all, is)
 		}
 	}
 	for _, h := range w.delays {

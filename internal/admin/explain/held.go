@@ -2,6 +2,7 @@ package explain
 
 import (
 	"iter"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/quarantine"
 	"github.com/chancery-xds/chancery/protocol"
@@ -72,21 +73,41 @@ func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 		return true
 	}
 	n.State, n.RefusedIn, n.Nonce = protocol.StateRefused, inQuarantine, ""
+	if !h.RetryAt.IsZero() {
+		n.RetryAt = h.RetryAt
+	}
 	n.Told, n.View = is, is // n.Held keeps the version that the session serves instead
 	return true
 }
 
-// kept returns a text about the version that the client keeps of a resource in quarantine, or "".
+// kept returns a text about the version that the client keeps of a refused resource, and about the next retry.
 func (c *chain) kept() string {
+	until := "until the resource changes"
+	if c.on.Retries() {
+		until = "until the client accepts a retry, or the resource changes"
+	}
+	next := ""
+	if in := c.retryIn(); in != "" {
+		next = "; next retry " + in
+	}
 	switch {
 	case c.is.RefusedIn != inQuarantine:
-		return ""
+		return next
 	case c.others() != "":
-		return "; it had none, and gets version " + c.others() + ", which other clients accepted, until the resource changes (" + c.why() + ")"
+		return "; it had none, and gets version " + c.others() + ", which other clients accepted, " + until + " (" + c.why() + ")" + next
 	case c.is.Held != nil:
-		return "; it keeps version " + c.is.Held.Version + " until the resource changes, and gets all other resources (" + c.why() + ")"
+		return "; it keeps version " + c.is.Held.Version + " " + until + ", and gets all other resources (" + c.why() + ")" + next
 	}
-	return "; it has none, and gets only the other resources until this one changes (" + c.why() + ")"
+	return "; it has none, and gets only the other resources " + until + " (" + c.why() + ")" + next
+}
+
+// retryIn returns the time until the next retry of the refused resource (HEAL-2), such as "in 4 s"; "": no retry
+// is scheduled.
+func (c *chain) retryIn() string {
+	if c.is.RetryAt.IsZero() {
+		return ""
+	}
+	return "in " + seconds(max(c.is.RetryAt.Sub(c.e.d.Now()), time.Second))
 }
 
 // others returns the version that the client gets because other clients accepted it, or "".

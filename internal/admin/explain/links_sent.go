@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -213,10 +214,23 @@ func (c *chain) holds() string {
 	return "; it has version " + c.is.Held.Version + " for certain"
 }
 
-// orResync returns the end of an advice about a refusal: the command for a cause outside of the files, such
-// as a port in use.
+// orResync returns the end of an advice about a refusal: what to do about a cause outside of the files, such as a
+// port in use.
 func (c *chain) orResync() string {
-	return fmt.Sprintf("; if the cause was outside of the files, and is gone: chancery resync %s %s/%s", textutil.Head(c.id, maxText), c.t, textutil.Head(c.name, maxText))
+	command := fmt.Sprintf("chancery resync %s %s/%s", textutil.Head(c.id, maxText), c.t, textutil.Head(c.name, maxText))
+	if in := c.retryIn(); in != "" {
+		return fmt.Sprintf("; if the cause was outside of the files, and is gone: the server sends it again %s; to send it at once: %s", in, command)
+	}
+	return "; if the cause was outside of the files, and is gone: " + command
+}
+
+// orTwice returns the part of an advice about a listener whose address another listener of the client has, although
+// the files have each address once: listeners cannot exchange addresses in one commit.
+func (c *chain) orTwice(g api.Resource, text string) string {
+	if g.Reason != "" || !c.t.Is(xds.Listener) || !strings.Contains(text, "duplicate address") {
+		return ""
+	}
+	return "; listeners that exchange their addresses need two commits: first delete one and move the other, then add the deleted one again"
 }
 
 // refusal adds the link "accepted" for a resource whose last response the client refused.
@@ -234,7 +248,7 @@ func (c *chain) refusal() {
 	guilty := c.guilty
 	for _, g := range guilty {
 		if g.Name == c.name && len(guilty) == 1 {
-			c.breaks(accepted, g.Place, "correct "+orElse(g.Place, "it")+c.orResync(), "the client refused it%s: %s%s", when, text, c.kept())
+			c.breaks(accepted, g.Place, "correct "+orElse(g.Place, "it")+c.orTwice(g, text)+c.orResync(), "the client refused it%s: %s%s", when, text, c.kept())
 			return
 		}
 	}

@@ -60,10 +60,15 @@ func count(n int, of string) string {
 
 // ago returns the time since something happened, such as "3 s", "4 m" or "2 h".
 func (e *Explainer) ago(at time.Time) string {
-	d := max(e.d.Now().Sub(at), 0)
-	switch {
-	case at.IsZero():
+	if at.IsZero() {
 		return "some time"
+	}
+	return seconds(max(e.d.Now().Sub(at), 0))
+}
+
+// seconds returns a duration as text, in one unit.
+func seconds(d time.Duration) string {
+	switch {
 	case d < 2*time.Minute:
 		return strconv.Itoa(int(d.Seconds())) + " s"
 	case d < 2*time.Hour:

@@ -121,6 +121,35 @@ func (s *Source) Lookup(group string, t *xds.Type, name string) (Occurrence, boo
 	return Occurrence{Loaded: l, Group: group, Served: true}, ok
 }
 
+// SocketClashes returns an error, at the place of the address, for each socket of a served listener on which
+// another listener of the groups listens, with that listener. The groups are those of one node, in order.
+func (s *Source) SocketClashes(in []string, l Loaded) (found []findings.Problem, others []Occurrence) {
+	now := s.served.Load()
+	if now == nil || !l.Type.Is(xds.Listener) || strings.HasPrefix(l.Name, serversTemplate) {
+		return nil, nil
+	}
+	seen := map[string]bool{l.Name: true}
+	for _, group := range in {
+		c := now.contents[group].types[xds.Listener.URL]
+		if c == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.at)) {
+			if seen[name] || strings.HasPrefix(name, serversTemplate) {
+				continue
+			}
+			seen[name] = true
+			for _, at := range l.sockets {
+				if slices.ContainsFunc(c.at[name].sockets, func(o socket) bool { return o.name == at.name }) {
+					found = append(found, at.taken(l, c.at[name], ""))
+					others = append(others, Occurrence{Loaded: c.at[name], Group: group, Served: true})
+				}
+			}
+		}
+	}
+	return found, others
+}
+
 // Rule returns the rule of a group as text, and its place. Both are "" if no rule selects the group
 // itself.
 func (s *Source) Rule(group string) (text, place string) {

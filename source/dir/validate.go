@@ -62,6 +62,17 @@ type socket struct {
 	at   Pos // place of the address
 }
 
+// SocketAt returns the place of the address of a listener that a text names, such as "127.0.0.1:80", or else of its
+// first address. It returns false if the listener has none.
+func (l Loaded) SocketAt(text string) (at Pos, ok bool) {
+	for _, s := range l.sockets {
+		if !ok || strings.Contains(text, s.name[strings.LastIndexByte(s.name, ' ')+1:]) {
+			at, ok = s.at, true
+		}
+	}
+	return at, ok
+}
+
 // socketsOf returns the sockets of a listener, each with its path as place. It leaves out ports that
 // the system chooses, and listeners of proxyless clients (api_listener).
 func socketsOf(listener protoreflect.Message) (all []socket) {

@@ -43,6 +43,7 @@ type trial struct {
 	text    string // the client's error text
 	refused []string
 	sure    bool // all refused resources are in quarantine as faulty
+	single  bool // find no other listener on the socket of a refused one
 	named   bool // set by guilty: the text names the faulty resources, or there is only one
 }
 
@@ -54,6 +55,10 @@ func (x *trial) guilty() (all []api.Resource) {
 	}
 	x.named = true
 	all = x.duplicates()
+	if all != nil {
+		return all
+	}
+	all = x.clashes()
 	if all != nil {
 		return all
 	}
@@ -96,6 +101,46 @@ func (x *trial) guilty() (all []api.Resource) {
 	}
 	for _, name := range named[:min(len(named), maxGuilty)] {
 		all = append(all, x.suspect(name))
+	}
+	return all
+}
+
+// addressTexts are parts of Envoy's texts about the address of a listener.
+var addressTexts = []string{"duplicate address", "annot bind", "ddress already in use"}
+
+// isAboutAddress reports whether the client refused a listener because of its address.
+func (x *trial) isAboutAddress() bool {
+	return x.t.Is(xds.Listener) && slices.ContainsFunc(addressTexts, func(part string) bool { return strings.Contains(x.text, part) })
+}
+
+// clashes returns the listeners of the node on the socket of a refused one, if the client refused it because of its
+// address. The client names the one that it examined last, which is not always the new one. So the result has both,
+// or those in quarantine.
+func (x *trial) clashes() (all []api.Resource) {
+	if !x.isAboutAddress() || x.single {
+		return nil
+	}
+	words := wordsOf(x.text)
+	seen := map[string]bool{}
+	add := func(s dir.Occurrence) {
+		found, _ := x.e.d.Source.SocketClashes(x.groups, s.Loaded)
+		if len(found) == 0 || seen[s.Name] || len(all) == maxGuilty || x.sure && !slices.Contains(x.refused, s.Name) {
+			return
+		}
+		seen[s.Name] = true
+		f := faultOf(found[0])
+		all = append(all, api.Resource{Type: x.t.String(), Name: s.Name, Place: f.place, Reason: f.text})
+	}
+	for _, name := range x.refused[:min(len(x.refused), maxExamined)] {
+		s, ok := x.lookup(name)
+		if !ok || !x.sure && !words[name] || x.ctx.Err() != nil {
+			continue
+		}
+		add(s)
+		_, others := x.e.d.Source.SocketClashes(x.groups, s.Loaded)
+		for _, other := range others {
+			add(other)
+		}
 	}
 	return all
 }
@@ -159,8 +204,8 @@ func mentionsField(text, path string) bool {
 	return strings.Contains(text, last) || strings.Contains(text, camel.String())
 }
 
-// suspect returns the resource with a name, without a reason. If the text quotes the value of a
-// field, the place is that of the field; otherwise it is that of the resource.
+// suspect returns the resource with a name, without a reason. If the text is about the address, or quotes the value
+// of a field, the place is that of the field; otherwise it is that of the resource.
 func (x *trial) suspect(name string) api.Resource {
 	r := api.Resource{Type: x.t.String(), Name: name}
 	s, ok := x.lookup(name)
@@ -168,6 +213,10 @@ func (x *trial) suspect(name string) api.Resource {
 		return r
 	}
 	r.Place = s.Pos.String()
+	if at, ok := s.SocketAt(x.text); ok && x.isAboutAddress() {
+		r.Place = at.String()
+		return r
+	}
 	m := x.e.message(s.Resource)
 	if m == nil {
 		return r
@@ -175,7 +224,9 @@ func (x *trial) suspect(name string) api.Resource {
 	best, at := "", ""
 	consider := func(v, path string) {
 		if v != name && len(v) > max(len(best), 2) && (strings.Contains(x.text, "'"+v+"'") || strings.Contains(x.text, `"`+v+`"`) || strings.Contains(x.text, "("+v+")")) {
-			best, at = v, path
+			if _, another := x.lookup(v); !another { // otherwise the text names that resource
+				best, at = v, path
+			}
 		}
 	}
 	refs.Edit(x.e.d.Source.Types(), m, func(m protoreflect.Message, path refs.Path) bool {
@@ -380,7 +431,7 @@ func (e *Explainer) Guilty(ctx context.Context, st *server.Stream, t *xds.Type, 
 	if st.Inspect(ctx, func(s *protocol.Session) { refused = s.Refused(t) }) != nil || len(refused) == 0 {
 		return nil, false, false
 	}
-	x := trial{e: e, ctx: ctx, groups: e.d.Source.Decide(st.Node).Groups, t: t, text: text, refused: refused}
+	x := trial{e: e, ctx: ctx, groups: e.d.Source.Decide(st.Node).Groups, t: t, text: text, refused: refused, single: true}
 	all := x.guilty()
 	for _, r := range all {
 		if slices.Contains(refused, r.Name) {

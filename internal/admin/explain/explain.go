@@ -43,6 +43,7 @@ type Source interface {
 	HeldUntil() (n int, until time.Time)
 	ErrorsMentioning(name string) []findings.Problem
 	Examine(l dir.Loaded) []findings.Problem
+	SocketClashes(groups []string, l dir.Loaded) ([]findings.Problem, []dir.Occurrence)
 	InBootstrap(ref xds.Ref) bool
 	FieldAt(l dir.Loaded, path string) string
 	Types() *envoy.Types

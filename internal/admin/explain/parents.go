@@ -180,6 +180,12 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 	for _, p := range c.e.d.Source.Examine(l) {
 		all = append(all, faultOf(p))
 	}
+	if c.is == nil || c.is.State != protocol.StateSynced { // of two listeners on a socket, the client may have accepted this one
+		found, _ := c.e.d.Source.SocketClashes(c.decision.Groups, l)
+		for _, p := range found {
+			all = append(all, faultOf(p))
+		}
+	}
 	for _, ref := range l.Refs {
 		if ref.Name == xds.Wildcard || ref.Type.V2 || c.e.d.Source.InBootstrap(ref) || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
 			continue

@@ -203,9 +203,15 @@ func (m *maker) roots(in located, name string, config *tls.Config) error {
 	if err != nil || b == nil {
 		return err
 	}
-	config.RootCAs, err = certs.Pool(b)
+	var skipped []string
+	config.RootCAs, skipped, err = certs.Pool(b)
 	if err != nil {
 		return m.errorf(in.field(name), "%w", err)
+	}
+	if m.Log != nil {
+		for _, why := range skipped {
+			m.Log.Warn("a certificate of a CA file is not used", "field", in.field(name), "reason", why)
+		}
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func TestEnvoyTLSErrors_CLI1(t *testing.T) {
 		"validation_context: {}": at + "validation_context: trusted_ca and system_root_certs are missing",
 		"validation_context_sds_secret_config: {name: x}":                                                                                    at + "validation_context_sds_secret_config: is not supported",
 		"validation_context: {trusted_ca: {filename: DIR/none.pem}}":                                                                         at + "validation_context.trusted_ca.filename: open DIR/none.pem: no such file",
-		"validation_context: {trusted_ca: {filename: DIR/key.pem}}":                                                                          at + "validation_context.trusted_ca: contains a PRIVATE KEY",
+		"validation_context: {trusted_ca: {filename: DIR/key.pem}}":                                                                          at + "validation_context.trusted_ca: certificate 1 (line 1): is a PRIVATE KEY",
 		"validation_context: {trusted_ca: {environment_variable: NONE_SUCH}}":                                                                at + "validation_context.trusted_ca.environment_variable: the variable is not set",
 		"validation_context: {trusted_ca: {filename: DIR/ca.pem}, verify_certificate_hash: [x]}":                                             at + "validation_context.verify_certificate_hash: is not supported",
 		"validation_context: {system_root_certs: {}, match_typed_subject_alt_names: [{san_type: OTHER_NAME, matcher: {exact: x}}]}":          at + "validation_context.match_typed_subject_alt_names[0].san_type: OTHER_NAME is not supported",

@@ -93,7 +93,7 @@ func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, o
 	if !ok {
 		return
 	}
-	asking := peers.Asking{TLS: r.files}
+	asking := peers.Asking{TLS: r.files, Log: log}
 	if token != "" {
 		asking.Token = func() (string, error) { return readToken(token) }
 	}

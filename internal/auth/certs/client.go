@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +30,7 @@ type ClientFiles struct {
 // [ClientFiles.Every]. If the files are invalid, the last valid content stays in use, and the log
 // gets a line; the log may be nil. If there was no valid content yet, the connection fails.
 func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCredentials {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &clientCredentials{source: &clientSource{files: f, log: log, now: time.Now}}
+	return &clientCredentials{source: newClientSource(f, log)}
 }
 
 // A clientSource keeps the last valid content of the files.
@@ -44,7 +42,21 @@ type clientSource struct {
 	mu   sync.Mutex
 	read time.Time
 	good *tls.Config
-	last string // the error of the last read
+	last string   // the error of the last read
+	skip []string // the unusable certificates of the CA file at the last valid read
+}
+
+// ClientConfig returns a function that returns the TLS configuration of a client for a new connection. It
+// reads the files as [ClientCredentials] does. The caller must not change the configuration.
+func ClientConfig(f ClientFiles, log *slog.Logger) func() (*tls.Config, error) {
+	return newClientSource(f, log).config
+}
+
+func newClientSource(f ClientFiles, log *slog.Logger) *clientSource {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &clientSource{files: f, log: log, now: time.Now}
 }
 
 func (s *clientSource) config() (*tls.Config, error) {
@@ -54,7 +66,7 @@ func (s *clientSource) config() (*tls.Config, error) {
 	if s.good != nil && now.Sub(s.read) < s.files.Every {
 		return s.good, nil
 	}
-	c, err := s.files.Config()
+	c, skipped, err := s.files.config()
 	if err != nil {
 		if s.good == nil {
 			return nil, err
@@ -65,36 +77,47 @@ func (s *clientSource) config() (*tls.Config, error) {
 		s.read, s.last = now, err.Error()
 		return s.good, nil
 	}
-	s.read, s.good, s.last = now, c, ""
+	if !slices.Equal(skipped, s.skip) {
+		warnSkipped(s.log, s.files.CA, skipped)
+	}
+	s.read, s.good, s.last, s.skip = now, c, "", skipped
 	return c, nil
 }
 
-// Config reads the files.
-func (f ClientFiles) Config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+// Config reads the files. The log gets a warning for each unusable certificate of the CA file; it may be nil.
+func (f ClientFiles) Config(log *slog.Logger) (*tls.Config, error) {
+	c, skipped, err := f.config()
+	if log != nil {
+		warnSkipped(log, f.CA, skipped)
+	}
+	return c, err
+}
+
+func (f ClientFiles) config() (c *tls.Config, skipped []string, err error) {
+	c = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	if f.CA != "" {
 		b, err := disk.ReadSecret(f.CA)
 		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
+			return nil, nil, fmt.Errorf("TLS: %w", err)
 		}
-		c.RootCAs, err = Pool(b)
+		c.RootCAs, skipped, err = Pool(b)
 		if err != nil {
-			return nil, fmt.Errorf("TLS: %s: %w", f.CA, err)
+			return nil, nil, fmt.Errorf("TLS: %s: %w", f.CA, err)
 		}
 	}
 	if f.Cert != "" {
 		cert, err := disk.ReadSecret(f.Cert)
 		key, other := disk.ReadSecret(f.Key)
 		if err := errors.Join(err, other); err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
+			return nil, nil, fmt.Errorf("TLS: %w", err)
 		}
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("TLS: certificate %s, key %s: %w", f.Cert, f.Key, err)
+			return nil, nil, fmt.Errorf("TLS: certificate %s, key %s: %w", f.Cert, f.Key, err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
-	return c, nil
+	return c, skipped, nil
 }
 
 // clientCredentials are TLS credentials that read their source for each connection.

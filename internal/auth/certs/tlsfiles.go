@@ -73,10 +73,11 @@ func Open(f Files, log *slog.Logger) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := content.config()
+	c, skipped, err := content.config()
 	if err != nil {
 		return nil, err
 	}
+	warnSkipped(log, f.ClientCA, skipped)
 	s.sum = sum
 	s.current.Store(c)
 	s.warn(s.checked)
@@ -144,8 +145,9 @@ func (s *Source) refresh() {
 	}
 	s.sum = sum
 	var c *tls.Config
+	var skipped []string
 	if err == nil {
-		c, err = content.config()
+		c, skipped, err = content.config()
 	}
 	if err != nil {
 		s.log.Error("new TLS files are invalid: keeping the previous ones", "error", err)
@@ -155,4 +157,5 @@ func (s *Source) refresh() {
 	s.warned = 0
 	leaf := c.Certificates[0].Leaf
 	s.log.Info("TLS files changed", "subject", leaf.Subject.String(), "not_after", leaf.NotAfter)
+	warnSkipped(s.log, s.files.ClientCA, skipped)
 }

@@ -325,9 +325,13 @@ func TestInvalidFilesKeepPrevious(t *testing.T) {
 	write(t, f.Cert, one.Cert)
 	check(`msg="TLS files changed"`)
 	write(t, f.ClientCA, append(bytes.Clone(ca.PEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...))
-	check(f.ClientCA + ": certificate 2: x509")
+	w.sleep(every)
+	w.serves(client, "one")
+	if got := w.lines(); len(got) != 2 || !strings.Contains(got[0], `msg="TLS files changed"`) || !strings.Contains(got[1], `msg="a certificate of a CA file is not used"`) {
+		t.Errorf("logged %q", got)
+	}
 	write(t, f.ClientCA, one.Key)
-	check("contains a PRIVATE KEY, but only certificates are allowed")
+	check(f.ClientCA + ": certificate 1 (line 1): is a PRIVATE KEY, but only certificates are allowed")
 	write(t, f.ClientCA, nil)
 	check("contains no certificate")
 }
@@ -346,7 +350,7 @@ func TestOpenErrors(t *testing.T) {
 		{Files{Cert: none, Key: good.Key}, "TLS: open " + none + ": no such file"},
 		{Files{Cert: good.Cert, Key: good.Key, ClientCA: none}, "TLS: open " + none + ": no such file"},
 		{Files{Cert: good.Cert, Key: good.Cert}, "certificate " + good.Cert + ", key " + good.Cert},
-		{Files{Cert: good.Cert, Key: good.Key, ClientCA: good.Key}, good.Key + ": contains a PRIVATE KEY"},
+		{Files{Cert: good.Cert, Key: good.Key, ClientCA: good.Key}, good.Key + ": certificate 1 (line 1): is a PRIVATE KEY"},
 	} {
 		if _, err := Open(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want an error with %q", c.files, err, c.want)
@@ -461,8 +465,8 @@ func TestFilesOfTLSAreRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, server := Open(Files{Cert: pipe, Key: pipe}, slog.New(slog.DiscardHandler))
-	_, ca := ClientFiles{CA: pipe}.Config()
-	_, client := ClientFiles{Cert: pipe, Key: pipe}.Config()
+	_, ca := ClientFiles{CA: pipe}.Config(nil)
+	_, client := ClientFiles{Cert: pipe, Key: pipe}.Config(nil)
 	for what, err := range map[string]error{"server": server, "CA": ca, "client": client} {
 		if err == nil || !strings.Contains(err.Error(), "named pipe, not a regular file") {
 			t.Errorf("%s: %v", what, err)

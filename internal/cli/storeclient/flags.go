@@ -110,7 +110,7 @@ func (s *Flags) Open(log *slog.Logger) (revisions.Engine, io.Closer, error) {
 		return e, io.NopCloser(nil), nil
 	}
 	if s.tls() {
-		of.TLS, err = s.files.Config()
+		of.TLS, err = s.files.Config(log)
 		if err != nil {
 			return nil, nil, cli.Fail(err, "")
 		}

@@ -88,7 +88,7 @@ func (s *Server) explain(err error) cause {
 		c.text = text.Line(st.Code.String() + ": " + st.Cause)
 	}
 	on := "no"
-	if conf, err := s.tls(); err != nil || conf != nil {
+	if conf, err := s.tls(nil); err != nil || conf != nil {
 		on = "yes"
 	}
 	for _, y := range symptoms {

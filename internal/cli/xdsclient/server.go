@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -191,12 +192,12 @@ func (s *Server) check() error {
 	return s.NodeFlags.Check()
 }
 
-// tls returns the configuration of TLS, or nil for a connection in plain text.
-func (s *Server) tls() (*tls.Config, error) {
+// tls returns the configuration of TLS, or nil for a connection in plain text. The log may be nil.
+func (s *Server) tls(log *slog.Logger) (*tls.Config, error) {
 	if !s.secure && s.files == (certs.ClientFiles{}) && s.serverName == "" {
 		return nil, nil
 	}
-	c, err := s.files.Config()
+	c, err := s.files.Config(log)
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}

@@ -2,6 +2,7 @@ package xdsclient
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 
 // Transport returns the transport to the server: gRPC, or polls over REST.
 func (s *Server) Transport(types *envoy.Types) (client.Transport, error) {
-	conf, err := s.tls()
+	conf, err := s.tls(slog.Default())
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -29,6 +30,7 @@ const maxProblem = 4 << 10
 // An Asking configures the requests to other servers.
 type Asking struct {
 	TLS   certs.ClientFiles      // read again for each connection
+	Log   *slog.Logger           // gets warnings about them; nil: none
 	Token func() (string, error) // nil: no token
 }
 
@@ -51,15 +53,17 @@ var errNamed = errors.New("not asked: the token is sent only to servers with a c
 
 func newClient(a Asking) client {
 	dialer := &net.Dialer{Timeout: AskTime}
+	config := certs.ClientConfig(a.TLS, a.Log)
 	return client{&http.Client{
 		Transport: &http.Transport{
 			DialContext:            dialer.DialContext,
 			MaxResponseHeaderBytes: 16 << 10, DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
 			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conf, err := a.TLS.Config()
+				conf, err := config()
 				if err != nil {
 					return nil, err
 				}
+				conf = conf.Clone()
 				conf.NextProtos = []string{"http/1.1"}
 				return (&tls.Dialer{NetDialer: dialer, Config: conf}).DialContext(ctx, network, addr)
 			},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,15 +86,27 @@ func TestPlacesAreSharedByAddress(t *testing.T) {
 func TestSharedDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &sharedDoor{max: 4}
+		var mu sync.Mutex // guards order
 		var order []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, what)
+		}
+		noted := func() string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return fmt.Sprint(order)
+		}
 		enter := func(owner string, stay time.Duration) {
 			go func() {
 				leave, err := d.wait(t.Context(), owner)
 				if err != nil {
-					order = append(order, owner+" gave up")
+					note(owner + " gave up")
 					return
 				}
-				order = append(order, owner)
+				note(owner)
 				time.Sleep(stay)
 				leave()
 			}()
@@ -106,32 +119,38 @@ func TestSharedDoor(t *testing.T) {
 		enter("b", 4*time.Second)
 		enter("b", 4*time.Second)
 		enter("c", 10*time.Second)
-		if got := fmt.Sprint(order); got != "[a a b c]" {
+		if got := noted(); got != "[a a b c]" {
 			t.Error(got)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := fmt.Sprint(order); got != "[a a b c a b a gave up]" {
+		if got := noted(); got != "[a a b c a b a gave up]" {
 			t.Error(got)
 		}
+		d.mu.Lock()
 		if d.inside != 0 || len(d.held) != 0 || len(d.waiting) != 0 {
 			t.Errorf("%+v", d.held)
 		}
+		d.mu.Unlock()
 		enter("d", time.Minute)
 		enter("d", time.Minute)
+		mu.Lock()
 		order = nil
+		mu.Unlock()
 		enter("d", time.Minute) // does not get in
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := fmt.Sprint(order); got != "[d gave up]" {
+		if got := noted(); got != "[d gave up]" {
 			t.Error(got)
 		}
 		for range 4 {
 			enter("", time.Second) // without an address: all places
 		}
+		d.mu.Lock()
 		if d.inside != 4 {
 			t.Error(d.inside)
 		}
+		d.mu.Unlock()
 		time.Sleep(time.Minute)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
@@ -135,7 +137,7 @@ func (c *chain) missing() {
 	of := &chain{e: c.e, client: c.client, t: one.t, name: one.Name, before: c.before}
 	of.decide()
 	of.place()
-	advice := "define it, or correct what refers to it: explain " + title(one.t, one.Name)
+	advice := "define it, or correct what refers to it: " + c.command(one.t, one.Name)
 	if near := c.e.d.Source.Nearest(one.t, one.Name); near != "" {
 		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
 	}
@@ -231,32 +233,10 @@ func (c *chain) acceptedAll(ctx context.Context) {
 		c.unknown(accepted, "the client is not connected")
 		return
 	}
-	var texts []string
-	for l, is := range c.each {
-		if len(l.refused[is.Type.URL]) == 0 { // includes resources in quarantine, which the session does not know
-			continue
-		}
-		text, at := "its error text is no longer known", ""
-		if nack := c.nacked(is.Type, l.ID); nack != nil {
-			text, at = nack.Error, " "+c.e.since(nack.Since)
-		}
-		x := c.e.try(ctx, l.Stream, c.decision.Groups, is.Type, text, l.refused[is.Type.URL])
-		if len(x.refused) == 0 {
-			continue // the client has accepted the resources in the meantime
-		}
-		guilty := x.guilty()
-		place, advice := "", "look at the client's log; chancery check --envoy finds what only Envoy knows"
-		why := fmt.Sprintf("; which of %s is faulty is unknown", count(len(x.refused), "resource"))
-		if len(guilty) > 0 {
-			place, why = guilty[0].Place, ", because of "+blamed(guilty)
-			advice = fmt.Sprintf("correct %s (%s)", blamed(guilty), orElse(place, "its file"))
-			if guilty[0].Reason != "" {
-				why += ": " + guilty[0].Reason
-			}
-		}
-		c.breaks(accepted, place, advice, "the client refused %s%s%s; it says: %s", is.Type, at, why, clipped(text))
+	if c.refusalsAll(ctx) {
 		return
 	}
+	var texts []string
 	for l, is := range c.each {
 		if len(is.Unanswered) > 0 {
 			m := is.Unanswered[0]
@@ -268,4 +248,63 @@ func (c *chain) acceptedAll(ctx context.Context) {
 	}
 	slices.Sort(texts)
 	c.ok(accepted, "", "the client has accepted what it was sent: %s", orElse(strings.Join(slices.Compact(texts), ", "), "nothing"))
+}
+
+// refusalsAll adds the link "accepted" if the client refuses resources, and reports whether it does. The link has
+// the first refused type with its error text, and the faulty resources of the others.
+func (c *chain) refusalsAll(ctx context.Context) bool {
+	var place, advice, text string
+	var more []string
+	for l, is := range c.each {
+		if len(l.refused[is.Type.URL]) == 0 { // includes resources in quarantine, which the session does not know
+			continue
+		}
+		says, at := "its error text is no longer known", ""
+		if nack := c.nacked(is.Type, l.ID); nack != nil {
+			says, at = nack.Error, " "+c.e.since(nack.Since)
+		}
+		x := c.e.try(ctx, l.Stream, c.decision.Groups, is.Type, says, l.refused[is.Type.URL])
+		if len(x.refused) == 0 {
+			continue // the client has accepted the resources in the meantime
+		}
+		guilty := x.guilty()
+		if text != "" {
+			more = append(more, otherRefusal(is.Type, guilty))
+			continue
+		}
+		advice = "look at the client's log; chancery check --envoy finds what only Envoy knows"
+		why := fmt.Sprintf("; which of %s is faulty is unknown", count(len(x.refused), "resource"))
+		if len(guilty) > 0 {
+			place, why = guilty[0].Place, ", because of "+blamed(guilty)
+			advice = fmt.Sprintf("correct %s (%s)", blamed(guilty), orElse(place, "its file"))
+			if guilty[0].Reason != "" {
+				why += ": " + guilty[0].Reason
+			}
+		}
+		text = fmt.Sprintf("the client refused %s%s%s; it says: %s", is.Type, at, why, clipped(says))
+	}
+	if text == "" {
+		return false
+	}
+	if more != nil {
+		text += "; it also refuses " + list(more, 5)
+	}
+	if c.broken == defined { // a subscription to a missing resource may be a remnant, and stops no other resource
+		c.broken, c.advice = "", ""
+	}
+	c.breaks(accepted, place, advice, "%s", text)
+	return true
+}
+
+// otherRefusal returns a text about a refused type: its faulty resources with the first place, if they are known.
+func otherRefusal(t *xds.Type, guilty []api.Resource) string {
+	if len(guilty) == 0 {
+		return t.String()
+	}
+	return fmt.Sprintf("%s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file"))
+}
+
+// command returns the command that explains a resource of the node.
+func (c *chain) command(t *xds.Type, name string) string {
+	return fmt.Sprintf("chancery explain %s %s/%s", textutil.Head(c.id, maxText), t, textutil.Head(name, maxText))
 }

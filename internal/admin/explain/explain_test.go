@@ -582,7 +582,7 @@ var failures = []struct {
 			c.Subscribe(xds.Listener)
 			c.ExpectNothing()
 		},
-		says: []string{`for the client's answer to CDS "a"`, `the client must accept CDS "a" first: run chancery explain for it`},
+		says: []string{`for the client's answer to CDS "a"`, `the client must accept CDS "a" first: chancery explain edge-1 CDS/a`},
 	},
 	{
 		name: "its parent is refused", what: "EDS a", broken: referenced,

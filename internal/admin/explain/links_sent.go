@@ -158,7 +158,7 @@ func (c *chain) waits(refs []xds.Ref) (what, advice string) {
 	for _, ref := range refs {
 		all = append(all, title(ref.Type, ref.Name))
 		if advice == "" && ref.Name != xds.Wildcard {
-			advice = fmt.Sprintf("the client must accept %s first: run chancery explain for it", title(ref.Type, ref.Name))
+			advice = fmt.Sprintf("the client must accept %s first: %s", title(ref.Type, ref.Name), c.command(ref.Type, ref.Name))
 		}
 	}
 	return list(all, 3), orElse(advice, "the client must answer first")

@@ -70,6 +70,29 @@ func TestExplainClient(t *testing.T) {
 			says: []string{`the client subscribes to resources that the node does not get: RDS "r" [l.yaml:12:34]`, `did you mean "rr"?`},
 		},
 		{
+			name: "a subscription to a missing resource without a similar one", broken: defined, files: []string{"c.yaml", resources(cluster("a"))},
+			act: func(_ *fixture, c *xdstest.Client) {
+				takes(c, xds.Cluster)
+				c.Subscribe(xds.Secret, "web")
+			},
+			says: []string{"advice: define it, or correct what refers to it: chancery explain edge-1 SDS/web"},
+		},
+		{
+			name: "refuses several types, with a remaining subscription", broken: accepted, files: []string{"c.yaml", resources(cluster("a"), bad), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("r", "a"))},
+			act: func(_ *fixture, c *xdstest.Client) {
+				c.Subscribe(xds.Secret, "web")
+				for _, t := range []*xds.Type{xds.Cluster, xds.Route, xds.Listener} {
+					if t.Is(xds.Route) {
+						c.Subscribe(t, "r")
+					} else {
+						c.Subscribe(t)
+					}
+					c.NACK(c.Next(t), "no")
+				}
+			},
+			says: []string{"defined: BROKEN: ", "accepted: BROKEN: the client refused CDS 0 s ago, because of CDS \"bad\"", `; it also refuses LDS "l" (l.yaml:2:3), RDS "r" (r.yaml:2:3)`, "advice: correct CDS \"bad\" (c.yaml:7:20)"},
+		},
+		{
 			name: "a route to a missing cluster", broken: references, files: []string{"c.yaml", resources(cluster("a")), "l.yaml", resources(httpListener("l", "r")), "r.yaml", resources(route("r", "aa"))},
 			act: func(_ *fixture, c *xdstest.Client) {
 				takes(c, xds.Cluster)

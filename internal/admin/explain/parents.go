@@ -142,10 +142,10 @@ func (c *chain) referenced() {
 	case wanted || !c.connected() || p.state != nil && p.state.State == protocol.StateSynced:
 		c.ok(referenced, p.place, "%s refers to it", c.parentList())
 	case p.state == nil || p.state.State == protocol.StateUnwanted:
-		c.breaks(referenced, p.place, fmt.Sprintf("the client must have %s first: run chancery explain for it", title(p.Type, p.Name)),
+		c.breaks(referenced, p.place, fmt.Sprintf("the client must have %s first: %s", title(p.Type, p.Name), c.command(p.Type, p.Name)),
 			"%s refers to it, and the client does not subscribe to that either", title(p.Type, p.Name))
 	default:
-		c.breaks(referenced, p.place, fmt.Sprintf("the client must accept %s first: run chancery explain for it", title(p.Type, p.Name)),
+		c.breaks(referenced, p.place, fmt.Sprintf("the client must accept %s first: %s", title(p.Type, p.Name), c.command(p.Type, p.Name)),
 			"%s refers to it, and the client has not accepted that (%s), so it does not ask", title(p.Type, p.Name), c.e.stateOf(p.state))
 	}
 }

@@ -31,7 +31,7 @@ RESULTS := $(CURDIR)/.cache/test
 # linked without what a debugger needs (-w), and `make lint` has vetted them.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1 -vet=off -ldflags=-w
 
-.PHONY: help test $(STAGES) soak chaos chaos-matrix chaos-store floors-store mutants bench clean
+.PHONY: help test $(STAGES) soak abuse chaos chaos-matrix chaos-store floors-store mutants bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -76,6 +76,12 @@ soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e`
 	@mkdir -p $(RESULTS)
 	cd e2e && $(TOOL) gotestsum --format standard-quiet -- ./soak -count=1 -timeout 0 -for $(SOAK) -samples $(RESULTS)/soak.tsv
 	@grep '^#' $(RESULTS)/soak.tsv
+
+ABUSE ?= 60s # of each attack
+abuse: ## Ten abuses of HTTP/2 and xDS at three memory limits, from two addresses, ABUSE (60s) each: 80 minutes, docs/abuse.md; `make e2e` has some seconds of the worst
+	@mkdir -p $(RESULTS); rm -f $(RESULTS)/abuse.md
+	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./abuse -count=1 -timeout 0 -whole -attack-for $(ABUSE) -results $(RESULTS)/abuse.md
+	@cat $(RESULTS)/abuse.md
 
 chaos: chaos-matrix chaos-store ## All that breaks things for long: forty minutes
 

@@ -35,19 +35,22 @@ type memoryUse struct{ bytes, collections uint64 }
 
 // A memoryReturn decides when to collect. The zero value has returned nothing yet.
 type memoryReturn struct {
-	least uint64 // bytes after the last return
-	last  uint64 // collections at the last look
+	after memoryUse // the last return
+	last  uint64    // collections at the last look
 }
 
-// due reports whether the program may have memory that it does not need: none was collected since the last look, and
-// the memory has grown by a fifth since the last return.
+// due reports whether the program may have memory that it does not need: none was collected since the last look, but
+// before that the program was busy, or its memory has grown by a fifth since the last return.
 func (r *memoryReturn) due(now memoryUse) bool {
 	idle := now.collections == r.last
 	r.last = now.collections
-	return idle && now.bytes > r.least+r.least/5
+	return idle && (now.collections >= r.after.collections+busy || now.bytes > r.after.bytes+r.after.bytes/5)
 }
 
-func (r *memoryReturn) returned(now memoryUse) { r.least, r.last = now.bytes, now.collections }
+// busy is a number of collections after which the program was busy. Without work Go collects every two minutes.
+const busy = 3
+
+func (r *memoryReturn) returned(now memoryUse) { r.after, r.last = now, now.collections }
 
 func readMemory() memoryUse {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}

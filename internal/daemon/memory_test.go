@@ -81,6 +81,10 @@ func TestMemoryReturn(t *testing.T) {
 		{memoryUse{121, 1}, true},
 		{memoryUse{300, 3}, false}, // busy
 		{memoryUse{300, 3}, true},
+		{memoryUse{110, 5}, false}, // hardly busy
+		{memoryUse{110, 5}, false},
+		{memoryUse{110, 6}, false},
+		{memoryUse{110, 6}, true}, // an earlier return may have been in the middle of a burst
 	} {
 		got := r.due(step.now)
 		if got != step.want {

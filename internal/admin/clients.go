@@ -105,12 +105,13 @@ func (s *Server) waits(ctx context.Context, all []api.Client) {
 	s.Explainer.Wait(ctx, all[:min(len(all), maxWaits)])
 }
 
-// blameIn adds the faulty resources with their places to the refusals of clients.
+// blameIn adds the faulty resources with their places to the refusals of connected clients. The refusal of a client
+// that left is about earlier content, which may have no place any more.
 func (s *Server) blameIn(ctx context.Context, node string, all []api.Client) {
 	for i := range all {
 		for j := range all[i].Types {
 			t := &all[i].Types[j]
-			if t.Nacked == nil {
+			if t.Nacked == nil || all[i].Left != nil {
 				continue
 			}
 			n := *t.Nacked

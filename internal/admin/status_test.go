@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"testing"
 
@@ -67,6 +68,31 @@ func TestStatusOfAllHealthy(t *testing.T) {
 		st, code := asksServer[api.Status](t, s, "/api/v1/status?replicas=1")
 		if code != http.StatusOK || st.Healthy == nil || *st.Healthy != (b == well) {
 			t.Errorf("%q: %+v", b, st)
+		}
+	}
+}
+
+// A blamer finds each refused resource at a place of the served files.
+type blamer struct{ oracle }
+
+func (blamer) Blame(_ context.Context, all []api.Refusal) []api.Refusal {
+	for i := range all {
+		all[i].Resources = []api.Resource{{Type: all[i].Type, Name: "b", Place: "now.yaml:1:1"}}
+	}
+	return all
+}
+
+// The refusal of a client that left is about earlier content: it has no place in the present files.
+func TestRefusalOfDepartedClientHasNoPresentPlace(t *testing.T) {
+	s := &Server{Explainer: blamer{}}
+	nacked := func() []api.TypeStatus {
+		return []api.TypeStatus{{Type: "CDS", Nacked: &api.NackedStatus{Error: "bad", Resources: []api.Resource{{Type: "CDS", Name: "b"}}}}}
+	}
+	all := []api.Client{{Node: "edge-2", Types: nacked()}, {Node: "edge-2", Left: &api.Left{}, Types: nacked()}}
+	s.blameIn(context.Background(), "edge-2", all)
+	for i, want := range []string{"now.yaml:1:1", ""} {
+		if got := all[i].Types[0].Nacked.Resources[0].Place; got != want {
+			t.Errorf("client %d: place %q, want %q", i, got, want)
 		}
 	}
 }

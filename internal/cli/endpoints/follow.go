@@ -68,16 +68,17 @@ access, or does not accept endpoints.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names := map[dns.Name][]string{}
+			var bad []badLine
 			var err error
 			if w.file != "" {
-				err = readFollowed(cmd.InOrStdin(), w.file, names)
+				bad, err = readFollowed(cmd.InOrStdin(), w.file, names)
 			} else {
 				err = nameFollowed(names, args[0], args[1])
 			}
 			if err != nil {
 				return err
 			}
-			return w.run(cmd, names)
+			return w.run(cmd, names, bad)
 		},
 	}
 	f := cmd.Flags()
@@ -110,13 +111,20 @@ func nameFollowed(names map[dns.Name][]string, cluster, text string) error {
 	return nil
 }
 
-// readFollowed reads a file in which each line has a cluster and a DNS name.
-func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) error {
+// A badLine is a line of a file of names that cannot be followed.
+type badLine struct {
+	number int
+	err    error
+}
+
+// readFollowed reads a file in which each line has a cluster and a DNS name. A bad line does not spoil the others. A
+// file without a good line is an error.
+func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) (bad []badLine, err error) {
 	in := stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return cli.Fail(err, "")
+			return nil, cli.Fail(err, "")
 		}
 		defer f.Close()
 		in = f
@@ -137,20 +145,22 @@ func readFollowed(stdin io.Reader, file string, names map[dns.Name][]string) err
 			err = nameFollowed(names, words[0], words[1])
 		}
 		if err != nil {
-			return cli.Fail(fmt.Errorf("%s:%d: %w", file, at, err), "")
+			bad = append(bad, badLine{at, err})
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return cli.Fail(fmt.Errorf("%s: %w", file, err), "")
+	switch err := lines.Err(); {
+	case err != nil:
+		return nil, cli.Fail(fmt.Errorf("%s: %w", file, err), "")
+	case len(names) == 0 && len(bad) > 0:
+		return nil, cli.Fail(fmt.Errorf("%s:%d: %w", file, bad[0].number, bad[0].err), "")
+	case len(names) == 0:
+		return nil, cli.Fail(fmt.Errorf("%s: the file contains no names", file), "")
 	}
-	if len(names) == 0 {
-		return cli.Fail(fmt.Errorf("%s: the file contains no names", file), "")
-	}
-	return nil
+	return bad, nil
 }
 
 // run follows names until the program gets a signal.
-func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) error {
+func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string, bad []badLine) error {
 	w.options.EmptyAfter = w.empty
 	if w.empty <= 0 {
 		w.options.EmptyAfter = -1
@@ -163,6 +173,9 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string) erro
 		return err
 	}
 	defer w.LogFlags.Close()
+	for _, line := range bad {
+		log.Warn("a line of --file is not followed", "file", w.file, "line", line.number, "error", line.err)
+	}
 	daemon, err := w.Dial()
 	if err != nil {
 		return err

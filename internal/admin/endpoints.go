@@ -171,7 +171,7 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
 	}
 	out := api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed}
-	if res.Set > 0 {
+	if res.Set > 0 && s.Explainer != nil {
 		out.Warning = s.Explainer.Unused(r.PathValue("cluster"))
 	}
 	answer(w, http.StatusOK, out)

@@ -185,7 +185,7 @@ func (l *ledger) missingHeartbeat(a *account) string {
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // checkResourceErrors checks resource_errors: only for subscribed names that do not exist, once for each time that they
-// were subscribed or removed.
+// were subscribed or removed. A refused response that is sent again may have them again.
 func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
 	gone := slices.Concat(r.Removed, r.Absent)
 	for i, n := range r.Missing {
@@ -198,7 +198,7 @@ func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
 			return fmt.Errorf("gRFC A88: %s is reported missing, but it is undecided", n)
 		case l.variant == xds.Delta && !slices.Contains(gone, n):
 			return fmt.Errorf("gRFC A88: %s is reported missing, but not removed", n)
-		case l.variant == xds.SotW && a.reportedMissing[n] && !a.matchedSince[n]:
+		case l.variant == xds.SotW && a.reportedMissing[n] && !a.matchedSince[n] && !l.resent(a, n):
 			return fmt.Errorf("gRFC A88: %s is reported missing again", n)
 		}
 	}

@@ -161,3 +161,16 @@ func TestEndlessAliases(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that refuses EDNS is asked again before the next server, which may know less.
+func TestServerWithoutEDNSIsAskedAgainFirst(t *testing.T) {
+	first, second := dnstest.Start(t), dnstest.Start(t) // the name does not exist on the second one
+	first.SetAnswer("b", dnsmessage.TypeA, dnstest.Answer{
+		Records: dnstest.Addresses("10.0.0.1"),
+		Change:  withEDNS(withCode(dnsmessage.RCodeFormatError, true)),
+	})
+	got, err := options(first.Addr, second.Addr).lookUp(t.Context(), question{"b", dnsmessage.TypeA})
+	if err != nil || texts(got) != "10.0.0.1" || second.Asked("b", dnsmessage.TypeA) != 0 {
+		t.Errorf("SAFE-17: %q, %v", texts(got), err)
+	}
+}

@@ -16,15 +16,6 @@ const maxReadyNode = 4 << 10
 // A QueryError is a parameter for which a request is invalid.
 type QueryError struct{ Param, Message, Hint string }
 
-// Error implements error.
-func (e *QueryError) Error() string {
-	s := e.Param + ": " + e.Message
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
 // ReadyQuery parses the query of GET /ready, on the admin API and on the listener of the metrics. Any other
 // parameter is an error: a gate with a misspelled "strict" would otherwise pass.
 func ReadyQuery(query string) (node string, strict bool, _ *QueryError) {

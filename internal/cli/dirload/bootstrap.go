@@ -29,7 +29,7 @@ func ReadBootstrap(path string, opts dir.Options, open func() (*os.File, error))
 	if err != nil {
 		return nil, []findings.Problem{unreadable(path, err)}
 	}
-	defer f.Close() //nolint:errcheck // the file was only read
+	defer f.Close()
 	file, err := importer.Read(path, f, opts.MaxFile)
 	if err != nil {
 		return nil, []findings.Problem{unreadable(path, err)}

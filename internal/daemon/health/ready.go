@@ -1,7 +1,6 @@
 package health
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -30,7 +29,7 @@ func (c *clientReady) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	node, strict, bad := api.ReadyQuery(r.URL.RawQuery)
 	if bad != nil {
-		answer(w, http.StatusBadRequest, fmt.Sprintf("%v: write /ready?node=ID or /ready?node=ID&strict=1\n", bad))
+		answer(w, http.StatusBadRequest, "write /ready?node=ID or /ready?node=ID&strict=1, without other parameters\n")
 	} else if ok, _ := c.ready(node, host, strict); !ok {
 		answer(w, http.StatusServiceUnavailable, "not ready\n")
 	} else {

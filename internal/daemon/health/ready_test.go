@@ -23,7 +23,7 @@ func TestClientReady(t *testing.T) {
 		{"", 400, ""},
 		{"node=a&strict=x", 400, ""},
 		{"node=a&strict", 503, "not ready\n"},
-		{"node=a&stict=1", 400, "stict: unknown parameter (this path takes node, strict): write /ready?node=ID or /ready?node=ID&strict=1\n"},
+		{"node=a&stict=1", 400, "write /ready?node=ID or /ready?node=ID&strict=1, without other parameters\n"},
 		{"node=a&node=b", 400, ""},
 		{"node=a&strict=1&strict=0", 400, ""},
 		{"node=" + strings.Repeat("a", 5000), 400, ""},

@@ -37,9 +37,9 @@ func TestPartsStopInReverseOrder(t *testing.T) {
 					events = append(events, event)
 				}
 				fake := func(name string, err error, ends time.Duration) part {
-					var of context.Context
+					var failed func() error
 					return part{name: name, start: func(ctx context.Context, running *sync.WaitGroup) error {
-						of = ctx
+						failed = ctx.Err
 						note("start " + name)
 						if err != nil {
 							return err
@@ -52,7 +52,7 @@ func TestPartsStopInReverseOrder(t *testing.T) {
 						return nil
 					}, stop: func() {
 						note("stop " + name)
-						if of.Err() != nil {
+						if failed() != nil {
 							t.Errorf("the context of %s was done before its stop", name)
 						}
 					}}

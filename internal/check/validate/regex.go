@@ -123,7 +123,7 @@ func ranges(pairs []rune) (n int) {
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		lo, hi := pairs[i], pairs[i+1]
-		if lo <= unicode.MaxLatin1 && !(folds && 'A' <= lo && hi <= 'Z') {
+		if lo <= unicode.MaxLatin1 && (!folds || lo < 'A' || hi > 'Z') {
 			n++
 		}
 	}

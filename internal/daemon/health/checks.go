@@ -64,7 +64,7 @@ func answer(w http.ResponseWriter, code int, text string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	fmt.Fprint(w, text) //nolint:gosec // plain text, not HTML
+	fmt.Fprint(w, text)
 }
 
 // reason returns an error as one short line.

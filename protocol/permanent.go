@@ -18,22 +18,39 @@ var permanent = []string{
 	"regexp",
 	"INVALID_ARGUMENT",
 	"unsupported",
+	"eds_cluster_config set in a non-EDS cluster",
+	"non-terminal filter",
+
+	// what RE2 says of a regex
+	"no argument for repetition operator",
+	"bad repetition operator",
+	"invalid repetition size",
+	"invalid perl operator",
+	"invalid escape sequence",
+	"invalid character class",
+	"invalid character class range",
+	"invalid named capture group",
 }
+
+// brackets are what RE2 says of brackets in a regex. They count with their punctuation.
+var brackets = []string{"missing ): ", "missing ]: ", "unexpected ): "}
 
 // CannotPass reports whether the reason in the error text of a NACK cannot pass by itself. Such content is
 // only tried at the slowest step. The function named reports whether a word of the text is the name of a
 // refused resource. Names and quoted parts do not count, because they do not give the reason.
 func CannotPass(text string, named func(word string) bool) bool {
-	reason := reasonOf(text[:min(len(text), maxBlameText)], named)
-	return slices.ContainsFunc(permanent, func(part string) bool { return strings.Contains(reason, " "+part+" ") })
+	text = unquoted(text[:min(len(text), maxBlameText)])
+	reason := reasonOf(text, named)
+	return slices.ContainsFunc(permanent, func(part string) bool { return strings.Contains(reason, " "+part+" ") }) ||
+		slices.ContainsFunc(brackets, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// reasonOf returns the words of an error text without names, quoted parts and punctuation. There is a space
+// reasonOf returns the words of an unquoted error text without names and punctuation. There is a space
 // before and after each word.
 func reasonOf(text string, named func(word string) bool) string {
 	var b strings.Builder
 	b.WriteByte(' ')
-	for field := range strings.FieldsSeq(unquoted(text)) {
+	for field := range strings.FieldsSeq(text) {
 		isName := false
 		for word := range words(field) {
 			isName = isName || named(word)

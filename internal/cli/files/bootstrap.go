@@ -32,6 +32,7 @@ own format. It does not contact the server.`,
 and everything that they refer to from the server, with delta xDS over one stream (ADS).`, "  chancery bootstrap envoy --node edge-1 --cluster edge | envoy -c /dev/fd/0\n  chancery bootstrap envoy --from config/_bootstrap.yaml --server xds.example:18000", bootstrap.Envoy),
 		clientBootstrap("grpc", "Print gRPC's bootstrap", `Grpc prints a bootstrap for gRPC clients and servers with xDS. They read it from
 the file that GRPC_XDS_BOOTSTRAP names.`, "  chancery bootstrap grpc --node client-1 >xds.json\n  GRPC_XDS_BOOTSTRAP=xds.json ./client", bootstrap.GRPC),
+		startupProbe(),
 	)
 	return cmd
 }

@@ -168,7 +168,7 @@ func TestFollowDNS(t *testing.T) {
 func TestEndpointsFollowRejectsWrongArguments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, "names.txt", "# all\nbackend dns:b:80 # one\n\nbackend b:80\n", "none.txt", "# none\n")
+	write(t, dir, "names.txt", "# all\n# backend dns:b:80\n\nbackend b:80\n", "none.txt", "# none\n")
 	for _, c := range []struct {
 		code int
 		says string

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,11 +69,21 @@ func browse(t *testing.T, page string, reports <-chan []reading, rules ...string
 	cmd := exec.Command(filepath.Join(dir, "chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
 		"--user-data-dir="+home, "--host-resolver-rules="+strings.Join(rules, ","), "--remote-debugging-port=0", page)
 	cmd.Env = append(os.Environ(), "HOME="+home, "LD_LIBRARY_PATH="+filepath.Join(dir, "lib"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	harness.DieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	defer func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its children write files, too
+		_ = cmd.Wait()
+		for range 100 {
+			if os.RemoveAll(home) == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond) // a child is still ending
+		}
+	}()
 	select {
 	case all := <-reports:
 		return all

@@ -19,15 +19,15 @@ const historyTime = time.Hour
 // type that an Envoy usually opens.
 const historyPerStream = 4
 
-// These limit the memory of these responses in bytes, in addition to 1 KiB for each: 1 KiB for each of them, but not less than
-// leastHistory and not more than historyBytes. Clients decide how many names they have. Above the limit, the oldest responses of
-// the address that uses most are forgotten.
+// Bounds of the part of [historyLimit] that all responses share, in bytes.
 const (
 	leastHistory = 4 << 20
 	historyBytes = 64 << 20
 )
 
-// historyLimit returns the limit in bytes for n responses.
+// historyLimit returns how many bytes n remembered responses may take: 1 KiB for each, and a shared part of the same
+// size within its bounds. Clients decide how many names they have. Above the limit, the oldest responses of the
+// address that uses most are forgotten.
 func historyLimit(n int) int { return min(max(n<<10, leastHistory), historyBytes) + n<<10 }
 
 // sentHistory remembers which resources SotW clients got, by the version that they state when they

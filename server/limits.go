@@ -8,12 +8,14 @@ import "time"
 type Limits struct {
 	// Streams is how many streams of all clients together may be open; 100,000 by default. Above it, a new
 	// stream displaces the newest stream of the address that has most, on the connection that has most
-	// there, unless that is its own connection. Streams whose client has not answered yet give way first. When three quarters are open, a node at one address may not have more than half of the limit.
+	// there, unless that is its own connection. Streams whose client has not answered yet give way first.
+	// When three quarters are open, a node at one address may not have more than half of the limit.
 	// For the limit of a connection see [MaxStreams].
 	//
 	// The server also remembers answers of ended streams for an hour, to recognize clients that
-	// reconnect. It remembers at most four times this number of answers, in 2 KiB for each answer, but
-	// in 4 to 64 MiB plus 1 KiB for each. Above that, it forgets answers of the address with the most remembered content.
+	// reconnect. It remembers at most four times this number of answers. They take at most 1 KiB each,
+	// plus the same again within 4 to 64 MiB. Above that, it forgets answers of the address with the most
+	// remembered content.
 	Streams int
 
 	// Silent is how many streams and unary calls may be open without a request, in addition to one

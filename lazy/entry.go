@@ -54,7 +54,6 @@ const (
 type storedResource struct {
 	key   // the resource's own name
 	typ   *xds.Type
-	sum   xds.Sum
 	names map[string]bool
 }
 
@@ -68,8 +67,11 @@ func canResolve(t *xds.Type, name string) bool {
 	return i < 0 || t.Collection(name[:i]+"/-"+name[i+2:]) != name
 }
 
-// inView reports whether a view has a resource for the name.
+// inView reports whether a view has a resource for the name. The view is nil if a group is unknown.
 func inView(v xds.View, t *xds.Type, name string) bool {
+	if v == nil {
+		return false
+	}
 	table := v.Table(t)
 	return table.Lookup(name) != nil || table.Aliased(name).Len() > 0
 }
@@ -83,9 +85,6 @@ func (s *Source) lookUp(k key, t *xds.Type, newest xds.View) *entry {
 		h = s.storedFor(k, newest, t)
 	}
 	switch {
-	case e != nil && e.status == found && !has: // the resource was deleted from the store
-		s.detach(e)
-		s.resolve(e)
 	case e != nil || has && h == nil || !s.makeRoom():
 	case has:
 		e = s.add(k, t)

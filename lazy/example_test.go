@@ -50,3 +50,42 @@ func Example() {
 	// local/shop.example is an encoded VirtualHost
 	// local/other.example does not exist
 }
+
+// A writer replaces the whole content of a group. The virtual host that the resolver has found stays.
+func Example_clear() {
+	st := store.New()
+	src, err := lazy.New(st, func(ctx context.Context, q lazy.Query) (*xds.Resource, error) {
+		return xds.NewResource(q.Type, q.Name, []byte("an encoded VirtualHost")), nil
+	}, []*xds.Type{xds.VirtualHost})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go src.Run(ctx)
+	write := func(route string) {
+		_, err := st.Update(func(tx *store.Tx) error {
+			tx.Clear()
+			tx.Set(xds.NewResource(xds.Route, route, []byte("an encoded RouteConfiguration")))
+			return nil
+		})
+		if err != nil {
+			panic(err)
+		}
+	}
+	write("local")
+
+	w, err := src.Watch(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer w.Close()
+	w.Interested(xds.VirtualHost, false, []string{"local/shop.example"}, nil)
+	for view, _, _ := w.Next(); view.Table(xds.VirtualHost).Lookup("local/shop.example") == nil; view, _, _ = w.Next() {
+		<-w.C()
+	}
+	write("local-v2")
+	view, _, _ := w.Next()
+	fmt.Println(view.Table(xds.Route).Lookup("local-v2") != nil, view.Table(xds.VirtualHost).Lookup("local/shop.example") != nil)
+	// Output: true true
+}

@@ -11,12 +11,17 @@
 // While a resolver looks for a name, clients get no response about it: the views are [xds.Undecided].
 // For each group a name is resolved once at a time, however many streams subscribe to it.
 //
+// # Other writers
+//
+// A resolved resource is in the underlay of its group ([store.UnderlayOf]). So transactions of other writers, such
+// as [store.Tx.Clear], do not delete it, also while the resolver is down. A resource that a writer sets in a
+// group of the stream hides a resolved resource with the same name or alias. [Source.Refresh] resolves a name again.
+//
 // # Lifetime of resources
 //
 // A resolved resource stays while a stream is subscribed to one of its names. Without subscribers
 // it stays until the number of names exceeds the limit ([WithLimit]). Then the name that has been
-// without subscribers for the longest time is forgotten first. [Source.Refresh] resolves a name
-// again. A name that does not exist is remembered for a while ([WithAbsentTTL]). Then it is
+// without subscribers for the longest time is forgotten first. A name that does not exist is remembered for a while ([WithAbsentTTL]). Then it is
 // resolved again if a stream is subscribed to it, and else forgotten.
 //
 // # Concurrency

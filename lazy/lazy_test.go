@@ -24,7 +24,7 @@ func TestResolve(t *testing.T) {
 		b.sleep(time.Second)
 		s.is("r/a=A")
 		b.asked("default/r/a")
-		r := b.st.Snapshot().View(store.DefaultGroup).Table(xds.VirtualHost).Lookup("r/a")
+		r := b.st.Snapshot().Effective(store.DefaultGroup).Table(xds.VirtualHost).Lookup("r/a")
 		if !r.OnDemand || r.Sum != res("r/a", "A").Sum {
 			t.Errorf("the store has %+v", r)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/testkit/watchtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -172,18 +173,45 @@ func TestResourcesOfOtherWriters(t *testing.T) {
 		}
 		b.has("r/a")
 	}, WithLimit(1))
-	on(t, "what others delete is looked for again", func(b *bench) {
-		b.be.set("r/a", res("r/a", "A"))
+	for name, write := range map[string]func(tx *store.Tx){
+		"Clear":         func(tx *store.Tx) { tx.Clear() },
+		"Clear and Set": func(tx *store.Tx) { tx.Clear(); tx.Set(of(xds.VirtualHost, res("r/other", "theirs"))...) },
+		"Replace":       func(tx *store.Tx) { tx.Replace(xds.VirtualHost, of(xds.VirtualHost, res("r/other", "theirs"))...) },
+		"Delete":        func(tx *store.Tx) { tx.Delete(xds.VirtualHost, "r/a") },
+		"Set and later Delete": func(tx *store.Tx) {
+			tx.Set(of(xds.VirtualHost, res("r/a", "theirs"))...)
+			tx.Delete(xds.VirtualHost, "r/a")
+		},
+		"Set with the name as alias": func(tx *store.Tx) { tx.Clear(); tx.Set(of(xds.VirtualHost, res("r/a2", "A", "r/a"))...) },
+	} {
+		on(t, "OND-5 found resources stay, with the resolver down, after "+name, func(b *bench) {
+			b.be.set("r/a", res("r/a", "A"))
+			s := b.stream("")
+			defer s.w.Close()
+			s.subscribe("r/a")
+			b.sleep(time.Second)
+			s.is("r/a=A")
+			b.be.fail(errDown)
+			b.update(write)
+			s.is("r/a=A")
+			b.sleep(time.Minute)
+			s.is("r/a=A")
+			b.asked("default/r/a")
+			b.update(func(tx *store.Tx) { tx.Clear() })
+			s.is("r/a=A")
+		})
+	}
+	on(t, "the name of a found resource does not make a writer's transaction fail", func(b *bench) {
+		b.be.set("r/shop r/www", res("r/shop", "found", "r/www"))
 		s := b.stream("")
 		defer s.w.Close()
-		s.subscribe("r/a")
+		s.subscribe("r/shop", "r/www")
 		b.sleep(time.Second)
-		s.is("r/a=A")
+		s.is("r/shop=found r/www=found")
+		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, res("r/www", "theirs"))...) }) // hides both names, because a name has one resource
+		s.is("r/shop=absent r/www=theirs")
 		b.update(func(tx *store.Tx) { tx.Clear() })
-		b.be.set("r/a", res("r/a", "A2"))
-		s.is("r/a=A")
-		b.sleep(time.Second)
-		s.is("r/a=A2")
+		s.is("r/shop=found r/www=found")
 	})
 	on(t, "a name that others use for something else", func(b *bench) {
 		b.update(func(tx *store.Tx) { tx.Set(of(xds.VirtualHost, res("r/shop", "theirs"))...) })
@@ -194,9 +222,9 @@ func TestResourcesOfOtherWriters(t *testing.T) {
 		s.subscribe("r/www", "r/web")
 		b.sleep(10 * time.Second)
 		s.is("r/web=web r/www=absent")
-		if !strings.Contains(b.log.String(), "the store has another resource of the name r/shop") {
-			t.Errorf("logged %s", b.log)
-		}
+		b.asked("default/r/web", "default/r/www")
+		b.update(func(tx *store.Tx) { tx.Clear() })
+		s.is("r/web=web r/www=ours")
 	})
 }
 
@@ -251,4 +279,24 @@ func TestRun(t *testing.T) {
 		}
 		s.is("r/a=A")
 	})
+}
+
+// A stream may subscribe before the content of its group is known.
+func TestUnknownGroup(t *testing.T) {
+	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.ID}, nil }))
+	on(t, "OND-5 a name of a group that is not known yet", func(b *bench) {
+		b.st = st
+		b.be.set("r/a", res("r/a", "A"))
+		w := watchtest.Open(b.T, b, &xds.Node{ID: "edge"})
+		defer w.Close()
+		w.Interested(xds.VirtualHost, false, []string{"r/a"}, nil)
+		b.sleep(time.Second)
+		if view, _ := watchtest.Next(b.T, w); view != nil {
+			t.Errorf("the group is known: %v", view)
+		}
+		b.update(func(tx *store.Tx) { tx.Group("edge").Clear() })
+		if view, _ := watchtest.Next(b.T, w); view == nil || view.Table(xds.VirtualHost).Lookup("r/a") == nil {
+			t.Errorf("got %v", view)
+		}
+	}, func(s *Source) { s.store = st })
 }

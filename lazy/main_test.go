@@ -124,12 +124,14 @@ func (b *bench) remembers() int {
 	return len(b.entries)
 }
 
-// has compares the resources of the default group in the store.
+// has compares the resources of the default group and of its underlay in the store.
 func (b *bench) has(want string) {
 	b.Helper()
 	var names []string
-	for r := range b.st.Snapshot().View(store.DefaultGroup).Table(xds.VirtualHost).All() {
-		names = append(names, r.Name)
+	for _, group := range []string{store.DefaultGroup, store.UnderlayOf(store.DefaultGroup)} {
+		for r := range b.st.Snapshot().View(group).Table(xds.VirtualHost).All() {
+			names = append(names, r.Name)
+		}
 	}
 	slices.Sort(names)
 	if got := strings.Join(names, " "); got != want {

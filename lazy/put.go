@@ -1,7 +1,6 @@
 package lazy
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -15,7 +14,6 @@ type resolved struct {
 	key
 	results  []result
 	resource *xds.Resource
-	stored   bool // the store already has the resource, put there by this source
 }
 
 // put commits the resources of a batch to the store. It returns the results that failed, each with its
@@ -63,7 +61,6 @@ func (s *Source) prepare(found []*resolved) {
 	defer s.mu.Unlock()
 	for _, f := range found {
 		h := s.stored[f.key]
-		f.stored = h != nil
 		f.prepare(h)
 	}
 }
@@ -101,11 +98,7 @@ func (s *Source) commitResolved(found ...*resolved) error {
 	}
 	_, err := s.store.Update(func(tx *store.Tx) error {
 		for _, f := range found {
-			g, t := tx.Group(f.group), f.results[0].typ
-			if r := g.Lookup(t, f.name); r != nil && (!f.stored || !r.OnDemand) {
-				return errors.New("the store has another resource of the name " + f.name)
-			}
-			g.Set(f.resource)
+			tx.Group(store.UnderlayOf(f.group)).Set(f.resource)
 		}
 		return nil
 	})
@@ -122,7 +115,6 @@ func (s *Source) recordStored(found []*resolved) {
 			h = &storedResource{key: f.key, typ: f.results[0].typ, names: map[string]bool{}}
 			s.stored[f.key] = h
 		}
-		h.sum = f.resource.Sum
 		for _, r := range f.results {
 			if s.isCurrent(r.entry) {
 				r.finish(time.Time{}, 0)

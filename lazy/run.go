@@ -233,13 +233,10 @@ func (s *Source) commit(c change) {
 	}
 	_, err := s.store.Update(func(tx *store.Tx) error {
 		for _, h := range c.deleted {
-			g := tx.Group(h.group)
-			if r := g.Lookup(h.typ, h.name); r != nil && r.OnDemand && r.Sum == h.sum { // in other cases another source has replaced the resource
-				g.Delete(h.typ, h.name)
-			}
+			tx.Group(store.UnderlayOf(h.group)).Delete(h.typ, h.name)
 		}
 		for _, e := range c.absent {
-			tx.Group(e.group).Notify(e.typ, e.name)
+			tx.Group(store.UnderlayOf(e.group)).Notify(e.typ, e.name)
 		}
 		return nil
 	})

@@ -162,7 +162,7 @@ func TestSimulation(t *testing.T) {
 				}
 				// Each remembered name has a reason.
 				for _, g := range groups {
-					for r := range b.st.Snapshot().View(g).Table(xds.VirtualHost).All() {
+					for r := range b.st.Snapshot().Effective(g).Table(xds.VirtualHost).All() {
 						if h := b.stored[key{g, xds.VirtualHost.URL, r.Name}]; r.OnDemand && (h == nil || len(h.names) == 0) {
 							t.Errorf("%s %s is in the store, and nobody's", g, r.Name)
 						}

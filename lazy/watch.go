@@ -19,7 +19,7 @@ type Watch struct {
 // Watch returns a watch of the resources for a node, or an error if the node must not see any
 // resource ([store.Store.Watch]).
 func (s *Source) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
-	w, err := s.store.Watch(ctx, node)
+	w, err := s.store.WatchWithUnderlay(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -127,5 +127,5 @@ func (v *view) Undecided(t *xds.Type, name string) bool {
 	if v.watch.Wants(t, name) { // an unsubscribed name must not get an entry, because nothing would release the entry
 		v.watch.use(e)
 	}
-	return e.status != absent // if the status is found, a newer view has the resource
+	return e.status == undecided || e.status == found && inView(newest, t, k.name) // then a newer view has the resource
 }

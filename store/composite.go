@@ -14,10 +14,9 @@ import (
 // groups share one composite, which exists while a node watches it. Each commit to a layer updates
 // the composite. The cost of an update depends on the number of touched names.
 
-// openGroup returns the group for nodes that see these groups, and counts one more watch of this
+// openGroup returns the group for watches that see these layers, and counts one more watch of this
 // group.
 func (st *Store) openGroup(names []string) *group {
-	names = st.withOverlays(names)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(names) == 1 {
@@ -162,12 +161,15 @@ func (g *group) reviseComposite(revised map[*group]*revision) *revision {
 			}
 		}
 		old, ls := was.view[url], layersOf(heads, url)
-		names := ls.affected(touched)
-		table := g.remerge(ls, old, url, names)
-		if old == nil {
-			old = xds.NewTable(table.Type())
+		table := old
+		if len(ls) > 0 { // without a layer that has the type, Notify has touched the names
+			names := ls.affected(touched)
+			table = g.remerge(ls, old, url, names)
+			if old == nil {
+				old = xds.NewTable(table.Type())
+			}
+			touched = union(touched, changedNames(old, table, names))
 		}
-		touched = union(touched, changedNames(old, table, names))
 		if len(touched) > 0 {
 			r.touched[url] = touched
 			r.count += len(touched)

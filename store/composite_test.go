@@ -231,10 +231,12 @@ func TestNotifySignalsComposite(t *testing.T) {
 		w := watchtest.Open(t, st, nil)
 		defer w.Close()
 		watchtest.Next(t, w)
-		w.Interested(xds.Cluster, false, []string{"new"}, nil)
-		update(t, st, func(tx *Tx) { tx.Notify(xds.Cluster, "new") })
-		if _, touched := watchtest.Next(t, w); len(touched) != 1 || !slices.Equal(touched[0][xds.Cluster.URL], []string{"new"}) {
-			t.Errorf("touched %v", touched)
+		for _, typ := range []*xds.Type{xds.Cluster, xds.Route} { // no group has a route
+			w.Interested(typ, false, []string{"new"}, nil)
+			update(t, st, func(tx *Tx) { tx.Notify(typ, "new") })
+			if _, touched := watchtest.Next(t, w); len(touched) != 1 || !slices.Equal(touched[0][typ.URL], []string{"new"}) {
+				t.Errorf("touched %v", touched)
+			}
 		}
 	})
 }

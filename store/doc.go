@@ -48,9 +48,9 @@
 // # For programs that build on the server
 //
 // Most programs do not need these: [Tx.MarkKnown], [Tx.MarkUnknown] and [Tx.Notify] are for sources that do
-// not know all resources at once, such as package lazy. [WithOverlays], [WithOverlayOf], [OverlayOf],
-// [IsOverlay] and [Snapshot.Effective] are for a second writer, such as package endpoints, that adds
-// to each group without changing it. [Watch] is for package server and for your own transport.
+// not know all resources at once. [WithOverlays], [WithOverlayOf], [OverlayOf], [IsOverlay],
+// [Store.WatchWithUnderlay], [UnderlayOf] and [Snapshot.Effective] are for a second writer, such as package
+// lazy, that adds to each group without changing it. [Watch] is for package server and for your own transport.
 //
 // # Concurrency
 //

@@ -30,7 +30,7 @@ func (st *Store) group(name string) *group {
 	if g == nil {
 		g = &group{name: name}
 		h := &head{}
-		if st.emptyGroups || st.overlays && IsOverlay(name) {
+		if st.emptyGroups || IsOverlay(name) {
 			h.view = xds.Tables{}
 		}
 		g.head.Store(h)

@@ -88,7 +88,7 @@ func (w *Watch) decide() error {
 // the selection also finds the content.
 func (w *Watch) enter(s *selection, names []string) {
 	st := w.st
-	g := st.openGroup(names)
+	g := st.openGroup(st.layersOf(names, w.underlays))
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	w.selection = s

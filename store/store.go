@@ -144,7 +144,8 @@ func (s *Snapshot) View(groups ...string) xds.Tables {
 	return mergeHeads(heads).view
 }
 
-// Effective returns the same as [Snapshot.View], with the overlays of the groups ([WithOverlays]).
+// Effective returns the same as [Snapshot.View], with the overlays of the groups ([WithOverlays]) and their
+// underlays ([Store.WatchWithUnderlay]).
 func (s *Snapshot) Effective(groups ...string) xds.Tables {
 	all := make([]string, 0, 2*len(groups))
 	for _, name := range groups {
@@ -152,6 +153,11 @@ func (s *Snapshot) Effective(groups ...string) xds.Tables {
 			all = append(all, over)
 		}
 		all = append(all, name)
+	}
+	for _, name := range groups {
+		if under := UnderlayOf(name); s.views[under] != nil {
+			all = append(all, under)
+		}
 	}
 	return s.View(all...)
 }

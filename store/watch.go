@@ -16,6 +16,8 @@ type Watch struct {
 	ctx  context.Context // of the stream; passed to selectors
 	node *xds.Node       // passed to selectors; may be nil
 
+	underlays bool // the watch also sees the underlays of its groups
+
 	selection *selection // the selection that chose group
 	group     *group
 	id        uint32 // in the group's index
@@ -32,7 +34,11 @@ type Watch struct {
 // may see nothing. Close the watch when the stream ends. The node may be nil. The watch keeps the node and
 // the context until Close, for selectors ([WithGroups]).
 func (st *Store) Watch(ctx context.Context, node *xds.Node) (*Watch, error) {
-	w := &Watch{st: st, ctx: ctx, node: node, bell: make(chan struct{}, 1)}
+	return st.watch(ctx, node, false)
+}
+
+func (st *Store) watch(ctx context.Context, node *xds.Node, underlays bool) (*Watch, error) {
+	w := &Watch{st: st, ctx: ctx, node: node, underlays: underlays, bell: make(chan struct{}, 1)}
 	if err := w.decide(); err != nil {
 		return nil, err
 	}

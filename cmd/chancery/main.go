@@ -33,8 +33,9 @@ format (listeners, routes, clusters, endpoints, secrets and all other resource
 types) to Envoy, gRPC and any other xDS client, and sends changes whenever a file
 changes.
 
-An environment variable can replace each flag: CHANCERY_LISTEN for --listen. If
-both are given, the flag is used.`,
+An environment variable can replace each flag of serve: CHANCERY_LISTEN for
+--listen. If both are given, the flag is used. Other commands use the variables of
+few flags, such as CHANCERY_ADMIN.`,
 		Example: `  chancery check ./config
   chancery serve ./config
   chancery bootstrap envoy | envoy -c /dev/fd/0

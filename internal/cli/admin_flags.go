@@ -44,6 +44,9 @@ func (a *AdminFlags) RegisterAs(f *pflag.FlagSet, name string) {
 		f.StringVar(&a.Target.CA, name+"-ca", "", "`FILE` with the CA of the server's certificate")
 		f.StringVar(&a.Target.Cert, name+"-cert", "", "`FILE` with a client certificate, in PEM")
 		f.StringVar(&a.Target.Key, name+"-key", "", "`FILE` with its private key")
+		for _, part := range []string{"", "-token-file", "-ca", "-cert", "-key"} {
+			Annotate(f.Lookup(name+part), OwnVariable, variable("admin"+part))
+		}
 	})
 }
 
@@ -53,17 +56,17 @@ func LocalFlag(f *pflag.FlagSet, local *bool) {
 }
 
 // ServerUsage makes a command print its own flags first, and then the flags that choose the server.
-func ServerUsage(cmd *cobra.Command) { ServerUsageWith(cmd, "CHANCERY_ADMIN for --admin") }
-
-// ServerUsageWith is ServerUsage with examples of environment variables.
-func ServerUsageWith(cmd *cobra.Command, variables string) {
+func ServerUsage(cmd *cobra.Command) {
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStdout()
 		fmt.Fprintf(w, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
 		sets := FlagsByTitle(cmd.LocalFlags(), "")
 		slices.Reverse(sets)
 		printTitles(w, sets)
-		fmt.Fprintf(w, "\nAn environment variable can replace each flag: %s.\n", variables)
+		fmt.Fprintln(w, "\nThese environment variables replace flags:")
+		for line := range slices.Chunk(variablesOf(cmd), 3) {
+			fmt.Fprintln(w, "  "+strings.Join(line, " "))
+		}
 		return nil
 	})
 }
@@ -93,7 +96,7 @@ func (a *AdminFlags) WithFlagNames(text string) string {
 		return text
 	}
 	// The server's flag --admin-listen is not renamed.
-	return strings.NewReplacer("--admin-listen", "--admin-listen", "CHANCERY_ADMIN", variable(a.name), "--admin", "--"+a.name).Replace(text)
+	return strings.NewReplacer("--admin-listen", "--admin-listen", "--admin", "--"+a.name).Replace(text)
 }
 
 // Ask requests an answer that the server can give without waiting, and closes the connection.

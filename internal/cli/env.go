@@ -29,6 +29,13 @@ const OwnVariable = "variable"
 // byEnvironment is the annotation of a flag whose value comes from its environment variable.
 const byEnvironment = "by environment"
 
+// ClientVariables gives the certificate of an xDS client variables of its own. In serve, the flags with these names
+// are the server's certificate.
+func ClientVariables(f *pflag.FlagSet) {
+	Annotate(f.Lookup("tls-cert"), OwnVariable, VariablePrefix+"CLIENT_TLS_CERT")
+	Annotate(f.Lookup("tls-key"), OwnVariable, VariablePrefix+"CLIENT_TLS_KEY")
+}
+
 // OnCommandLine reports whether the command line has a flag. A value from the flag's environment variable
 // does not count.
 func OnCommandLine(cmd *cobra.Command, flag string) bool {
@@ -40,14 +47,54 @@ func variableOf(f *pflag.Flag) string {
 	return cmp.Or(annotation(f, OwnVariable), variable(f.Name))
 }
 
-// BindEnvironment sets each flag that is not on the command line from its environment variable. An empty
-// variable counts as unset. Variables without a flag are ignored, because other programs may use the
-// prefix. A variable with a probable misspelling gets a warning.
+// sameEverywhere are the flags that mean the same in all commands, so that their variables count for all
+// commands. The variable of another flag counts only for the commands that take it: see [TakeVariables]. Otherwise
+// a variable for one command, such as the node of an agent, would be a filter of another.
+var sameEverywhere = []string{
+	"store", "store-tls", "store-ca", "store-cert", "store-key", "store-user", "store-password-file",
+	"tls", "tls-ca", "tls-server-name", // of a connection to an xDS server
+	"proto-set", "max-file", "follow-links-outside", "legacy-v2",
+	"metrics-listen", "state-dir", "log-level", "log-format",
+}
+
+// takesVariables is the annotation of a command with the flags that it takes from the environment, in addition
+// to sameEverywhere: names separated by spaces, or "*" for all flags.
+const takesVariables = "variables"
+
+// TakeVariables lets a command take flags from environment variables, in addition to the flags that mean the same
+// in all commands. Without names it takes all its flags: this is for commands that run as a service.
+func TakeVariables(cmd *cobra.Command, flags ...string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[takesVariables] = cmp.Or(strings.Join(flags, " "), "*")
+}
+
+// takesVariable reports whether the environment variable of a flag counts for the command.
+func takesVariable(cmd *cobra.Command, f *pflag.Flag) bool {
+	takes := strings.Fields(cmd.Annotations[takesVariables])
+	return f.Name != "help" && (slices.Contains(takes, "*") || slices.Contains(takes, f.Name) ||
+		annotation(f, OwnVariable) != "" || slices.Contains(sameEverywhere, f.Name))
+}
+
+// variablesOf returns the environment variables that count for a command, sorted.
+func variablesOf(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if takesVariable(cmd, f) {
+			names = append(names, variableOf(f))
+		}
+	})
+	slices.Sort(names)
+	return names
+}
+
+// BindEnvironment sets each flag that is not on the command line from its environment variable, if this variable
+// counts for the command. An empty variable counts as unset.
 func BindEnvironment(cmd *cobra.Command, _ []string) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value := os.Getenv(variableOf(f))
-		if f.Changed || value == "" || f.Name == "help" || first != nil {
+		if f.Changed || value == "" || first != nil || !takesVariable(cmd, f) {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
@@ -55,7 +102,7 @@ func BindEnvironment(cmd *cobra.Command, _ []string) error {
 		}
 		Annotate(f, byEnvironment, variableOf(f))
 	})
-	for _, warning := range misspelled(cmd, os.Environ()) {
+	for _, warning := range withoutEffect(cmd, os.Environ()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning:", warning)
 	}
 	return first
@@ -65,24 +112,35 @@ func BindEnvironment(cmd *cobra.Command, _ []string) error {
 // CHANCERY_SERVICE_HOST, CHANCERY_PORT_18000_TCP_ADDR and more.
 var kubernetesVariable = regexp.MustCompile(`^CHANCERY_(\w+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)`)
 
-// misspelled returns a warning for each variable that is not a variable of any command's flag, but has a
-// name similar to a variable of this command.
-func misspelled(cmd *cobra.Command, environ []string) (warnings []string) {
-	all := map[string]bool{}
+// withoutEffect returns a warning for each variable that counts for no command, if its name is similar to a variable
+// of this command or belongs to a flag of it. A service gets a warning for each such variable. Other commands
+// do not, because other programs may use the prefix.
+func withoutEffect(cmd *cobra.Command, environ []string) (warnings []string) {
+	counts := map[string]bool{}
 	for _, c := range append(cmd.Root().Commands(), cmd) {
 		for _, below := range append(c.Commands(), c) {
-			below.Flags().VisitAll(func(f *pflag.Flag) { all[variableOf(f)] = true })
+			for _, name := range variablesOf(below) {
+				counts[name] = true
+			}
 		}
 	}
 	var own []string // without the prefix: with it, all names would be similar
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { own = append(own, strings.TrimPrefix(variableOf(f), VariablePrefix)) })
+	for _, name := range variablesOf(cmd) {
+		own = append(own, strings.TrimPrefix(name, VariablePrefix))
+	}
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, VariablePrefix) || value == "" || all[name] || kubernetesVariable.MatchString(name) {
+		if !strings.HasPrefix(name, VariablePrefix) || value == "" || counts[name] || kubernetesVariable.MatchString(name) {
 			continue
 		}
-		if near := protoyaml.Nearest(strings.TrimPrefix(name, VariablePrefix), slices.Values(own)); near != "" {
+		rest := strings.TrimPrefix(name, VariablePrefix)
+		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		if cmd.Flags().Lookup(flag) != nil && flag != "help" {
+			warnings = append(warnings, fmt.Sprintf("the environment variable %s has no effect: use --%s", name, flag))
+		} else if near := protoyaml.Nearest(rest, slices.Values(own)); near != "" {
 			warnings = append(warnings, fmt.Sprintf("no flag uses the environment variable %s: did you mean %s?", name, VariablePrefix+near))
+		} else if cmd.Annotations[takesVariables] == "*" {
+			warnings = append(warnings, "no flag uses the environment variable "+name)
 		}
 	}
 	return warnings

@@ -129,5 +129,6 @@ cannot be listened on; 2 wrong usage.`,
 	c.limits.flags(f)
 	cli.TitledFlags(f, "Log", c.logging.Register)
 	cli.TitledUsage(cmd, "\"chancery help limits\" lists the flags that limit what clients may do.")
+	cli.TakeVariables(cmd)
 	return cmd
 }

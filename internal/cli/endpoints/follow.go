@@ -93,6 +93,7 @@ access, or does not accept endpoints.`,
 	f.DurationVar(&w.empty, "empty-after", time.Minute, "minimum `time` with three empty answers in a row before the endpoints of a name are removed; 0: keep the last ones")
 	f.IntVar(&w.options.Most, "dns-concurrency", 16, "maximum `number` of look-ups at a time")
 	w.LogFlags.Register(f)
+	cli.TakeVariables(cmd)
 	return w.command(cmd)
 }
 

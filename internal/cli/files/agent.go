@@ -91,6 +91,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	f.DurationVar(&a.options.Settle, "settle", time.Second, "`time` between two steps of a change, in which Envoy loads the files; 0: all in one step")
 	f.StringVar(&a.options.Prefix, "path-prefix", "", "`PATH` at which Envoy sees OUT; default: the absolute path of OUT")
 	f.StringVar(&a.exporter.client.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
+	cli.MarkEnvoyAdmin(f)
 	a.NodeFlags.Register(f)
 	f.Lookup("node").Usage = "`ID` of the agent's node, and of Envoy; default: the host name of this machine"
 	a.Flags.Register(f)
@@ -98,6 +99,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	f.Lookup("state-dir").Usage = "`directory` that stores the last good resources, in a folder for each server and OUT; empty: store nothing"
 	dirload.ProtoSetFlag(f, &a.exporter.sets)
 	a.logging.Register(f)
+	cli.TakeVariables(cmd)
 	return cmd
 }
 

@@ -96,6 +96,8 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 	f.StringVar(&tls.Cert, "tls-cert", "", "`FILE` with the client's certificate (mutual TLS)")
 	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its private key")
 	f.StringVar(&tls.ServerName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from --server")
+	cli.ClientVariables(f)
+	cli.TakeVariables(cmd, "node", "cluster", "server")
 	if name == "envoy" {
 		f.BoolVar(&o.Delta, "delta", true, "use delta (incremental) xDS; --delta=false is SotW (state of the world), which removes only listeners, clusters and scoped routes")
 		f.BoolVar(&o.PerType, "per-type", false, "use one stream for each type instead of one for all (ADS); then no resource may contain ads: {}")

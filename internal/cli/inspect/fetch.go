@@ -120,7 +120,8 @@ but not this one; 124 it does not answer, or its answer does not end.`,
 	dirload.ProtoSetFlag(f, &x.sets)
 	x.Flags.Register(f)
 	cmd.ValidArgsFunction = completeTypes
-	cli.ServerUsageWith(cmd, "CHANCERY_NODE for --node,\nCHANCERY_CLIENT_TLS_CERT for --tls-cert and CHANCERY_CLIENT_TLS_KEY for --tls-key")
+	cli.TakeVariables(cmd, "node", "cluster", "node-json")
+	cli.ServerUsage(cmd)
 	return cmd
 }
 

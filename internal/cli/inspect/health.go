@@ -68,6 +68,7 @@ Exit codes: 0 ready (or alive); 1 not ready, or no answer; 2 wrong usage.`,
 	f.BoolVar(&alive, "alive", false, "ask whether the process answers, not whether it is ready")
 	f.DurationVar(&timeout, "timeout", 2*time.Second, "maximum `time` to wait for the answer")
 	cli.PlainUsage(cmd)
+	cli.TakeVariables(cmd)
 	return cmd
 }
 

@@ -60,9 +60,7 @@ func (x *Flags) Register(f *pflag.FlagSet) {
 		f.StringVar(&x.files.Key, "tls-key", "", "`FILE` with its private key")
 		f.StringVar(&x.serverName, "tls-server-name", "", "`NAME` in the server's certificate, if it differs from the host")
 	})
-	for _, flag := range []string{"tls-cert", "tls-key"} { // in serve, the flags and their variables concern the server's certificate
-		cli.Annotate(f.Lookup(flag), cli.OwnVariable, cli.VariablePrefix+"CLIENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
-	}
+	cli.ClientVariables(f)
 }
 
 // RegisterTimes adds the flags for the time to wait for an answer.

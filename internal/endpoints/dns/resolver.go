@@ -53,19 +53,24 @@ func (o *Options) lookUp(ctx context.Context, q question) (answer, error) {
 	return answer{}, fmt.Errorf("more than %d aliases", maxAliases)
 }
 
-// askAll asks one server after the other, until one answers.
+// askAll asks one server after the other, until one answers. The absence of records counts only if no earlier server
+// fails (SAFE-17): a later one may be a public server that does not know internal names.
 func (o *Options) askAll(ctx context.Context, servers []string, q question) (answer, error) {
 	var last error
 	for i := range attempts {
+		last = nil
 		for _, server := range servers {
 			a, err := o.exchange(ctx, server, q, i == 0)
-			if err == nil {
+			switch absent := len(a.records) == 0 && a.alias == ""; {
+			case err == nil && absent && last != nil:
+				last = fmt.Errorf("%w: the answer of %s without records does not count", last, server)
+			case err == nil:
 				return a, nil
-			}
-			if ctx.Err() != nil {
+			case ctx.Err() != nil:
 				return answer{}, ctx.Err()
+			default:
+				last = fmt.Errorf("%s: %w", server, err)
 			}
-			last = fmt.Errorf("%s: %w", server, err)
 		}
 	}
 	return answer{}, last

@@ -123,6 +123,47 @@ func TestSecondServer(t *testing.T) {
 	}
 }
 
+// The absence of records at a later server does not count while an earlier server fails. Records do.
+func TestAbsenceAtLaterServer(t *testing.T) {
+	const failing, noRecords, odd = "does not count", "", "has no data for the name"
+	servfail, refused := dnstest.Answer{RCode: dnsmessage.RCodeServerFailure}, dnstest.Answer{RCode: dnsmessage.RCodeRefused}
+	lame, blocked, silent := dnstest.Answer{Lame: true}, dnstest.Answer{Records: dnstest.Addresses("0.0.0.0")}, dnstest.Answer{Silent: true}
+	nxdomain, nodata, records := dnstest.Answer{RCode: dnsmessage.RCodeNameError}, dnstest.Answer{}, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1")}
+	for name, c := range map[string]struct {
+		servers []dnstest.Answer
+		want    string // the records, or a part of the error
+	}{
+		"SERVFAIL, NXDOMAIN":           {[]dnstest.Answer{servfail, nxdomain}, failing},
+		"SERVFAIL, NODATA":             {[]dnstest.Answer{servfail, nodata}, failing},
+		"REFUSED, NXDOMAIN":            {[]dnstest.Answer{refused, nxdomain}, failing},
+		"lame, NXDOMAIN":               {[]dnstest.Answer{lame, nxdomain}, failing},
+		"unusable, NXDOMAIN":           {[]dnstest.Answer{blocked, nxdomain}, failing},
+		"silent, NXDOMAIN":             {[]dnstest.Answer{silent, nxdomain}, failing},
+		"SERVFAIL, NXDOMAIN, lame":     {[]dnstest.Answer{servfail, nxdomain, lame}, odd},
+		"SERVFAIL, NXDOMAIN, records":  {[]dnstest.Answer{servfail, nxdomain, records}, "10.0.0.1"},
+		"SERVFAIL, records":            {[]dnstest.Answer{servfail, records}, "10.0.0.1"},
+		"NXDOMAIN, records":            {[]dnstest.Answer{nxdomain, records}, noRecords},
+		"NODATA, SERVFAIL":             {[]dnstest.Answer{nodata, servfail}, noRecords},
+		"NXDOMAIN, SERVFAIL, NXDOMAIN": {[]dnstest.Answer{nxdomain, servfail, nxdomain}, noRecords},
+	} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			o := options()
+			for _, says := range c.servers {
+				s := dnstest.Start(t)
+				s.SetAnswer("b", dnsmessage.TypeA, says)
+				o.Servers = append(o.Servers, s.Addr)
+				if says.Silent {
+					o.Timeout = 100 * time.Millisecond
+				}
+			}
+			got, err := o.lookUp(t.Context(), question{"b", dnsmessage.TypeA})
+			if err == nil && texts(got) != c.want || err != nil && (c.want == noRecords || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%q, %v, want %q", texts(got), err, c.want)
+			}
+		})
+	}
+}
+
 func TestServersOfTheSystem(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	for text, want := range map[string]string{

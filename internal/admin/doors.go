@@ -34,8 +34,12 @@ func fromUnix(r *http.Request) bool {
 	return unix
 }
 
-// ownerOf returns the owner of a request over the network: its address as [fair.Owner] shows it.
+// ownerOf returns the owner of a request over the network: the identity in its client certificate, or else its
+// address as [fair.Owner] shows it. A token is not an identity, because all callers have the same one.
 func ownerOf(r *http.Request) string {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return identityOf(r)
+	}
 	if a := addressOf(r); a != nil {
 		return fair.Owner(a)
 	}

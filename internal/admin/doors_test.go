@@ -1,7 +1,10 @@
 package admin
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +51,60 @@ func TestSlowBodiesTakeNoPlace(t *testing.T) {
 	if tried < 15 {
 		t.Errorf("%d routes with a body", tried)
 	}
+}
+
+// A commit takes no place of others while it arrives. A large one takes a place of large ones.
+func TestSlowCommitsTakeNoPlace(t *testing.T) {
+	for name, begins := range map[string]string{"small": commitOf("", "slow"), "large": commitOf("", "slow") + strings.Repeat(" ", largeCommit)} {
+		t.Run("SAFE-9 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := committing(t).Handler(loopback)
+				commits := func(body io.Reader) int {
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/api/v1/revisions", body)
+					r.Header.Set("Content-Type", linesOfJSON)
+					r.Header.Set("Authorization", "Bearer secret")
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					return w.Code
+				}
+				codes := make(chan int, maxCommits)
+				var slow []*io.PipeWriter
+				for range maxCommits {
+					in, out := io.Pipe()
+					slow = append(slow, out)
+					go func() { codes <- commits(in) }()
+					_, _ = io.WriteString(out, begins)
+				}
+				synctest.Wait()
+				if code := commits(strings.NewReader(commitOf("", "a"))); code != http.StatusOK {
+					t.Error(code)
+				}
+				for _, out := range slow {
+					_ = out.Close()
+					if code := <-codes; code != http.StatusOK {
+						t.Errorf("slow: %d", code)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Callers behind one address are different owners if they have different client certificates.
+func TestOwnerOf(t *testing.T) {
+	t.Run("SAFE-9", func(t *testing.T) {
+		owner := func(name string) string {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr = "10.0.0.1:7"
+			if name != "" {
+				r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{DNSNames: []string{name}}}}}
+			}
+			return ownerOf(r)
+		}
+		if owner("a") != owner("a") || owner("a") == owner("b") || owner("a") == owner("") || owner("") != "10.0.0.1" {
+			t.Error(owner("a"), owner("b"), owner(""))
+		}
+	})
 }
 
 // The places for answers are shared by address.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,8 +219,9 @@ func ofRepository(err error) error {
 }
 
 const (
-	maxCommits = 2                // maximum number of concurrent commits, because each is in memory
-	commitTime = 10 * time.Minute // maximum duration of a commit
+	maxCommits  = 2                // maximum number of concurrent commits, because each is in memory
+	largeCommit = 1 << 20          // bytes; maxCommits large commits may arrive at the same time
+	commitTime  = 10 * time.Minute // maximum duration of a commit
 )
 
 // mayCommit returns the identity of the caller. It returns an error if the caller has not proved its
@@ -280,25 +282,61 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.commits.wait(r)
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers support a deadline
+	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
+	body, large, done, err := s.commitBody(r, in)
+	if err != nil {
+		return err
+	}
+	defer done()
+	door := &s.commits
+	if large { // it takes no place of other commits while it arrives
+		door = &s.largeCommits
+	}
+	leave, err := door.wait(r)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(commitTime + writeTime)) // not all writers support a deadline
-	in := &steady{in: r.Body, deadline: control.SetReadDeadline, since: time.Now()}
-	req, items, err := readCommit(w, in, adminclient.MaxCommit)
+	req, items, err := readCommit(w, body, adminclient.MaxCommit)
 	if in.stalled {
 		return errStalled
 	}
 	if err != nil {
 		return err
 	}
+	if large {
+		leave, err := s.commits.wait(r)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	_ = control.SetReadDeadline(in.since.Add(commitTime)) // the end of the connection cancels the commit
 	who = revisionapi.Claimed(who, req.Author)
 	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
 	return s.changed(w, "commit", who, req.Message, c, err)
+}
+
+// commitBody reads the first bytes of a commit. A commit that is not large is complete then, and its bytes count
+// against the budget of bodies until the caller calls done.
+func (s *Server) commitBody(r *http.Request, in *steady) (body io.Reader, large bool, done func(), _ error) {
+	first := s.bodies.Body(in, addressOf(r), func() { _ = in.deadline(time.Unix(1, 0)) })
+	b, err := io.ReadAll(io.LimitReader(first, largeCommit))
+	large = len(b) == largeCommit
+	if err != nil || large {
+		_ = first.Close()
+	}
+	switch {
+	case in.stalled:
+		return nil, false, nil, errStalled
+	case err != nil:
+		return nil, false, nil, unread(err, adminclient.MaxCommit)
+	case large:
+		return io.MultiReader(bytes.NewReader(b), in), true, func() {}, nil
+	}
+	return bytes.NewReader(b), false, func() { _ = first.Close() }, nil
 }
 
 // reviewRestored returns an error if this server would not serve the revision.

@@ -124,6 +124,7 @@ func (s *Server) prepare() {
 		s.asking.limit(maxMade)
 		s.spreading.limit(maxSpread)
 		s.writing.limit(maxWriters)
+		s.largeCommits.limit(maxCommits)
 		s.commits.limit(maxCommits)
 		s.readers, s.streams = newPlaces(maxReaders, "read events"), newPlaces(maxReaders, "register endpoints")
 		s.waiting, s.waitingSynced = newPlaces(maxReaders, "wait"), newPlaces(maxReaders, "wait")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits that end a slow commit, because only maxCommits commits may run at the same time.
+// Limits that end a slow commit, because only maxCommits large commits may arrive at the same time.
 const (
 	stallTime = 15 * time.Second // maximum total pause
 	leastRate = 32 << 10         // minimum bytes per second, without pauses

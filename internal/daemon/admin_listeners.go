@@ -153,8 +153,8 @@ func (a *adminListeners) opened() []net.Listener {
 
 // serve answers requests until ctx is done.
 func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *admin.Server) {
-	if a.token != "" {
-		s.Token = func() (string, error) { return readToken(a.token) }
+	if a.token != "" { // it is read for each request, so that a new token works at once
+		s.Token = newTokenFile(func() (string, error) { return readToken(a.token) }, s.Log).Token
 	}
 	if a.certs != nil {
 		s.TLS = webTLS(a.certs.Config())
@@ -217,8 +217,7 @@ func (a *adminListeners) close() {
 // The minimum and maximum length of a token in bytes; a short token can be guessed.
 const minToken, maxToken = 16, 4096
 
-// readToken reads a token from its file. The server reads it for each request, so that a new token works at
-// once.
+// readToken reads a token from its file.
 func readToken(path string) (string, error) {
 	b, err := disk.ReadSecret(path)
 	if err != nil {

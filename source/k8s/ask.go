@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -23,14 +24,18 @@ import (
 // An asker lists and watches slices at an API server. It logs when that fails, and when it works
 // again.
 type asker struct {
-	api      typed.EndpointSliceInterface
-	selector labels.Selector
-	log      *slog.Logger
+	api       typed.EndpointSliceInterface
+	namespace string // "": all
+	selector  labels.Selector
+	log       *slog.Logger
+	store     cache.SharedIndexInformer // with the known slices
+	pages     listing                   // the pages of a list so far; only for the informer's goroutine
 
-	mu   sync.Mutex // guards the fields below; never held during I/O
-	away bool       // a failure was logged
-	why  string     // the error that was logged last
-	when time.Time  // when that was
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	away    bool       // a failure was logged
+	why     string     // the error that was logged last
+	when    time.Time  // when that was
+	doubted time.Time  // the first of the lists that are not believed; zero: the last one was
 }
 
 // informer returns an informer of the slices.
@@ -43,6 +48,7 @@ func (a *asker) informer(client kubernetes.Interface) (cache.SharedIndexInformer
 			}
 			return nil, nil
 		}})
+	a.store = i
 	return i, errors.Join(
 		i.SetTransform(lean),
 		i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) { a.failed(ctx, err) }),
@@ -57,13 +63,38 @@ func lean(x any) (any, error) {
 	return x, nil
 }
 
+// list reads a page of a list. client-go takes a JSON object of another kind for an empty list.
 func (a *asker) list(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 	o.LabelSelector = a.selector.String()
 	l, err := a.api.List(ctx, o)
-	if err == nil {
-		a.works()
+	if err != nil {
+		return l, err // the informer reports the error
 	}
-	return l, err // the informer reports the error
+	if l.ResourceVersion == "" {
+		return nil, errors.New("the API server did not send a list of endpoint slices: its answer has no resourceVersion")
+	}
+	if o.Continue == "" {
+		a.pages = listing{}
+	}
+	for i := range l.Items {
+		if err := a.check(&l.Items[i], false); err != nil {
+			return nil, err
+		}
+		a.pages.add(&l.Items[i], a.store.GetStore())
+	}
+	switch {
+	case l.Continue != "" && l.Continue == o.Continue:
+		return nil, errors.New("the API server sent the same page of endpoint slices again")
+	case l.Continue != "":
+		return l, nil
+	case l.RemainingItemCount != nil && *l.RemainingItemCount > 0:
+		return nil, fmt.Errorf("the list of the API server is not complete: %d endpoint slices are missing", *l.RemainingItemCount)
+	}
+	if err := a.believe(a.pages, l.ResourceVersion); err != nil {
+		return nil, err
+	}
+	a.works()
+	return l, nil
 }
 
 func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface, error) {
@@ -72,7 +103,10 @@ func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface,
 	busy := utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
 	switch {
 	case err == nil:
-		a.works()
+		if o.SendInitialEvents == nil {
+			a.works()
+		}
+		return a.checked(ctx, w, o.SendInitialEvents != nil), nil
 	case o.SendInitialEvents == nil: // while connections are refused, the informer tries again and does not report the error
 		a.failed(ctx, err)
 	case busy:

@@ -85,7 +85,7 @@ func New(client kubernetes.Interface, tell func(cluster string, all []api.Endpoi
 		w.of[m.Cluster] = append(w.of[m.Cluster], m.Service)
 		w.by[m.Namespace+"/"+m.Name] = append(w.by[m.Namespace+"/"+m.Name], m.Cluster)
 	}
-	ask := &asker{api: client.DiscoveryV1().EndpointSlices(o.Namespace), selector: selector, log: o.Log}
+	ask := &asker{api: client.DiscoveryV1().EndpointSlices(o.Namespace), namespace: o.Namespace, selector: selector, log: o.Log}
 	w.informer, err = ask.informer(client)
 	if err == nil {
 		_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -35,7 +35,8 @@ type Server struct {
 	compacted int
 	refuses   int           // status code of all responses; 0: it serves
 	refused   chan struct{} // closed when it has refused a request
-	drop      int           // a new value ends all watches
+	instead   func(http.ResponseWriter, *http.Request) bool
+	drop      int // a new value ends all watches
 	lists     int
 	watches   int
 }
@@ -126,6 +127,32 @@ func (s *Server) Bookmark() {
 // called with 0.
 func (s *Server) Refuse(code int) { s.change(func() { s.refuses = code }) }
 
+// Instead makes the server end all watches, and call f for each request. If f returns false, the server responds as
+// usual. Nil: f is not called.
+func (s *Server) Instead(f func(http.ResponseWriter, *http.Request) bool) {
+	s.change(func() { s.instead = f; s.drop++ })
+}
+
+// Send sends a line to all watches.
+func (s *Server) Send(line string) {
+	s.change(func() {
+		s.version++
+		s.events = append(s.events, event{s.version, "", json.RawMessage(line)})
+	})
+}
+
+// Restore puts the server back to a version with these slices, as a backup does.
+func (s *Server) Restore(version int, all ...*discovery.EndpointSlice) {
+	s.change(func() {
+		s.version, s.compacted, s.events, s.items = version, 0, nil, map[string]*discovery.EndpointSlice{}
+		for _, one := range all {
+			one = one.DeepCopy()
+			one.ResourceVersion = strconv.Itoa(version)
+			s.items[one.Namespace+"/"+one.Name] = one
+		}
+	})
+}
+
 // AwaitRefusal waits until the server has refused a request.
 func (s *Server) AwaitRefusal() {
 	s.mu.Lock()
@@ -174,16 +201,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(failure(code, reason))
 	}
 	q := r.URL.Query()
+	from, _ := strconv.Atoi(q.Get("resourceVersion"))
 	switch {
+	case s.instead != nil && s.instead(w, r):
 	case s.refuses != 0:
 		close(s.refused)
 		s.refused = make(chan struct{})
 		refuse(s.refuses, reasons[s.refuses])
 	case err != nil || !strings.HasSuffix(r.URL.Path, "/endpointslices"):
 		refuse(http.StatusNotFound, meta.StatusReasonNotFound)
+	case from > s.version && (q.Get("watch") == "" || q.Get("sendInitialEvents") == "true"):
+		w.WriteHeader(http.StatusGatewayTimeout)
+		late := failure(http.StatusGatewayTimeout, meta.StatusReasonTimeout)
+		late.Details = &meta.StatusDetails{Causes: []meta.StatusCause{{Type: meta.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}}
+		_ = json.NewEncoder(w).Encode(late)
 	case q.Get("watch") == "":
 		s.lists++
-		list := discovery.EndpointSliceList{TypeMeta: meta.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}, ListMeta: meta.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
+		list := discovery.EndpointSliceList{TypeMeta: meta.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}, ListMeta: meta.ListMeta{ResourceVersion: strconv.Itoa(s.version)}, Items: []discovery.EndpointSlice{}}
 		for _, one := range s.items {
 			if mine(one) {
 				list.Items = append(list.Items, *one)
@@ -209,7 +243,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, mine func(*discov
 			one.TypeMeta = kind
 			object = one
 		}
-		b, _ := json.Marshal(map[string]any{"type": typ, "object": object})
+		b, raw := object.(json.RawMessage)
+		if !raw {
+			b, _ = json.Marshal(map[string]any{"type": typ, "object": object})
+		}
 		_, _ = w.Write(append(b, '\n'))
 		http.NewResponseController(w).Flush() //nolint:errcheck // who has left hears nothing
 	}

@@ -19,6 +19,7 @@ var (
 	errWildcard = errors.New(`the name "*" is reserved: it subscribes to all resources`)
 
 	errCollection = errors.New("has the name of a collection")
+	errNoOwnName  = errors.New("has no name in its message")
 )
 
 func orNoName(err error) error {
@@ -175,6 +176,35 @@ func (w *wrapper) describes(r *xds.Resource) bool {
 		return r.Version == r.Sum.String()
 	}
 	return r.Version == w.version
+}
+
+// ResourceName returns the name of a resource of type t, or the reason why clients cannot use the resource (CLI-15).
+// Clients and servers share this rule. The parameter name is the canonical name outside the message; "": none. Some
+// clients know a resource only by the name in its message, so the two names must be equal. With an error,
+// ResourceName also returns the name, if known.
+func ResourceName(t *xds.Type, name string, body []byte) (string, error) {
+	own, err := bodyName(t, body)
+	own = xds.CanonicalName(own)
+	switch {
+	case err != nil:
+		return name, fmt.Errorf("malformed %s: %w", t.URL, err)
+	case name == "":
+		name = own
+	case t.Name == "" || !t.Known():
+	case own == "":
+		return name, errNoOwnName
+	case own != name:
+		return name, fmt.Errorf("the name in the message is %q: use that name, and aliases for other names", own)
+	}
+	switch {
+	case name == "":
+		return "", errNoName
+	case name == xds.Wildcard:
+		return "", errWildcard
+	case xds.IsCollection(name):
+		return name, errCollection
+	}
+	return name, nil
 }
 
 // bodyName returns the name inside an encoded message, or "" if messages of the type have no name field. It

@@ -43,8 +43,8 @@ const removedNames = 8
 // b. The result has the order of the message and keeps duplicates.
 //
 // It returns an error if the message cannot be decoded. A resource that cannot be decoded, has another type
-// than the response or has no name becomes an [xds.MalformedError] in Malformed. The result still has
-// the other resources.
+// than the response, has no name, or has another name in its message than outside becomes an
+// [xds.MalformedError] in Malformed. The result still has the other resources.
 //
 // The version of a resource is the version in the protocol's Resource message, or else the hash of
 // its content. A Resource without a body is a heartbeat if it has a version or a TTL. The version
@@ -267,23 +267,12 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 	if string(w.any.url) != t.URL {
 		return name, w.any.typeError(t)
 	}
-	own, err := bodyName(t, w.any.value)
-	if err != nil {
-		return name, fmt.Errorf("malformed %s: %w", t.URL, err)
-	}
 	if name == "" && d.o.Name != nil && !t.Known() {
-		own = d.o.Name(t, w.any.value)
+		name = xds.CanonicalName(d.o.Name(t, w.any.value))
 	}
-	if name == "" {
-		name = xds.CanonicalName(own)
-	}
-	switch {
-	case name == "":
-		return "", errNoName
-	case name == xds.Wildcard:
-		return "", errWildcard
-	case xds.IsCollection(name):
-		return name, errCollection
+	name, err := ResourceName(t, name, w.any.value)
+	if err != nil {
+		return name, err
 	}
 	r := d.named(name)
 	if !w.describes(r) {

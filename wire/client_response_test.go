@@ -178,10 +178,11 @@ func fromGenerated(m proto.Message) (h heard, ok bool) {
 			own, ok := "", proto.Unmarshal(w.Resource.Value, &emptypb.Empty{}) == nil
 			if t := xds.TypeOf(h.Type); ok && t.Name != "" && t.Known() {
 				n, err := bodyName(t, w.Resource.Value)
-				own, ok = n, err == nil
+				own = xds.CanonicalName(n)
+				ok = err == nil && (name == "" || own == name)
 			}
 			if is.Name == "" {
-				is.Name = xds.CanonicalName(own)
+				is.Name = own
 			}
 			if bad = !ok || w.Resource.TypeUrl != h.Type || is.Name == "" || is.Name == "*"; !bad {
 				r := &xds.Resource{Stamp: &xds.Stamp{Name: is.Name}, Body: w.Resource.Value, Aliases: aliases, TTL: is.TTL}
@@ -349,9 +350,14 @@ func TestDecodeResponseMalformed(t *testing.T) {
 		{"TYP-7 no type", sotw(anyOf("", named(rnd, "l", 0))), `resources[0]: has no type, want ` + xds.Cluster.URL, ""},
 		{"CLI-2 no name", sotw(anyOf(xds.Cluster.URL, nil)), "resources[0]: has no name", ""},
 		{"CLI-2 no name in delta", delta(&discovery.Resource{Version: "1"}), "resources[0]: has no name", ""},
+		{"CLI-15 no name in the message", sotw(wrapped(&discovery.Resource{Name: "w", Resource: anyOf(xds.Cluster.URL, nil)})), `resource "w": has no name in its message`, "w"},
+		{"CLI-15 no name in the message in delta", delta(&discovery.Resource{Name: "w", Resource: anyOf(xds.Cluster.URL, nil)}), `resource "w": has no name in its message`, "w"},
+		{"CLI-15 another name in the message", sotw(wrapped(&discovery.Resource{Name: "w", Resource: good})), `resource "w": the name in the message is "good": use that name, and aliases for other names`, "w"},
+		{"CLI-15 another name in the message in delta", delta(&discovery.Resource{Name: "w", Aliases: []string{"good"}, Resource: good}), `resource "w": the name in the message is "good": use that name, and aliases for other names`, "w"},
+		{"CLI-15 an empty Any in delta", delta(&discovery.Resource{Name: "w", Resource: &anypb.Any{}}), `resource "w": has no type, want ` + xds.Cluster.URL, "w"},
 		{"CLI-2 the name of all", sotw(anyOf(xds.Cluster.URL, named(rnd, "*", 0))), `resources[0]: the name "*" is reserved: it subscribes to all resources`, ""},
 		{"CLI-2 the name of a collection", sotw(anyOf(xds.Cluster.URL, named(rnd, "xdstp://a/t/*?x=y", 0))), `resource "xdstp://a/t/*?x=y": has the name of a collection`, "xdstp://a/t/*?x=y"},
-		{"CLI-2 the name of a collection in delta", delta(&discovery.Resource{Name: "xdstp://a/t/*", Resource: good}), `resource "xdstp://a/t/*": has the name of a collection`, "xdstp://a/t/*"},
+		{"CLI-2 the name of a collection in delta", delta(&discovery.Resource{Name: "xdstp://a/t/*", Resource: anyOf(xds.Cluster.URL, named(rnd, "xdstp://a/t/*", 0))}), `resource "xdstp://a/t/*": has the name of a collection`, "xdstp://a/t/*"},
 		{"CLI-2 the name of all, without a body", delta(&discovery.Resource{Name: "*", Version: "1"}), `resource "*": the name "*" is reserved: it subscribes to all resources`, "*"},
 		{"CLI-2 a truncated message", sotw(anyOf(xds.Cluster.URL, truncated)), "resources[0]: malformed " + xds.Cluster.URL + ": unexpected EOF", ""},
 		{"CLI-2 a truncated message in delta", delta(&discovery.Resource{Name: "t", Resource: anyOf(xds.Cluster.URL, truncated)}), `resource "t": malformed ` + xds.Cluster.URL + ": unexpected EOF", "t"},
@@ -445,7 +451,7 @@ func TestDecodeResponseForms(t *testing.T) {
 	t.Run("CLI-11 names with parameters", func(t *testing.T) {
 		name := &discovery.ResourceName{Name: "xdstp://a/t/b?z=1&y=2"}
 		r := decode(xds.Delta, &discovery.DeltaDiscoveryResponse{TypeUrl: xds.Cluster.URL, RemovedResourceNames: []*discovery.ResourceName{name},
-			Resources: []*discovery.Resource{{ResourceName: name, Resource: anyOf(xds.Cluster.URL, body)}}}, ResponseOptions{})
+			Resources: []*discovery.Resource{{ResourceName: name, Resource: anyOf(xds.Cluster.URL, appendString(nil, 1, name.Name))}}}, ResponseOptions{})
 		const want = "xdstp://a/t/b?y=2&z=1"
 		if len(r.Upserts) != 1 || r.Upserts[0].Name != want || !slices.Equal(r.Removed, []string{want}) {
 			t.Errorf("%+v", r.Changes)

@@ -25,8 +25,7 @@ import (
 // are not known; set them with package refs. It also sets the addresses of a Listener ([Addresses]).
 //
 // It returns an error if the type or the message is nil, if the message is of another type or
-// cannot be encoded, or if the resource has no name. A name that differs from the name in the
-// message is an error, too.
+// cannot be encoded, or if clients would refuse the resource ([DecodeResponse]).
 func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, error) {
 	switch {
 	case t == nil:
@@ -45,8 +44,7 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 		}
 		return nil, fmt.Errorf("%s resource %q: the message is a %s, not a %s", t, name, url, t.URL)
 	}
-	given := name != ""
-	if !given {
+	if name == "" {
 		var err error
 		if packed {
 			m, err = a.UnmarshalNew()
@@ -59,7 +57,6 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 			return nil, fmt.Errorf("%s resource without a name", t)
 		}
 	}
-	name = xds.CanonicalName(name)
 	body := a.GetValue()
 	if !packed {
 		var err error
@@ -68,11 +65,12 @@ func NewResource(t *xds.Type, name string, m proto.Message) (*xds.Resource, erro
 			return nil, fmt.Errorf("%s resource %q: %w", t, name, err)
 		}
 	}
-	if own := xds.CanonicalName(ownName(t, body)); given && own != "" && own != name {
-		return nil, fmt.Errorf("%s resource %q: the name in the message is %q: use that name, and Aliases for other names", t, name, own)
+	id, err := ResourceName(t, xds.CanonicalName(name), body)
+	if err != nil {
+		return nil, fmt.Errorf("%s resource %q: %w", t, name, err)
 	}
-	r := xds.NewResource(t, name, body)
-	r.Refs, r.Addresses = Refs(t, name, body), Addresses(t, body)
+	r := xds.NewResource(t, id, body)
+	r.Refs, r.Addresses = Refs(t, id, body), Addresses(t, body)
 	return r, nil
 }
 
@@ -86,18 +84,4 @@ func nameOf(t *xds.Type, m protoreflect.Message) string {
 		return ""
 	}
 	return m.Get(f).String()
-}
-
-// ownName returns the name inside an encoded message. It returns "" if the message cannot be decoded or its type has
-// no name field. For types that the table does not list it returns "", because the meaning of their fields
-// is not known.
-func ownName(t *xds.Type, body []byte) (name string) {
-	const nameField = 1 // in all types with a name field ([xds.Type.Name])
-	if t.Name == "" || !t.Known() {
-		return ""
-	}
-	if eachField(body, nameField, func(b []byte) error { name = string(b); return nil }) != nil {
-		return ""
-	}
-	return name
 }

@@ -37,17 +37,17 @@ func TestNewResource(t *testing.T) {
 	}{
 		{name: "named by the message", typ: xds.Cluster, m: c, want: "backend"},
 		{name: "named by the caller", typ: xds.Cluster, given: "backend", m: c, want: "backend"},
-		{name: "named by the caller alone", typ: xds.Cluster, given: "other", m: &clusterv3.Cluster{}, want: "other"},
+		{name: "named by the caller alone", typ: xds.Cluster, given: "other", m: &clusterv3.Cluster{}, no: `CDS resource "other": has no name in its message`},
 		{name: "named otherwise", typ: xds.Cluster, given: "other", m: c, no: `CDS resource "other": the name in the message is "backend"`},
 		{name: "named otherwise, packed", typ: xds.Cluster, given: "other", m: pack(t, c), no: `CDS resource "other": the name in the message is "backend"`},
 		{name: "named otherwise by another field", typ: xds.Endpoint, given: "other", m: &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}, no: `EDS resource "other": the name in the message is "eds"`},
 		{name: "named otherwise, of v2", typ: xds.Cluster.Legacy(), given: "other", m: &anypb.Any{TypeUrl: xds.Cluster.Legacy().URL, Value: pack(t, c).Value}, no: `CDSv2 resource "other": the name in the message is "backend"`},
 		{name: "a field that is not the name", typ: xds.VirtualHost, given: "route/v", m: &routev3.VirtualHost{Name: "v"}, want: "route/v"},
 		{name: "a type that is not in the table", typ: xds.TypeOf("type.googleapis.com/envoy.config.accesslog.v3.AccessLog"), given: "log", m: &accesslogv3.AccessLog{Name: "another"}, want: "log"},
-		{name: "named, and not to be read", typ: xds.Cluster, given: "c", m: &anypb.Any{TypeUrl: xds.Cluster.URL, Value: []byte("an encoded Cluster")}, want: "c"},
+		{name: "named, and not to be read", typ: xds.Cluster, given: "c", m: &anypb.Any{TypeUrl: xds.Cluster.URL, Value: []byte("text")}, no: `CDS resource "c": malformed type.googleapis.com/envoy.config.cluster.v3.Cluster: `},
 		{name: "another name field", typ: xds.Endpoint, m: &endpointv3.ClusterLoadAssignment{ClusterName: "eds"}, want: "eds"},
 		{name: "packed", typ: xds.Cluster, m: pack(t, c), want: "backend"},
-		{name: "packed and opaque", typ: xds.TypeOf("type.googleapis.com/my.Own"), given: "x", m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte("any")}, want: "x"},
+		{name: "packed and opaque", typ: xds.TypeOf("type.googleapis.com/my.Own"), given: "x", m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own", Value: []byte{8, 1}}, want: "x"},
 		{name: "packed, opaque, nameless", typ: xds.TypeOf("type.googleapis.com/my.Own"), m: &anypb.Any{TypeUrl: "type.googleapis.com/my.Own"}, no: "Own resource: "},
 		{name: "nameless type", typ: xds.VirtualHost, m: &routev3.VirtualHost{Name: "v"}, no: "VHDS resource without a name"},
 		{name: "nameless", typ: xds.Cluster, m: &clusterv3.Cluster{}, no: "CDS resource without a name"},
@@ -60,7 +60,7 @@ func TestNewResource(t *testing.T) {
 		{name: "packed, and empty", typ: xds.Cluster, given: "l", m: &anypb.Any{}, no: `CDS resource "l": the message is an Any without a type URL`},
 		{name: "wrong type, packed", typ: xds.Cluster, given: "l", m: pack(t, &listenerv3.Listener{}), no: `CDS resource "l": the message is a type.googleapis.com/envoy.config.listener.v3.Listener, not a type.googleapis.com/envoy.config.cluster.v3.Cluster`},
 	} {
-		t.Run("TYP-7 "+tc.name, func(t *testing.T) {
+		t.Run("TYP-7 CLI-15 "+tc.name, func(t *testing.T) {
 			r, err := NewResource(tc.typ, tc.given, tc.m)
 			if tc.no != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tc.no) {
@@ -90,7 +90,7 @@ func TestNewResource(t *testing.T) {
 }
 
 // The name is the first field of every message of the table that has a name.
-func TestOwnName(t *testing.T) {
+func TestBodyName(t *testing.T) {
 	for _, typ := range xds.Types() {
 		m, err := envoy.Envoy().FindMessageByURL(typ.URL)
 		if err != nil {
@@ -102,9 +102,15 @@ func TestOwnName(t *testing.T) {
 			msg.Set(m.Descriptor().Fields().ByName(protoreflect.Name(typ.Name)), protoreflect.ValueOfString(want))
 		}
 		body, err := proto.Marshal(msg.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, typ := range []*xds.Type{typ, typ.Legacy()} {
-			if typ != nil && (err != nil || ownName(typ, body) != want) {
-				t.Errorf("%s: %q, %v", typ, ownName(typ, body), err)
+			if typ == nil {
+				continue
+			}
+			if got, err := bodyName(typ, body); got != want || err != nil {
+				t.Errorf("%s: %q, %v", typ, got, err)
 			}
 		}
 	}

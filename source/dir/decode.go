@@ -353,18 +353,11 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapperFiel
 		fail("", `an alias must not be empty or "*"`)
 		return
 	}
-	own := ownName(t, m.ProtoReflect())
 	if as == "" {
-		as = own
+		as = ownName(t, m.ProtoReflect())
 	}
 	if as == "" {
 		fail("", "%s resource without a name", t)
-		return
-	}
-	// In messages of unknown types the name field may not be the name of the resource.
-	// [wire.NewResource] has the same rule.
-	if t.Known() && own != "" && xds.CanonicalName(own) != xds.CanonicalName(as) {
-		d.ReportAs(findings.Unusable, cmp.Or(w.nameAt, n), path, "give no other name: names that are to find it, too, are aliases", "%s resource %q: the name in the message is %q, by which clients know it", t, as, own)
 		return
 	}
 	body, err := envoyapi.Marshal(m.ProtoReflect())
@@ -372,11 +365,12 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapperFiel
 		fail("", "%s resource %q: %v", t, as, err)
 		return
 	}
-	r := xds.NewResource(t, xds.CanonicalName(as), body)
-	if r.Name == xds.Wildcard {
-		fail("", `the name "*" is reserved: it subscribes to all resources`)
+	id, err := wire.ResourceName(t, xds.CanonicalName(as), body)
+	if err != nil {
+		d.ReportAs(findings.Unusable, cmp.Or(w.nameAt, n), path, "", "%s resource %q: %v", t, as, err)
 		return
 	}
+	r := xds.NewResource(t, id, body)
 	if w.ttl != nil {
 		r.TTL = *w.ttl
 		if r.TTL <= 0 {

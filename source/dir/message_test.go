@@ -82,7 +82,7 @@ func TestDecodeMessages(t *testing.T) {
 		{"one wrapper", "x.textproto", head + "envoy.service.discovery.v3.Resource\nname: 'b' resource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'b' } }",
 			"CDS b at x.textproto\n"},
 		{"a wrapper with another name", "x.textproto", head + "envoy.service.discovery.v3.Resource\nname: 'b' resource { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: 'a' } }",
-			"x.textproto: CDS resource \"b\": the name in the message is \"a\", by which clients know it (give no other name: names that are to find it, too, are aliases)\n"},
+			"x.textproto: CDS resource \"b\": the name in the message is \"a\": use that name, and aliases for other names\n"},
 		{"a response named by the header", "x.textproto", head + "envoy.service.discovery.v3.DiscoveryResponse\n" + textResponse[:len(textResponse)-1],
 			"CDS a at x.textproto (resources[0]) in v7\nVHDS r/v at x.textproto (resources[1]) aliases [r/w] ttl 30s in v7\n"},
 		{"a resource without a header", "x.txtpb", "name: 'a'\n",

@@ -1,10 +1,6 @@
 package xdsclient
 
 import (
-	"fmt"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/envoy"
@@ -12,24 +8,15 @@ import (
 )
 
 // BodyCheck returns a function that checks the body of a resource. The function returns an error if
-// the body is not a message of the resource's type, or if the name in the body is not the name of the
-// resource. Without this check, a client could get two resources with one name. Types that the
-// package xds does not know are not checked.
+// the body is not a message of the resource's type. Types that the package xds does not know are not
+// checked.
 func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 	return func(r *xds.Resource) error {
 		if !r.Type.Known() {
 			return nil
 		}
-		m, err := Unmarshal(types, r)
-		if err != nil || r.Type.Name == "" {
-			return err
-		}
-		own := m.ProtoReflect()
-		name := own.Get(own.Descriptor().Fields().ByName(protoreflect.Name(r.Type.Name))).String()
-		if name != "" && xds.CanonicalName(name) != r.Name {
-			return fmt.Errorf("resource %q is called %q in its body", r.Name, name)
-		}
-		return nil
+		_, err := Unmarshal(types, r)
+		return err
 	}
 }
 

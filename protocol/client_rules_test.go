@@ -282,20 +282,40 @@ func TestClientTTL(t *testing.T) {
 		}
 	})
 
-	t.Run("CLI-8 a heartbeat of another version has no effect", func(t *testing.T) {
+	t.Run("CLI-8 CLI-15 a heartbeat of another version is refused", func(t *testing.T) {
 		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "a")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 3 * time.Second
 		r.Seal("1")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
 		c.at(2)
-		_ = c.Receive(beat("0"))
+		if err := c.Receive(beat("0")); err == nil || err.Error() != "a: has no body, and the client does not hold this version" {
+			t.Error(err)
+		}
 		c.at(3)
 		c.told("updated a [a] 1", "removed a [a] 1: its TTL expired")
 		_ = c.respond(xds.Cluster, "3", "", "a=1") // without a TTL
 		if !c.Client.Deadline().IsZero() {
 			t.Error("a TTL still runs after the resource came without one")
 		}
+	})
+}
+
+func TestClientJudgesHeartbeats(t *testing.T) {
+	bothVariants(t, "CLI-6 CLI-15 a heartbeat is refused if its name is subscribed, but not held", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "xdstp://x/t/*")
+		for _, name := range []string{"a", "xdstp://x/t/a", "b"} {
+			r := xds.NewResource(nil, name, nil)
+			r.TTL = time.Second
+			for _, changes := range []*xds.Changes{{Beats: []*xds.Resource{r}}, {Upserts: []*xds.Resource{r}}} {
+				asked := name == "a" || v == xds.Delta && name != "b"
+				if err := c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Version: "v", Changes: changes}); (err != nil) != asked {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		c.at(15)
+		c.told("absent a [a]: the server did not send it within 15s", "absent xdstp://x/t/* [xdstp://x/t/*]: the server did not send it within 15s")
 	})
 }
 

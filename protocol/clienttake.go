@@ -196,8 +196,9 @@ var (
 	errWildcard = errors.New(`invalid name "*"`)
 	// "Clients should NACK responses that contain multiple instances of the same resource name."
 	// The client uses no instance, because it cannot know the right one (CLI-5).
-	errTwice = errors.New("duplicate resource")
-	errClash = errors.New("both present and removed")
+	errTwice    = errors.New("duplicate resource")
+	errClash    = errors.New("both present and removed")
+	errBodiless = errors.New("has no body, and the client does not hold this version")
 )
 
 // take puts a resource in use, or records the reason why it cannot be used.
@@ -298,21 +299,25 @@ func (in *intake) unread(err error) {
 	}
 }
 
-// beat restarts the TTL of a held resource: a resource without a body is a heartbeat (CLI-8). In
-// SotW the version of a heartbeat is the version of the response, so only delta compares it.
+// beat restarts the TTL of a held resource: a resource without a body is a heartbeat (CLI-8). A
+// heartbeat of another version would need the body that the client does not have (CLI-15). In SotW
+// the version of a heartbeat is the version of the response, so only delta compares it.
 func (in *intake) beat(r *xds.Resource) {
 	if r == nil || r.Stamp == nil {
 		return
 	}
 	name := xds.CanonicalName(r.Name)
 	n := in.w.names[name]
-	if n == nil || n.res == nil {
+	if n == nil || n.res == nil || in.w.delta && r.Version != n.res.Version {
+		if in.w.covers(name, r, isTold, "") {
+			in.wrong.add(r.Name, errBodiless)
+		}
 		return
 	}
 	if !in.w.delta { // in delta a removal may follow
 		n.round = max(n.round, in.w.round)
 	}
-	if r.TTL > 0 && (!in.w.delta || r.Version == n.res.Version) {
+	if r.TTL > 0 {
 		in.expire(in.w, name, n, r.TTL)
 	}
 }

@@ -440,7 +440,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		case !told:
 			j.lose(a, x.Name)
 		case x.Body == nil:
-			j.beat(a, x)
+			bad = j.beat(a, x) || bad
 		default:
 			j.hold(a, x)
 			for s := range finders(j.cfg.Variant, a.typ, x) {
@@ -451,7 +451,7 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	}
 	for _, x := range c.Beats {
 		stays[x.Name] = true
-		j.beat(a, x)
+		bad = j.beat(a, x) || bad
 	}
 	for _, list := range [][]string{c.Removed, c.Absent} {
 		for _, n := range list {
@@ -492,10 +492,16 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	return bad
 }
 
-func (j *clientJudge) beat(a *clientAccount, x *xds.Resource) {
-	if old := a.held[x.Name]; old != nil && x.TTL > 0 && (j.cfg.Variant == xds.SotW || old.Version == x.Version) {
+// beat applies a heartbeat, and reports whether it is bad: requested, but of a version that the client does not hold.
+func (j *clientJudge) beat(a *clientAccount, x *xds.Resource) (bad bool) {
+	old := a.held[x.Name]
+	if old == nil || j.cfg.Variant == xds.Delta && old.Version != x.Version {
+		return j.finding(a, a.requested, x, "")
+	}
+	if x.TTL > 0 {
 		a.ends[x.Name] = j.now.Add(x.TTL)
 	}
+	return false
 }
 
 func (j *clientJudge) remove(a *clientAccount, name string) {

@@ -13,20 +13,23 @@ const (
 // A reconnect decides when the next stream is opened. The time and the random numbers are
 // arguments. The zero value is for a server without any stream so far.
 type reconnect struct {
-	tries         int       // streams that ended since the last response
-	lastImmediate time.Time // when a stream last ended and the next was due immediately
+	tries    int       // streams that ended since the last response
+	reopened time.Time // the time of the last next stream that followed a stream with a response
 }
 
 // answered records that a response arrived.
 func (b *reconnect) answered() { b.tries = 0 }
 
 // ended returns the time for the next stream after a stream that ended now. If the ended stream had
-// a response, the next stream is due immediately, but at most once a second: a server that restarts
-// or limits the age of streams has not failed. Otherwise the wait grows with each try. The
-// parameter random is in [0, 1).
+// a response, the next stream is due immediately, but a second after the last such stream at the
+// earliest: a server that restarts or limits the age of streams has not failed. Otherwise the wait
+// grows with each try. The parameter random is in [0, 1).
 func (b *reconnect) ended(now time.Time, hadResponse bool, random float64) time.Time {
-	if hadResponse && now.Sub(b.lastImmediate) >= backoffFirst {
-		b.lastImmediate = now
+	if hadResponse {
+		if at := b.reopened.Add(backoffFirst); at.After(now) {
+			now = at
+		}
+		b.reopened = now
 		return now
 	}
 	wait := float64(backoffFirst)

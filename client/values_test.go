@@ -29,7 +29,8 @@ func TestBackoff(t *testing.T) {
 		{"after a response", "r", 0.5, 0},
 		{"after many and a response", "xxxxxr", 0.5, 0},
 		{"after a response, and a stream without a response", "xxxxxrx", 0.5, time.Second},
-		{"twice at once", "rr", 0.5, time.Second},
+		{"twice at once", "rr", 0, time.Second},
+		{"three times at once", "rrr", 0, time.Second},
 		{"and again", "rsr", 0.5, 0},
 	} {
 		t.Run("CLI-4 "+c.name, func(t *testing.T) {
@@ -44,7 +45,9 @@ func TestBackoff(t *testing.T) {
 				case 'r':
 					b.answered()
 				}
-				got = b.ended(now, e == 'r', c.random).Sub(now)
+				next := b.ended(now, e == 'r', c.random)
+				got = next.Sub(now)
+				now = next
 			}
 			if d := got - c.want; d < -time.Microsecond || d > time.Microsecond {
 				t.Errorf("%v, not %v", got, c.want)

@@ -204,9 +204,14 @@ func (s *Source) commit(c *change) {
 	commit, err := s.write(p.set, p.drop, p.touched)
 	var refused map[*name]error
 	if err != nil {
+		wanted := maps.Clone(p.set)
+		lost := s.preferOwnNames(p.set, p.drop)
 		commit, refused = s.singly(p.set, p.drop, p.touched)
+		maps.Copy(lost, refused)
+		s.refuse(c.kinds, wanted, lost)
+	} else {
+		s.refuse(c.kinds, p.set, nil)
 	}
-	s.refuse(c.kinds, p.set, refused)
 	for e := range refused {
 		delete(p.set, e)
 		delete(p.drop, e)

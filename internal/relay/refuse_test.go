@@ -90,6 +90,42 @@ func TestConflictingResourceIsServedLater(t *testing.T) {
 	})
 }
 
+// An alias does not hide the resource with that name, in any order of events.
+func TestOwnNameWinsOverAlias(t *testing.T) {
+	a, b, c := called("a", "b", "x"), called("b"), called("c", "b")
+	for name, steps := range map[string][][]*xds.Resource{
+		"both at once":       {{a, b}},
+		"the alias first":    {{a}, {b}},
+		"the alias second":   {{b}, {a}},
+		"two with the alias": {{a, c}, {b}},
+	} {
+		t.Run("CLI-15 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				up, conn := relayed(t, relay.Options{Refs: refs})
+				all, named, aliased := xdstest.Delta(t, conn), xdstest.Delta(t, conn), xdstest.Delta(t, conn)
+				all.Subscribe(xds.Cluster, "*")
+				synctest.Wait()
+				want := []string{"a", "b"}
+				for _, s := range steps {
+					up.send(s...)
+					if s[len(s)-1] == c {
+						want = append(want, "c")
+					}
+				}
+				all.Await(xds.Cluster, want...)
+				named.Subscribe(xds.Cluster, "b")
+				named.Await(xds.Cluster, "b")
+				aliased.Subscribe(xds.Cluster, "x") // the other alias still finds its resource
+				aliased.Await(xds.Cluster, "a")
+				up.changes(xds.Cluster, &xds.Changes{Removed: []string{"b"}})
+				named.Await(xds.Cluster, "a") // the alias is free again; of two resources, the first has it
+				up.send(b)
+				named.Await(xds.Cluster, "b")
+			})
+		})
+	}
+}
+
 // Names that "*" has found are forgotten when nothing is left of them.
 func TestNamesForgotten(t *testing.T) {
 	both(t, func(t *testing.T, delta bool) {

@@ -106,7 +106,7 @@ func (s *stream) currentRequest() int {
 func (s *stream) Recv() (*xds.Response, error) {
 	pace := watch.Pace{Quiet: quietTime, Most: maxQuietWait, Poll: s.transport.options.Poll}
 	for {
-		if _, ok := watch.Wait(s.ctx, pace, s.watcher.Bell(), s.asked, s.nextLook); !ok {
+		if _, why := watch.Wait(s.ctx, pace, s.watcher.Bell(), s.asked, s.nextLook); why == watch.Ended {
 			return nil, s.ended()
 		}
 		s.nextLook = time.Time{}

@@ -35,6 +35,8 @@ var effects = map[string]string{
 	"internal/disk/watch Wait timer":           "the next look at the files",
 	"internal/disk/watch Wait clock":           "the same",
 	"internal/disk/watch Pace.rest clock":      "the same",
+	"internal/disk/watch Pace.afterHint clock": "the same",
+	"internal/disk/watch Watcher mutex":        "the events since the last look; not held during I/O",
 	"client mailbox mutex":                     "events of the loop that a watch has not read yet; not held during I/O",
 
 	"internal/admin/csds Service once":       "message types are looked up on the first request",

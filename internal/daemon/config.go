@@ -64,6 +64,7 @@ type fileFlags struct {
 
 	allowEmpty      bool
 	allowMassDelete bool
+	atOnce          bool
 	confirm         time.Duration
 }
 
@@ -92,6 +93,7 @@ func (l *fileFlags) flags(f *pflag.FlagSet) {
 func (l *fileFlags) loading(f *pflag.FlagSet) {
 	f.BoolVar(&l.allowEmpty, "allow-empty", false, "serve a directory without resources: clients lose all their resources")
 	f.DurationVar(&l.confirm, "confirm-removals", 5*time.Second, "`time` that resources must be missing from the files before they are removed, if they are more than a tenth of a type; 0: remove at once")
+	f.BoolVar(&l.atOnce, "load-at-once", false, "load each change of a file immediately, not after 100 ms without a change; use it only if each change is one rename")
 	f.BoolVar(&l.allowMassDelete, "allow-mass-delete", false, "allow every load to remove more than half of a type, or everything, at once; chancery reload --allow-mass-delete allows one load")
 }
 
@@ -101,7 +103,7 @@ func (l *fileFlags) options(sv *services, root string) dir.Options {
 	r := &loadReview{exposed: sv.exposed, emptyAssignments: l.emptyMissing}
 	opts := dir.Options{
 		Log: sv.log, MaxFile: l.maxFile, FollowLinksOutside: l.followOutside, V2: l.v2, AllowMassDelete: l.allowMassDelete,
-		Types: sv.types, CEL: cel.Compile, Confirm: l.confirm, References: true, Validate: l.validate, Flag: dirload.FlagOfOption, Review: r.load,
+		LoadAtOnce: l.atOnce, Types: sv.types, CEL: cel.Compile, Confirm: l.confirm, References: true, Validate: l.validate, Flag: dirload.FlagOfOption, Review: r.load,
 	}
 	bootstrap, problems := dirload.Bootstrap(root, opts)
 	for _, p := range problems {

@@ -206,7 +206,7 @@ func (s *scanner) one(path string, info fs.FileInfo) {
 	case form(path) == nil:
 		s.fail(path, errors.New("unknown file type: the name must end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"))
 	default:
-		s.files = append(s.files, found{path, watch.StampOf(info)})
+		s.files = append(s.files, found{path: path, Stamp: watch.StampOf(info)})
 	}
 }
 

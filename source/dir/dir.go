@@ -31,6 +31,7 @@ type Source struct {
 	examineValidator *validate.Validator // for Examine, also if Options.Validate is off
 
 	files       map[string]*file // as last read
+	order       []found          // of files
 	home        *part            // the group of the root
 	parts       map[string]*part // all committed groups, by name, including home
 	layout      layout           // as last committed
@@ -43,6 +44,9 @@ type Source struct {
 	missesChanges atomic.Bool    // the system does not report all changes of files
 	expiry        expiry         // of certificates in the served resources
 	delayLog      delayLog       // log lines about delayed removals
+	last          lastChange     // the last change of the files
+	pending       bool           // the last load was postponed
+	waiting       missingWaiting // of the changes, for missing resources
 	loadedOnce    bool           // the files were loaded at least once
 	loaded        bool           // the last load succeeded
 	err           error          // why the last load failed
@@ -114,6 +118,11 @@ type order struct {
 	force   bool           // read each file, whatever its modification time
 	approve bool           // allow all removals
 	done    chan<- outcome // receives the result; nil: no caller waits
+
+	// Of loads that Run begins by itself:
+	mayWait   bool   // the load may commit nothing, because it is postponed
+	unsettled bool   // the files may be in the middle of a change: the load commits none
+	replaced  string // the real path of the only file to look at: a rename replaced it; "": look at all
 }
 
 // An outcome is the result of an order.

@@ -13,16 +13,38 @@ import (
 
 // load reads the files, plans the groups and commits the plan. It returns early if nothing changed.
 func (s *Source) load(o order, sc *scanner) (Report, error) {
-	start := time.Now()
-	changed := s.look(o.force, sc)
+	start, before := time.Now(), s.files
+	var changed bool
+	if o.replaced != "" {
+		var only bool
+		changed, only = s.lookAtReplaced(o.replaced, sc)
+		if !only {
+			return Report{}, errUnsettled
+		}
+	} else {
+		changed = s.look(o.force, sc)
+	}
 	if !changed && !s.mayDiffer() {
 		return s.report(store.Commit{}, start), nil
 	}
+	files := countChanged(before, s.files)
+	if files > 0 {
+		s.last = lastChange{files: files, replaced: o.replaced}
+	}
+	if o.unsettled && o.replaced == "" && files > 0 {
+		s.pending = true
+		return Report{}, errUnsettled
+	}
+	s.pending = false
 	p, err := s.plan(sc, s.opts.AllowMassDelete || o.approve, start)
 	s.addGroups(p)
 	if err != nil {
 		s.err = err
 		return Report{}, err
+	}
+	if o.mayWait && o.replaced == "" && s.waitsForMissing(p, files > 0) {
+		s.pending = true
+		return Report{}, errMissing
 	}
 	commit, err := s.take(p)
 	s.err = err
@@ -133,7 +155,7 @@ func (s *Source) view(p *part) xds.Tables { return s.store.Snapshot().View(p.gro
 
 // mayDiffer reports whether a group may differ from its files.
 func (s *Source) mayDiffer() bool {
-	return !s.loadedOnce || s.err != nil || s.rejected != nil || s.held.Load() > 0
+	return !s.loadedOnce || s.err != nil || s.rejected != nil || s.held.Load() > 0 || s.pending
 }
 
 // addGroups records the warnings of files and definitions with their groups.
@@ -170,6 +192,6 @@ func (s *Source) gather(sc *scanner, files map[string]*file) (changed bool) {
 	}
 	moved := !maps.Equal(files, s.files)
 	s.failing.moved = s.failing.moved || moved
-	s.files, s.warnings, s.omittedWarnings = files, warnings, untold
+	s.order, s.files, s.warnings, s.omittedWarnings = sc.files, files, warnings, untold
 	return changed || moved
 }

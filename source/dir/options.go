@@ -43,6 +43,11 @@ type Options struct {
 	// AllowEmpty accepts a directory without files or resources as a valid configuration. If false,
 	// such a directory at the start counts as not mounted yet: clients get no response.
 	AllowEmpty bool
+	// LoadAtOnce loads each change of a file as soon as the system reports it. If false, [Source.Run] loads at
+	// once only a file that was replaced by a rename and changes nothing but endpoints. It gathers all other
+	// changes until the files are quiet for 100 ms, and waits up to 10 s for resources to which they refer.
+	// Set it only if each change is one rename.
+	LoadAtOnce bool
 	// Confirm is how long resources must be missing from the files before they are removed, if a type
 	// of 20 or more resources loses more than a tenth. Zero: they are removed at once.
 	Confirm time.Duration

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -14,9 +15,11 @@ func (s *Source) loadSafely(o order, sc *scanner) (report Report, err error) {
 	if p := panics.Do(func() { report, err = s.load(o, sc) }); p != nil {
 		p.Log(s.opts.Log, "load")
 		s.err, err = p, p
-		report = Report{}
+		report, s.pending = Report{}, false
 	}
-	s.failing.note(time.Now(), err)
+	if !errors.Is(err, errUnsettled) && !errors.Is(err, errMissing) {
+		s.failing.note(time.Now(), err)
+	}
 	return report, err
 }
 

@@ -2,6 +2,7 @@ package dir
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,29 +15,46 @@ import (
 func (s *Source) Run(ctx context.Context) {
 	w := watch.NewWatcher(s.opts.Log, s.opts.Poll)
 	defer w.Close()
-	pace := watch.Pace{Quiet: 100 * time.Millisecond, Most: 2 * time.Second, Poll: s.opts.Poll}
+	pace := watch.Pace{Quiet: quietTime, Most: maxQuietWait, Poll: s.opts.Poll, Early: func() (time.Duration, bool) { return s.early(w) }}
 	refusable := newRefusableLog(s)
 	var running sync.WaitGroup
 	defer running.Wait()
 	if !s.opts.Validate { // otherwise a load refuses the findings
 		running.Go(func() { refusable.run(ctx) })
 	}
-	for o, ok := (order{}), true; ok; { // the first round loads what changed since Load, and begins to watch
-		next := s.reload(o, w)
+	for o, why := (order{}), watch.Polled; why != watch.Ended; { // the first round finds what changed since Load, and begins to watch
+		next := s.reload(s.ofRun(o, why, w), w)
 		refusable.offer()
-		o, ok = watch.Wait(ctx, pace, w.Bell(), s.force, next)
+		o, why = watch.Wait(ctx, pace, w.Bell(), s.force, next)
 	}
 }
 
 // reload loads, and returns when to load again even without a change of the files. The zero time
 // means: not before the next regular look.
 func (s *Source) reload(o order, w *watch.Watcher) time.Time {
-	was := s.err
-	s.failing.moved = false
-	w.Begin()
+	start, was := time.Now(), s.err
+	s.failing.moved = s.pending && s.failing.moved
+	if o.replaced == "" {
+		w.Begin()
+	}
 	report, err := s.loadSafely(o, &scanner{enter: w.Enter, touch: w.Touch})
-	w.End()
-	s.missesChanges.Store(w.MissesChanges())
+	if o.replaced == "" {
+		w.End()
+		s.missesChanges.Store(w.MissesChanges())
+	} else {
+		w.Ring() // so that a look at all files follows
+	}
+	if s.failing.moved {
+		s.last.at, s.last.took = time.Now(), time.Since(start)
+	}
+	switch {
+	case errors.Is(err, errUnsettled):
+		w.Ring() // so that Run loads when the files are quiet
+		return s.waiting.until()
+	case errors.Is(err, errMissing):
+		return s.waiting.until()
+	}
+	s.waiting = missingWaiting{}
 	s.done(report, err)
 	s.warn()
 	switch {

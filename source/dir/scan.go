@@ -16,6 +16,7 @@ import (
 // A found is a file whose name has one of the known endings.
 type found struct {
 	path string // as given, with the root in front
+	real string // without symbolic links
 	watch.Stamp
 }
 
@@ -122,7 +123,7 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 	case wanted && !info.Mode().IsRegular():
 		s.fail(path, disk.NotRegular(info.Mode()))
 	case wanted:
-		s.files = append(s.files, found{path, watch.StampOf(info)})
+		s.files = append(s.files, found{path, real, watch.StampOf(info)})
 	}
 }
 

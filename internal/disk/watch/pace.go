@@ -10,12 +10,26 @@ type Pace struct {
 	Quiet time.Duration // after the last hint of a change
 	Most  time.Duration // after the first hint, even if hints keep coming
 	Poll  time.Duration // after the last look, without any hint
+
+	// Early, if set, is called after each hint. If it returns true, the look is after this delay instead
+	// of Quiet, unless another hint comes before it.
+	Early func() (delay time.Duration, ok bool)
 }
 
-// Wait waits until the files should be read again. It returns at the time again, if that is not zero,
-// even without a hint. An order ends the wait at once, and is returned. It returns false if ctx is
-// done.
-func Wait[O any](ctx context.Context, p Pace, hints <-chan struct{}, orders <-chan O, again time.Time) (o O, ok bool) {
+// A Cause is the reason why Wait returned.
+type Cause int
+
+const (
+	Ended   Cause = iota // the context is done
+	Ordered              // an order
+	Settled              // after hints, Pace.Quiet or Pace.Most
+	Early                // after hints, Pace.Early
+	Polled               // without a hint: Pace.Poll, or the time again
+)
+
+// Wait waits until the files should be read again, and returns the reason. It returns at the time again,
+// if that is not zero, even without a hint. An order ends the wait at once, and is returned.
+func Wait[O any](ctx context.Context, p Pace, hints <-chan struct{}, orders <-chan O, again time.Time) (o O, why Cause) {
 	poll := time.NewTimer(p.rest(again))
 	defer poll.Stop()
 	quiet := time.NewTimer(p.Quiet)
@@ -25,20 +39,34 @@ func Wait[O any](ctx context.Context, p Pace, hints <-chan struct{}, orders <-ch
 	for {
 		select {
 		case <-ctx.Done():
-			return o, false
+			return o, Ended
 		case <-hints:
 			if first.IsZero() {
 				first = time.Now()
+				poll.Stop() // a poll could see half of a change
 			}
-			quiet.Reset(min(p.Quiet, p.Most-time.Since(first)))
+			var delay time.Duration
+			delay, why = p.afterHint(first)
+			quiet.Reset(delay)
 		case o = <-orders:
-			return o, true
+			return o, Ordered
 		case <-quiet.C:
-			return o, true
+			return o, why
 		case <-poll.C:
-			return o, true
+			return o, Polled
 		}
 	}
+}
+
+// afterHint returns the delay from a hint until the look, and the reason of the look; first is the time of the
+// first hint.
+func (p Pace) afterHint(first time.Time) (time.Duration, Cause) {
+	if p.Early != nil {
+		if delay, ok := p.Early(); ok {
+			return delay, Early
+		}
+	}
+	return min(p.Quiet, p.Most-time.Since(first)), Settled
 }
 
 // rest returns how long to wait without a hint.

@@ -29,6 +29,9 @@ func StampOf(info fs.FileInfo) Stamp {
 // Modified returns when the file was last written.
 func (s Stamp) Modified() time.Time { return s.mtime }
 
+// ID returns the ID of the file.
+func (s Stamp) ID() ID { return s.id }
+
 // ErrTooLarge means that a file is larger than the limit.
 var ErrTooLarge = errors.New("more than the limit")
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,15 @@ type Watcher struct {
 	missesChanges bool // a directory cannot be watched
 
 	told bool // that was logged
+
+	mu     sync.Mutex
+	events map[string]fsnotify.Op // since Begin, by path
+	lost   bool                   // there were more events
 }
+
+// maxPaths limits how many paths with events are kept. A change of one file has events of at most a few
+// temporary files.
+const maxPaths = 16
 
 // NewWatcher returns a watcher of nothing yet. If it cannot watch everything, it logs that once, and
 // regular polls have to find the changes.
@@ -75,16 +84,68 @@ func (w *Watcher) pump() {
 			if !w.matters(ev.Name) {
 				continue
 			}
+			w.note(ev)
 		case _, ok := <-w.fs.Errors: // events were lost
 			if !ok {
 				return
 			}
+			w.note(fsnotify.Event{})
 		}
-		w.ring()
+		w.Ring()
 	}
 }
 
-func (w *Watcher) ring() {
+// note keeps an event for Replaced.
+func (w *Watcher) note(ev fsnotify.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, known := w.events[ev.Name]; ev.Name == "" || !known && len(w.events) == maxPaths {
+		w.lost = true
+		return
+	}
+	if w.events == nil {
+		w.events = map[string]fsnotify.Op{}
+	}
+	w.events[ev.Name] |= ev.Op
+}
+
+// Replaced returns the path of a file that was possibly replaced by a rename since the last Begin, if no
+// other path that counts has events since then. The file must have existed at Begin: a new file has the same
+// event. It returns false if the file was deleted in between, or written in place.
+func (w *Watcher) Replaced(counts func(path string) bool) (path string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.replaced(counts)
+}
+
+// TakeReplaced does the same as Replaced, and drops the events of the returned path: the caller reads the
+// file. Only a scan, after Begin, may drop the events of other paths.
+func (w *Watcher) TakeReplaced(counts func(path string) bool) (path string, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	path, ok = w.replaced(counts)
+	delete(w.events, path)
+	return path, ok
+}
+
+func (w *Watcher) replaced(counts func(path string) bool) (path string, ok bool) {
+	if w.lost {
+		return "", false
+	}
+	for at, op := range w.events {
+		if !counts(at) {
+			continue
+		}
+		if path != "" || op != fsnotify.Create {
+			return "", false
+		}
+		path = at
+	}
+	return path, path != ""
+}
+
+// Ring asks the reader of Bell to look at the files again.
+func (w *Watcher) Ring() {
 	select {
 	case w.bell <- struct{}{}:
 	default:
@@ -106,6 +167,13 @@ func (w *Watcher) matters(path string) bool {
 func (w *Watcher) Begin() {
 	w.missesChanges = w.fs == nil
 	w.whole, w.names = map[string]bool{}, map[string]map[string]bool{}
+	w.mu.Lock()
+	w.events, w.lost = nil, false
+	w.mu.Unlock()
+	select {
+	case <-w.bell: // the scan finds these changes
+	default:
+	}
 }
 
 // Enter watches all names in a directory.
@@ -162,7 +230,7 @@ func (w *Watcher) End() {
 	for dir := range w.names {
 		w.add(dir)
 	}
-	w.ring()
+	w.Ring()
 }
 
 func (w *Watcher) unheard(err error) {

@@ -76,3 +76,75 @@ func TestFollowTouchesEveryLink(t *testing.T) {
 	}
 	Follow(in("loop"), nil) // ends
 }
+
+// Replaced finds one file that a rename has replaced, and no other change.
+func TestReplaced(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatcher(slog.New(slog.DiscardHandler), time.Hour)
+	defer w.Close()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(path(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename := func(from, to string) {
+		t.Helper()
+		write(from)
+		if err := os.Rename(path(from), path(to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := func(path string) bool { return filepath.Ext(path) == ".yaml" }
+	for name, tt := range map[string]struct {
+		do   func()
+		want string
+	}{
+		"a rename":     {func() { rename("new", "a.yaml") }, "a.yaml"},
+		"two renames":  {func() { rename("new", "a.yaml"); rename("new", "a.yaml") }, "a.yaml"},
+		"of two files": {func() { rename("new", "a.yaml"); rename("new", "b.yaml") }, ""},
+		"a write":      {func() { write("a.yaml") }, ""},
+		"a removal":    {func() { _ = os.Remove(path("a.yaml")); rename("new", "a.yaml") }, ""},
+		"of too many files": {func() {
+			for i := range maxPaths {
+				write(string(rune('a' + i)))
+			}
+			rename("new", "a.yaml")
+		}, ""},
+		"of another name": {func() { rename("new", "a.txt") }, ""},
+	} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
+			write("a.yaml")
+			w.Begin()
+			w.Enter(dir)
+			w.End()
+			time.Sleep(50 * time.Millisecond) // events of the write above
+			w.Begin()
+			w.Enter(dir)
+			w.End()
+			tt.do()
+			write("end")
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+				seen := false
+				w.Replaced(func(path string) bool { seen = seen || filepath.Base(path) == "end"; return false })
+				w.mu.Lock()
+				seen = seen || w.lost
+				w.mu.Unlock()
+				if seen {
+					break
+				}
+			}
+			want := ""
+			if tt.want != "" {
+				want = path(tt.want)
+			}
+			if got, _ := w.TakeReplaced(counts); got != want {
+				t.Errorf("replaced: %q, want %q", got, want)
+			}
+			if got, ok := w.Replaced(counts); ok && want != "" {
+				t.Errorf("%q is still replaced", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package dir
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+const (
+	quietTime    = 100 * time.Millisecond // without a change, before the files are loaded
+	maxQuietWait = 2 * time.Second        // after the first change, even if changes continue
+	bulkTime     = time.Second            // after a change of several files, the next may be part of it
+
+	missingWait    = 2 * time.Second  // without a change, for resources that are missing
+	maxMissingWait = 10 * time.Second // for them, even if changes continue
+)
+
+// The results of a load that has committed nothing yet, because the files may be in the middle of a change.
+var (
+	errUnsettled = errors.New("postponed until the files are quiet")
+	errMissing   = errors.New("postponed because resources are missing")
+)
+
+// A lastChange is the last change of the files that a load has found.
+type lastChange struct {
+	at       time.Time     // when Run loaded it
+	took     time.Duration // the duration of that load
+	files    int           // number of changed files
+	replaced string        // the real path of the only file, if it was replaced by a rename
+}
+
+// early decides after each event of the files whether to load before they are quiet. A program that renames a
+// complete file to its name has finished with this file; [Source.onlyEndpoints] then checks that the change is
+// complete without other files. The first file of many, as of rsync, may be loaded early, and the others wait.
+// Loads take at most half of the time.
+func (s *Source) early(w *watch.Watcher) (delay time.Duration, ok bool) {
+	since := time.Since(s.last.at)
+	delay = max(0, s.last.took-since)
+	if s.opts.LoadAtOnce {
+		return delay, true
+	}
+	path, ok := w.Replaced(isServedName)
+	switch {
+	case !ok || s.mayDiffer():
+		return 0, false
+	case path == s.last.replaced: // no program replaces the same file twice in one change
+		return delay, true
+	case s.last.files > 1:
+		return delay, since >= bulkTime
+	}
+	return delay, since >= quietTime
+}
+
+// isServedName reports whether a source reads a file of this name.
+func isServedName(path string) bool {
+	name := filepath.Base(path)
+	return name[0] != '.' && name[0] != '_' && form(path) != nil
+}
+
+// ofRun returns the order of a load that Run begins for this reason.
+func (s *Source) ofRun(o order, why watch.Cause, w *watch.Watcher) order {
+	if why == watch.Ordered || s.opts.LoadAtOnce {
+		return o
+	}
+	o.mayWait = true
+	switch why {
+	case watch.Early:
+		o.unsettled = true
+		o.replaced, _ = w.TakeReplaced(isServedName)
+	case watch.Polled:
+		o.unsettled = true
+	}
+	return o
+}
+
+// countChanged returns how many files differ.
+func countChanged(was, is map[string]*file) (n int) {
+	for path, f := range is {
+		if was[path] != f {
+			n++
+		}
+	}
+	for path := range was {
+		if is[path] == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// lookAtReplaced reads one file that a rename has replaced. It reports whether the content changed, and whether
+// it changed in endpoints only. If not, it records nothing.
+func (s *Source) lookAtReplaced(real string, sc *scanner) (changed, only bool) {
+	sc.files = slices.Clone(s.order)
+	at := func(f found) bool { return f.real == real }
+	i := slices.IndexFunc(sc.files, at)
+	info, err := os.Lstat(real)
+	if i < 0 || slices.ContainsFunc(sc.files[i+1:], at) || err != nil || !info.Mode().IsRegular() {
+		return false, false
+	}
+	f := &sc.files[i]
+	f.Stamp = watch.StampOf(info)
+	old := s.files[f.path]
+	// A file that was deleted and created again during the last scan has the same event.
+	if !f.ID().Known() || f.ID() == old.ID() {
+		return false, false
+	}
+	now := s.readSafely(*f, old, false)
+	if now != old && (now.Stamp != f.Stamp || !now.onlyEndpoints(old)) {
+		return false, false
+	}
+	files := maps.Clone(s.files)
+	files[f.path] = now
+	return s.gather(sc, files), true
+}
+
+// onlyEndpoints reports whether f has the resources of old, and differs in endpoints only. It has the same
+// names and references, so all references that hold still do.
+func (f *file) onlyEndpoints(old *file) bool {
+	type key struct{ url, name string }
+	before := map[key]Loaded{}
+	for _, l := range old.loaded {
+		before[key{l.Type.URL, l.Name}] = l
+	}
+	for _, f := range []*file{old, f} {
+		if len(f.errs) > 0 || f.omittedErrors > 0 || f.definition != nil || len(f.loaded) != len(before) {
+			return false
+		}
+	}
+	for _, l := range f.loaded {
+		at := key{l.Type.URL, l.Name}
+		was, ok := before[at]
+		delete(before, at)
+		switch {
+		case !ok || !slices.Equal(l.Refs, was.Refs) || !slices.Equal(l.Aliases, was.Aliases) || l.OnDemand != was.OnDemand ||
+			(l.groups == nil) != (was.groups == nil) || l.groups != nil && !slices.Equal(l.groups.names, was.groups.names):
+			return false
+		case !l.Type.Is(xds.Endpoint) && !l.Type.Is(xds.LbEndpoint) && (l.Sum != was.Sum || l.Version != was.Version || l.version != was.version):
+			return false
+		}
+	}
+	return true
+}
+
+// A missingWaiting is the wait of a load for resources that no file has yet. The zero value: no load waits.
+type missingWaiting struct {
+	since   time.Time // the first load that waits
+	changed time.Time // the last change since
+}
+
+// until returns when the load is no longer postponed.
+func (m missingWaiting) until() time.Time {
+	if m.since.IsZero() {
+		return time.Time{}
+	}
+	if most := m.since.Add(maxMissingWait); most.Before(m.changed.Add(missingWait)) {
+		return most
+	}
+	return m.changed.Add(missingWait)
+}
+
+// waitsForMissing reports whether to postpone a plan because of a new reference to a resource that no file
+// has: a program may still write its file.
+func (s *Source) waitsForMissing(p *plan, changed bool) bool {
+	missing := s.newlyMissing(p)
+	if len(missing) == 0 {
+		s.waiting = missingWaiting{}
+		return false
+	}
+	began := s.waiting.since.IsZero()
+	if began {
+		s.waiting.since = p.now
+	}
+	if began || changed {
+		s.waiting.changed = p.now
+	}
+	if !p.now.Before(s.waiting.until()) {
+		s.waiting = missingWaiting{}
+		return false
+	}
+	if began {
+		s.opts.Log.Info("load delayed: resources refer to others that no file has yet", slog.Int("references", len(missing)), slog.String("first", missing[0].Error()), slog.String("in", missingWait.String()))
+	}
+	return true
+}
+
+// newlyMissing returns the references of a plan to missing resources, without those of the served
+// configuration.
+func (s *Source) newlyMissing(p *plan) []dangling {
+	contents := maps.Clone(p.next)
+	for name := range p.rejections {
+		if was := s.parts[name]; was != nil {
+			contents[name] = was.content
+		}
+	}
+	find := func(l *layout, contents map[string]groupContent) []dangling {
+		return newReach(l, contents).dangling(func(int) int { return 0 }, s.bootstraps.has)
+	}
+	missing := find(&p.layout, contents)
+	if now := s.served.Load(); len(missing) > 0 && now != nil {
+		type key struct{ group, from, name, to, target string }
+		of := func(d dangling) key {
+			return key{d.Group, d.from.Type.URL, d.from.Name, d.to.Type.URL, d.to.Name}
+		}
+		served := map[key]bool{}
+		for _, d := range find(&s.layout, now.contents) {
+			served[of(d)] = true
+		}
+		missing = slices.DeleteFunc(missing, func(d dangling) bool { return served[of(d)] })
+	}
+	return missing
+}

@@ -1,0 +1,218 @@
+package dir
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk/watch"
+)
+
+// port returns endpoints of a cluster with a port.
+func port(cluster string, n int) string {
+	return fmt.Sprintf(`{"@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment, cluster_name: %s, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}]}]}`+"\n", cluster, n)
+}
+
+func (b *fixture) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// events waits until the watcher has the events of all changes so far.
+func (b *fixture) events(w *watch.Watcher) {
+	b.Helper()
+	name := fmt.Sprint("end-of-events-", rand.Int64())
+	b.write(name, "")
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		seen := false
+		w.Replaced(func(path string) bool {
+			seen = seen || filepath.Base(path) == name
+			return false
+		})
+		if seen {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatal("the events do not arrive")
+		}
+	}
+}
+
+// Only a file that a rename has replaced, and that changes nothing but endpoints, is loaded before the files are
+// quiet. Every other change could be half of one.
+func TestLoadsEndpointsAtOnce(t *testing.T) {
+	replace := func(name, text string) func(*fixture) {
+		return func(b *fixture) { b.write(name, text) }
+	}
+	inPlace := func(name, text string) func(*fixture) {
+		return func(b *fixture) { b.must(os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o666)) }
+	}
+	both := clusters("both") + "---\n" + port("both", 1)
+	for name, tt := range map[string]struct {
+		do   func(*fixture)
+		want bool
+	}{
+		"a rename": {replace("e.yaml", port("e", 2)), true},
+		"a rename from another directory": {func(b *fixture) {
+			b.write("_new/x", port("e", 2))
+			b.must(os.Rename(b.dir+"/_new/x", b.dir+"/e.yaml"))
+		}, true},
+		"a hard link that a rename moves": {func(b *fixture) {
+			b.write("_x", port("e", 2))
+			b.must(os.Link(b.dir+"/_x", b.dir+"/.l"))
+			b.must(os.Rename(b.dir+"/.l", b.dir+"/e.yaml"))
+		}, true},
+		"an older file": {func(b *fixture) {
+			b.write(".x", port("e", 2))
+			b.must(os.Chtimes(b.dir+"/.x", time.Unix(1, 0), time.Unix(1, 0)))
+			b.must(os.Rename(b.dir+"/.x", b.dir+"/e.yaml"))
+		}, true},
+		"a temporary file without a dot": {func(b *fixture) {
+			b.write("sedAbCdE", port("e", 2))
+			b.must(os.Rename(b.dir+"/sedAbCdE", b.dir+"/e.yaml"))
+		}, true},
+		"endpoints next to their cluster":   {replace("both.yaml", strings.Replace(both, "_value: 1}", "_value: 2}", 1)), true},
+		"a file below a link":               {replace("_data/l.yaml", port("l", 2)), true},
+		"a write in place":                  {inPlace("e.yaml", port("e", 2)), false},
+		"a rename, then a write in place":   {func(b *fixture) { b.write("e.yaml", port("e", 2)); inPlace("e.yaml", port("e", 3))(b) }, false},
+		"a deleted file that is made again": {func(b *fixture) { b.remove("e.yaml"); inPlace("e.yaml", port("e", 2))(b) }, false},
+		"a backup by a rename, as of vim": {func(b *fixture) {
+			b.must(os.Rename(b.dir+"/e.yaml", b.dir+"/e.yaml~"))
+			inPlace("e.yaml", port("e", 2))(b)
+		}, false},
+		"two files":                         {func(b *fixture) { b.write("e.yaml", port("e", 2), "both.yaml", both+"\n") }, false},
+		"a rename while another is written": {func(b *fixture) { inPlace("new.yaml", "{")(b); b.write("e.yaml", port("e", 2)) }, false},
+		"a new file":                        {replace("new.yaml", port("new", 1)), false},
+		"another name":                      {replace("e.yaml", port("f", 1)), false},
+		"one more name":                     {replace("e.yaml", port("e", 1)+"---\n"+port("f", 1)), false},
+		"no name":                           {replace("e.yaml", "# none\n"), false},
+		"another reference":                 {replace("e.yaml", strings.Replace(port("e", 1), "lb_endpoints:", "leds_cluster_locality_config: {leds_config: {ads: {}, resource_api_version: V3}, leds_collection_name: \"xdstp:///envoy.config.endpoint.v3.LbEndpoint/x/*\"}, lb_endpoints:", 1)), false},
+		"other groups":                      {replace("e.yaml", strings.Replace(port("e", 1), "cluster_name", "x-chancery: {groups: [g]}, cluster_name", 1)), false},
+		"a changed cluster":                 {replace("both.yaml", strings.Replace(both, "name: both}", "name: both, connect_timeout: 1s}", 1)), false},
+		"a mistake":                         {replace("e.yaml", "{"), false},
+		"an empty file":                     {replace("e.yaml", ""), false},
+		"a link":                            {func(b *fixture) { b.write("_x", port("e", 2)); b.link("_x", "e.yaml") }, false},
+		"a changed rule of a group":         {replace("g/group.yaml", "match: {id: b}\n"), false},
+		"a renamed directory":               {func(b *fixture) { b.write("_d/g.yaml", port("g", 1)); b.must(os.Rename(b.dir+"/_d", b.dir+"/d")) }, false},
+		"a replaced link to a directory":    {func(b *fixture) { b.write("_v2/d.yaml", port("d", 2)); b.link("_v2", "linked") }, false},
+		"an older load that was not allowed": {func(b *fixture) {
+			b.write("new.yaml", "{")
+			b.src.reload(order{}, new(watch.Watcher))
+			b.write("e.yaml", port("e", 2))
+		}, false},
+	} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t, "e.yaml", port("e", 1), "both.yaml", both, "g/group.yaml", "match: {id: a}\n", "g/g.yaml", clusters("g"), "_data/l.yaml", port("l", 1), "_v1/d.yaml", port("d", 1))
+			commits := 0
+			b.src.opts.Keep = func(LastGood) { commits++ }
+			b.link("_data/l.yaml", "l.yaml")
+			b.link("_v1", "linked")
+			w := watch.NewWatcher(b.src.opts.Log, time.Hour)
+			defer w.Close()
+			b.src.reload(order{}, w)
+			b.must(b.src.err)
+			commits, b.src.last = 0, lastChange{}
+			tt.do(b)
+			b.events(w)
+			_, early := b.src.early(w)
+			if early {
+				b.src.reload(b.src.ofRun(order{}, watch.Early, w), w)
+			}
+			if commits > 0 != tt.want {
+				t.Errorf("loaded at once: %v (tried: %v), want %v", !tt.want, early, tt.want)
+			}
+			b.src.reload(order{}, w)
+			if b.src.err == nil && commits != 1 {
+				t.Errorf("%d commits when the files are quiet", commits)
+			}
+		})
+	}
+}
+
+// The first file of a copy of many files may be loaded early, the next ones wait.
+func TestEarlyLoadsArePaced(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last lastChange
+		ago  time.Duration
+		want bool
+	}{
+		"no change before":                   {lastChange{}, time.Hour, true},
+		"another file just before":           {lastChange{files: 1}, 0, false},
+		"another file some time before":      {lastChange{files: 1}, 3 * quietTime, true},
+		"several files some time before":     {lastChange{files: 2}, 3 * quietTime, false},
+		"several files more than 1 s before": {lastChange{files: 2}, 2 * bulkTime, true},
+		"the same file just before":          {lastChange{files: 1, replaced: "e.yaml"}, 0, true},
+	} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
+			b := newFixture(t, "e.yaml", port("e", 1))
+			w := watch.NewWatcher(b.src.opts.Log, time.Hour)
+			defer w.Close()
+			b.src.reload(order{}, w)
+			b.write("e.yaml", port("e", 2))
+			b.events(w)
+			if tt.last.replaced != "" {
+				tt.last.replaced = filepath.Join(b.dir, tt.last.replaced)
+			}
+			b.src.last = tt.last
+			b.src.last.at = time.Now().Add(-tt.ago)
+			if _, ok := b.src.early(w); ok != tt.want {
+				t.Errorf("early: %v", ok)
+			}
+		})
+	}
+}
+
+// A load waits for resources to which a change refers, for some time.
+func TestLoadWaitsForMissingResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		route := `{"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration, name: %s, virtual_hosts: [{name: h, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: %s}}]}]}` + "\n"
+		b := newFixture(t, "r.yaml", fmt.Sprintf(route, "r", "missing"))
+		b.src.reload(order{}, new(watch.Watcher))
+		load := func(want string) time.Duration {
+			t.Helper()
+			again := b.src.reload(order{mayWait: true}, new(watch.Watcher))
+			if got := b.content(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if again.IsZero() {
+				return 0
+			}
+			return time.Until(again)
+		}
+		wait := func(got, want time.Duration) {
+			t.Helper()
+			if got != want {
+				t.Errorf("it waits for %v, want %v", got, want)
+			}
+			time.Sleep(got)
+		}
+		b.write("s.yaml", fmt.Sprintf(route, "s", "c"))
+		wait(load("RDS r"), missingWait)
+		wait(load("RDS r s"), 0)
+
+		b.write("t.yaml", fmt.Sprintf(route, "t", "d"))
+		wait(load("RDS r s"), missingWait)
+		b.write("d.yaml", clusters("d"))
+		wait(load("CDS d, RDS r s t"), 0)
+
+		b.write("u.yaml", fmt.Sprintf(route, "u", "e"))
+		for range 5 { // changes without end
+			wait(load("CDS d, RDS r s t"), missingWait)
+			b.write("e.yaml", "# "+time.Now().String())
+		}
+		wait(load("CDS d, RDS r s t u"), 0)
+
+		b.write("v.yaml", fmt.Sprintf(route, "v", "f"))
+		load("CDS d, RDS r s t u")
+		b.src.reload(order{force: true}, new(watch.Watcher)) // chancery reload does not wait
+		wait(load("CDS d, RDS r s t u v"), 0)
+	})
+}

@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,6 +27,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/chancery-xds/chancery/bench/process"
 )
 
 var (
@@ -44,8 +45,7 @@ var (
 const mark, digits = "@seq", 9
 
 type server struct {
-	cmd  *exec.Cmd
-	xds  string
+	*process.Server
 	sock string
 }
 
@@ -65,8 +65,7 @@ func run() error {
 	var servers []*server
 	defer func() {
 		for _, s := range servers {
-			_ = s.cmd.Process.Kill()
-			_ = s.cmd.Wait()
+			s.Kill()
 		}
 	}()
 	for i := range *replicas {
@@ -86,7 +85,7 @@ func run() error {
 	for _, s := range servers {
 		c := &client{sent: sent, seen: make([]int64, total+1)}
 		clients = append(clients, c)
-		running.Go(func() { c.err = c.run(ctx, s.xds) })
+		running.Go(func() { c.err = c.run(ctx, s.XDS) })
 	}
 	p, err := connect(ctx, servers[0].sock)
 	if err != nil {
@@ -180,7 +179,7 @@ func start(root string, i int) (*server, error) {
 		return nil, err
 	}
 	s := &server{sock: filepath.Join(dir, "admin.sock")}
-	args := []string{"serve"}
+	var args []string
 	if *store == "" {
 		args = append(args, filepath.Join(dir, "config"))
 		text := `{"@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "r"}`
@@ -190,36 +189,16 @@ func start(root string, i int) (*server, error) {
 	} else {
 		args = append(args, strings.Fields(*store)...)
 	}
-	args = append(args, "--endpoints", "--listen", "127.0.0.1:0", "--admin-listen", "unix://"+s.sock, "--state-dir", filepath.Join(dir, "state"))
-	s.cmd = exec.Command(*binary, args...)
-	out, err := s.cmd.StderrPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	in := bufio.NewScanner(out)
-	for in.Scan() {
-		if _, after, ok := strings.Cut(in.Text(), `"xds":"`); ok && strings.Contains(in.Text(), `"serving"`) {
-			s.xds, _, _ = strings.Cut(after, `"`)
-			go func() { _, _ = io.Copy(os.Stderr, out) }()
-			return s, nil
-		}
-		fmt.Fprintln(os.Stderr, in.Text())
-	}
-	return nil, errors.New("the server does not serve in time")
+	args = append(args, "--endpoints", "--admin-listen", "unix://"+s.sock, "--state-dir", filepath.Join(dir, "state"))
+	var err error
+	s.Server, err = process.Start(*binary, args...)
+	return s, err
 }
 
 // cpu returns the CPU seconds that the servers have used.
 func cpu(servers []*server) (sum float64) {
 	for _, s := range servers {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		for _, i := range []int{11, 12} {
-			n, _ := strconv.Atoi(f[i])
-			sum += float64(n) / 100
-		}
+		sum += process.CPU(s.Server)
 	}
 	return sum
 }

@@ -167,3 +167,64 @@ func TestImportFromAdmin(t *testing.T) {
 		}
 	}
 }
+
+// Envoy does not show the key of its control plane's cluster, which is left out: Envoy gets the resources from Chancery
+// now.
+func TestImportFromAdminWithMutualTLS(t *testing.T) {
+	t.Parallel()
+	harness.Needs(t, envoyPath)
+	dir := t.TempDir()
+	own := newAuthority(t, "clients").issue(t, "client")
+	for file, data := range map[string][]byte{"tls.crt": own.certificate, "tls.key": own.key} {
+		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(dir, "envoy.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `
+node: {id: a, cluster: b}
+admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
+dynamic_resources:
+  ads_config: {api_type: DELTA_GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: control}}]}
+  cds_config: {ads: {}, initial_fetch_timeout: 0.1s, resource_api_version: V3}
+static_resources:
+  listeners:
+  - name: shop
+    address: {socket_address: {address: 127.0.0.1, port_value: 0}}
+    filter_chains:
+    - filters:
+      - name: tcp
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: s, cluster: shop}
+  clusters:
+  - name: shop
+    load_assignment: {cluster_name: shop, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]}
+  - name: control
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment: {cluster_name: control, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]}
+    transport_socket:
+      name: tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+        common_tls_context:
+          tls_certificates: [{certificate_chain: {filename: %[1]s/tls.crt}, private_key: {filename: %[1]s/tls.key}}]
+  secrets:
+  - name: unused
+    validation_context: {trusted_ca: {filename: %[1]s/tls.crt}}
+`, dir), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	was := runEnvoy(t, config)
+	var imported string
+	eventually(t, soon, "Envoy's configuration is imported", func() error {
+		imported = filepath.Join(t.TempDir(), "config")
+		if out, err := exec.Command(binary, "import", "--from-admin", was.Admin, "--out", imported).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	d, e := served(t, imported)
+	eventually(t, 30*time.Second, "another Envoy has the listener", func() error { return e.has(d) })
+}

@@ -108,6 +108,7 @@ func (im *importer) dropServerClusters() {
 		if e := im.find(xds.Cluster, r.Name); r.Type.Is(xds.Cluster) && e != nil && e.stays == "" && !others["CDS "+r.Name] {
 			e.dropped = true
 			im.note("cluster %q is left out: only dynamic_resources referred to it", e.name)
+			im.dropSecretsOf(e)
 		}
 	}
 	md := im.Types.New(bootstrapName).Descriptor().Fields().ByName("dynamic_resources").Message()
@@ -140,6 +141,32 @@ func filePath(source *yaml.Node) (path string) {
 		}
 	}
 	return ""
+}
+
+// dropSecretsOf leaves out the secrets that only a dropped cluster refers to.
+func (im *importer) dropSecretsOf(cluster *entry) {
+	secretsIn := func(e *entry, visit func(name string)) {
+		e.walk(im.Types, func(n *yaml.Node, md protoreflect.MessageDescriptor, _ string) {
+			if name := child(n, md, "name"); md.FullName() == secretConfig && name != nil {
+				visit(name.Value)
+			}
+		})
+	}
+	used := map[string]bool{}
+	for _, e := range im.entries {
+		if !e.dropped {
+			secretsIn(e, func(name string) { used[name] = true })
+		}
+	}
+	if im.boot != nil {
+		scalars(im.boot, func(n *yaml.Node) { used[n.Value] = true })
+	}
+	secretsIn(cluster, func(name string) {
+		if e := im.find(xds.Secret, name); e != nil && !e.dropped && !used[name] {
+			e.dropped = true
+			im.note("secret %q is left out: only cluster %q referred to it", name, cluster.name)
+		}
+	})
 }
 
 // decideSecrets keeps the secrets in the bootstrap that only the bootstrap refers to, by their names

@@ -118,3 +118,35 @@ func TestConfigDump(t *testing.T) {
 		}
 	}
 }
+
+// A redacted value of a part that is left out anyway does not stop the import.
+func TestRedactedPartsThatAreLeftOut(t *testing.T) {
+	const tls = `"transport_socket": {"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", "common_tls_context": `
+	const key = `{"tls_certificates": [{"certificate_chain": {"filename": "/c.pem"}, "private_key": {"inline_string": "[redacted]"}}]}`
+	const sds = `{"tls_certificate_sds_secret_configs": [{"name": "own"}]}`
+	dump := func(static, dynamic, more string) string {
+		return `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {` + more + `"static_resources": {"clusters": [{"name": "a"}` + static + `},
+			"dynamic_resources": {"ads_config": {"api_type": "GRPC", "grpc_services": [` + dynamic + `]}}}}]}`
+	}
+	const named = `{"envoy_grpc": {"cluster_name": "cp"}}`
+	const own = `], "secrets": [{"name": "own", "tls_certificate": {"private_key": {"inline_string": "[redacted]"}}}]`
+	for name, test := range map[string]struct{ dump, want string }{
+		"the key of the server's cluster":         {dump(`, {"name": "cp", `+tls+key+`}}}]`, named, ""), "clusters/a.yaml"},
+		"one of two servers":                      {dump(`, {"name": "cp", `+tls+key+`}}}, {"name": "cp2", `+tls+key+`}}}]`, named+`, {"envoy_grpc": {"cluster_name": "cp2"}}`, ""), "clusters/a.yaml"},
+		"a secret that only that cluster uses":    {dump(`, {"name": "cp", `+tls+sds+`}}}`+own, named, ""), "clusters/a.yaml"},
+		"a credential in dynamic_resources":       {dump(`]`, `{"google_grpc": {"target_uri": "cp:1", "stat_prefix": "cp", "call_credentials": [{"access_token": "[redacted]"}]}}`, ""), "clusters/a.yaml"},
+		"a secret that another cluster uses, too": {dump(`, {"name": "b", `+tls+sds+`}}}, {"name": "cp", `+tls+sds+`}}}`+own, named, ""), `secret "own" has "[redacted]" here`},
+		"the server's cluster that Envoy still needs": {dump(`, {"name": "cp", `+tls+key+`}}}]`, named,
+			`"stats_sinks": [{"name": "m", "typed_config": {"@type": "type.googleapis.com/envoy.config.metrics.v3.MetricsServiceConfig", "transport_api_version": "V3", "grpc_service": `+named+`}}], `), `cluster "cp" has "[redacted]" here`},
+		"a cluster that is served": {dump(`, {"name": "b", `+tls+key+`}}}, {"name": "cp"}]`, named, ""), `cluster "b" has "[redacted]" here`},
+	} {
+		im, problems := Do([]File{{Name: "dump.json", Data: []byte(test.dump)}}, options())
+		got := problemText(problems)
+		if im != nil {
+			got = names(im)
+		}
+		if !strings.Contains(got, test.want) || strings.Contains(got, "redacted") != strings.Contains(test.want, "redacted") {
+			t.Errorf("FILE-8 %s: got %s, want %s", name, got, test.want)
+		}
+	}
+}

@@ -133,7 +133,7 @@ func Do(files []File, o Options) (*Import, []findings.Problem) {
 	if len(files) == 1 && !files[0].Loose {
 		im.only = files[0].Name
 	}
-	for _, step := range []func(){im.reportEmpty, im.nameListeners, im.reportDuplicates, im.checkRedacted, im.dropUnusedEndpoints, im.redirect, im.decide, im.edit, im.decode, im.reportV2, im.render} {
+	for _, step := range []func(){im.reportEmpty, im.nameListeners, im.reportDuplicates, im.dropUnusedEndpoints, im.redirect, im.decide, im.checkRedacted, im.edit, im.decode, im.reportV2, im.render} {
 		if im.failed() {
 			break
 		}

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,15 +25,18 @@ const (
 	leavingOut = "--without-redacted leaves the %s out"
 )
 
-// checkRedacted reports redacted values, or leaves out their resources with WithoutRedacted. Only the
-// first value of each resource gets the hint.
+// checkRedacted reports redacted values of what is written, or leaves out their resources with WithoutRedacted. Only
+// the first value of each resource gets the hint.
 func (im *importer) checkRedacted() {
 	for _, e := range im.entries {
 		hidden := redactedIn(e.node, "")
 		switch {
-		case len(hidden) == 0:
+		case e.dropped || len(hidden) == 0:
 		case im.WithoutRedacted:
 			e.dropped = true
+			if e.typ.Is(xds.Cluster) {
+				im.out.Clusters = slices.DeleteFunc(im.out.Clusters, func(name string) bool { return name == e.name })
+			}
 			im.note("%s", leftOut(e, hidden))
 		default:
 			remedy := fromFile

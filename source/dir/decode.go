@@ -36,8 +36,8 @@ type Loaded struct {
 
 	certificates []envoysecrets.Certificate
 	v2           []envoysecrets.V2
-	sockets      []socket // of a listener; nil after a restore
-	refused      bool     // Envoy would refuse it; only checked if Options.Validate is set
+	claims       []claim // of a listener, virtual host or route configuration; nil after a restore
+	refused      bool    // Envoy would refuse it; only checked if Options.Validate is set
 
 	version string      // version_info of the response that contains it
 	doc     int         // index of the document in the file
@@ -393,7 +393,7 @@ func (d *decoder) add(n *yaml.Node, path string, m proto.Message, w *wrapperFiel
 		d.ReportAt(at, cmp.Or(p.Code, findings.Unusable), whole, "", p.Message)
 		return
 	}
-	d.sockets(&l, n, path, m)
+	d.claims(&l, n, path, m)
 	d.refused(&l, n, path, m)
 	d.loaded = append(d.loaded, l)
 }

@@ -139,8 +139,8 @@ func (s *Source) SocketClashes(in []string, l Loaded) (found []findings.Problem,
 				continue
 			}
 			seen[name] = true
-			for _, at := range l.sockets {
-				if slices.ContainsFunc(c.at[name].sockets, func(o socket) bool { return o.name == at.name }) {
+			for _, at := range l.claims {
+				if slices.ContainsFunc(c.at[name].claims, func(o claim) bool { return o.name == at.name }) {
 					found = append(found, at.taken(l, c.at[name], ""))
 					others = append(others, Occurrence{Loaded: c.at[name], Group: group, Served: true})
 				}

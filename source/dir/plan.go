@@ -238,7 +238,7 @@ func (p *plan) assemble() {
 	}
 	if p.opts.Validate {
 		p.checkRequired()
-		p.checkSockets()
+		p.checkClaims()
 	}
 }
 

@@ -154,7 +154,7 @@ func (r *refusableLog) changed(contents map[string]groupContent) func(yield func
 // newClashes returns the listeners on the same socket that the last examination did not find.
 func (r *refusableLog) newClashes(in committed) (found []findings.Problem) {
 	p := &plan{Source: &Source{checking: true}, layout: in.layout, next: in.contents}
-	p.checkSockets()
+	p.checkClaims()
 	now := map[string]bool{}
 	for _, q := range p.fatal {
 		// The place of the other listener is the end of the message, and may move without a change of

@@ -34,15 +34,18 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 	}
 }
 
-// sockets records the sockets of a listener with their places.
-func (d *decoder) sockets(l *Loaded, n *yaml.Node, path string, m proto.Message) {
-	if l.Type.V2 || !l.Type.Is(xds.Listener) {
-		return
+// claims records the claims of a resource with their places.
+func (d *decoder) claims(l *Loaded, n *yaml.Node, path string, m proto.Message) {
+	switch {
+	case l.Type.V2:
+	case l.Type.Is(xds.Listener):
+		l.claims = socketsOf(m.ProtoReflect())
+	case l.Type.Is(xds.Route), l.Type.Is(xds.VirtualHost):
+		l.claims = domainsOf(l, m.ProtoReflect())
 	}
-	l.sockets = socketsOf(m.ProtoReflect())
-	for i, s := range l.sockets {
-		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), s.at.Path)
-		l.sockets[i].at = Pos{l.File, at.Node.Line, at.Node.Column, whole}
+	for i, c := range l.claims {
+		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), c.at.Path)
+		l.claims[i].at = Pos{l.File, at.Node.Line, at.Node.Column, whole}
 	}
 }
 
@@ -56,16 +59,42 @@ func (d *decoder) place(n *yaml.Node, path string, md protoreflect.MessageDescri
 	return d.Place(n, md, below), strings.Trim(path+"."+below, ".")
 }
 
-// A socket is an address on which a listener listens, such as "TCP 127.0.0.1:80".
-type socket struct {
+// A claim is something that only one resource of a node may have: a socket of a listener, such as "TCP 127.0.0.1:80",
+// or a domain of a route configuration with VHDS.
+type claim struct {
 	name string
-	at   Pos // place of the address
+	at   Pos // place of the address or domain
+}
+
+// domainsOf returns the domains of a virtual host for VHDS, or of a route configuration that gets more virtual
+// hosts by VHDS, each with its path as place. Envoy merges them, and a domain may be there only once.
+func domainsOf(l *Loaded, m protoreflect.Message) (all []claim) {
+	route := l.Name
+	add := func(host protoreflect.Message, path string) {
+		domains := get(host, "domains").List()
+		for i := range domains.Len() {
+			all = append(all, claim{fmt.Sprintf("domain %q of %q", strings.ToLower(domains.Get(i).String()), route), Pos{Path: fmt.Sprintf("%sdomains[%d]", path, i)}})
+		}
+	}
+	if l.Type.Is(xds.VirtualHost) {
+		route = route[:max(0, strings.LastIndexByte(route, '/'))]
+		add(m, "")
+	} else if m.Has(m.Descriptor().Fields().ByName("vhds")) {
+		hosts := get(m, "virtual_hosts").List()
+		for i := range hosts.Len() {
+			add(hosts.Get(i).Message(), fmt.Sprintf("virtual_hosts[%d].", i))
+		}
+	}
+	return all
 }
 
 // SocketAt returns the place of the address of a listener that a text names, such as "127.0.0.1:80", or else of its
 // first address. It returns false if the listener has none.
 func (l Loaded) SocketAt(text string) (at Pos, ok bool) {
-	for _, s := range l.sockets {
+	if !l.Type.Is(xds.Listener) {
+		return at, false
+	}
+	for _, s := range l.claims {
 		if !ok || strings.Contains(text, s.name[strings.LastIndexByte(s.name, ' ')+1:]) {
 			at, ok = s.at, true
 		}
@@ -75,7 +104,7 @@ func (l Loaded) SocketAt(text string) (at Pos, ok bool) {
 
 // socketsOf returns the sockets of a listener, each with its path as place. It leaves out ports that
 // the system chooses, and listeners of proxyless clients (api_listener).
-func socketsOf(listener protoreflect.Message) (all []socket) {
+func socketsOf(listener protoreflect.Message) (all []claim) {
 	if listener.Has(listener.Descriptor().Fields().ByName("api_listener")) {
 		return nil
 	}
@@ -104,7 +133,7 @@ func socketsOf(listener protoreflect.Message) (all []socket) {
 		if in := get(at, "network_namespace_filepath").String(); in != "" {
 			protocol += " in " + in
 		}
-		all = append(all, socket{fmt.Sprintf("%s %s:%d", protocol, host, port), Pos{Path: path + ".socket_address"}})
+		all = append(all, claim{fmt.Sprintf("%s %s:%d", protocol, host, port), Pos{Path: path + ".socket_address"}})
 	}
 	if f := listener.Descriptor().Fields().ByName("address"); listener.Has(f) {
 		add(listener.Get(f).Message(), "address")
@@ -120,49 +149,58 @@ func socketsOf(listener protoreflect.Message) (all []socket) {
 // several listeners may have the same socket on different machines.
 const serversTemplate = "grpc/server"
 
-// Sockets has the listeners of a group and their sockets.
-type sockets struct {
-	listeners map[string]Loaded // by name
-	on        map[string]Loaded // by socket; the first listener
-	errs      []findings.Problem
+// A claimed has the claims of the resources of a group.
+type claimed struct {
+	groupContent
+	by   map[string]Loaded // by the name of the claim; the first resource
+	errs []findings.Problem
 }
 
-// sockets returns the sockets of a group, with a mistake for each listener on the socket of another
-// one.
-func (w groupContent) sockets() (s sockets) {
-	c := w.types[xds.Listener.URL]
-	if c == nil {
-		return s
-	}
-	s.listeners, s.on = c.at, map[string]Loaded{}
-	for _, name := range slices.Sorted(maps.Keys(c.at)) {
-		l := c.at[name]
-		if strings.HasPrefix(name, serversTemplate) {
+// claimed returns the claims of a group, with a mistake for each claim of two resources.
+func (w groupContent) claimed() claimed {
+	s := claimed{groupContent: w, by: map[string]Loaded{}}
+	for _, t := range []*xds.Type{xds.Listener, xds.Route, xds.VirtualHost} {
+		c := w.types[t.URL]
+		if c == nil {
 			continue
 		}
-		for _, at := range l.sockets {
-			if other, twice := s.on[at.name]; twice {
-				s.errs = append(s.errs, at.taken(l, other, ""))
-			} else {
-				s.on[at.name] = l
+		for _, name := range slices.Sorted(maps.Keys(c.at)) {
+			l := c.at[name]
+			if t.Is(xds.Listener) && strings.HasPrefix(name, serversTemplate) {
+				continue
+			}
+			for _, at := range l.claims {
+				other, twice := s.by[at.name]
+				switch {
+				case !twice:
+					s.by[at.name] = l
+				case t.Is(xds.Route) && other.Name == l.Name && other.Type == l.Type: // the check of the message finds it
+				default:
+					s.errs = append(s.errs, at.taken(l, other, ""))
+				}
 			}
 		}
 	}
 	return s
 }
 
-// taken returns the mistake that two listeners have the same socket.
-func (at socket) taken(l, by Loaded, hint string) findings.Problem {
+// taken returns the mistake that two resources have the same claim.
+func (at claim) taken(l, by Loaded, hint string) findings.Problem {
 	p := at.at.problem("%s %q listens on %s, and so does %q at %s", l.Type, l.Name, at.name, by.Name, by.Pos)
-	p.Path, p.Code, p.Hint = at.at.Path, findings.DuplicateSocket, hint
+	p.Code = findings.DuplicateSocket
+	if !l.Type.Is(xds.Listener) {
+		p = at.at.problem("%s is in %s %q, and also in %s %q at %s", at.name, l.Type, l.Name, by.Type, by.Name, by.Pos)
+		p.Code = findings.DuplicateDomain
+	}
+	p.Path, p.Hint = at.at.Path, hint
 	return p
 }
 
-// checkSockets blames groups for listeners on the same socket if a node gets both. It finds pairs in the
+// checkClaims blames groups for resources with the same claim if a node gets both. It finds pairs in the
 // group itself, and pairs that the group brings together by the groups that it includes.
-func (p *plan) checkSockets() {
-	known := map[string]sockets{}
-	of := func(group string) sockets {
+func (p *plan) checkClaims() {
+	known := map[string]claimed{}
+	of := func(group string) claimed {
 		s, ok := known[group]
 		if !ok {
 			w, planned := p.next[group]
@@ -170,7 +208,7 @@ func (p *plan) checkSockets() {
 			if !planned && was != nil { // the group is rejected and keeps its content
 				w = was.content
 			}
-			s = w.sockets()
+			s = w.claimed()
 			known[group] = s
 		}
 		return s
@@ -191,11 +229,11 @@ func (p *plan) checkSockets() {
 				if told[pair] {
 					continue
 				}
-				hidden := func(name string, behind int) bool { // of two listeners with one name a node gets the first
-					return slices.ContainsFunc(all[:behind], func(g string) bool { _, is := of(g).listeners[name]; return is })
+				hidden := func(l Loaded, behind int) bool { // of two resources with one name a node gets the first
+					return slices.ContainsFunc(all[:behind], func(g string) bool { _, is := of(g).find(l.Type, l.Name); return is })
 				}
 				for _, c := range clashes(of(first), of(second)) {
-					if !hidden(c.a.Name, i) && !hidden(c.b.Name, n) {
+					if !hidden(c.a, i) && !hidden(c.b, n) {
 						told[pair] = true
 						p.blame(group, c.taken(c.a, c.b, fmt.Sprintf("nodes of group %q get both", group)))
 					}
@@ -205,25 +243,25 @@ func (p *plan) checkSockets() {
 	}
 }
 
-// A clash is a socket on which two listeners of different groups listen.
+// A clash is a claim of two resources of different groups.
 type clash struct {
-	socket
-	a, b Loaded // the place of the socket is in a
+	claim
+	a, b Loaded // the place of the claim is in a
 }
 
-// clashes returns the sockets that two groups have in common.
-func clashes(a, b sockets) (all []clash) {
-	turned := len(a.on) < len(b.on)
+// clashes returns the claims that two groups have in common.
+func clashes(a, b claimed) (all []clash) {
+	turned := len(a.by) < len(b.by)
 	if turned {
 		a, b = b, a
 	}
-	for name := range b.on {
-		if other, taken := a.on[name]; taken {
-			c := clash{a: other, b: b.on[name]}
+	for name := range b.by {
+		if other, taken := a.by[name]; taken {
+			c := clash{a: other, b: b.by[name]}
 			if turned {
 				c.a, c.b = c.b, c.a
 			}
-			c.socket = c.a.sockets[slices.IndexFunc(c.a.sockets, func(s socket) bool { return s.name == name })]
+			c.claim = c.a.claims[slices.IndexFunc(c.a.claims, func(s claim) bool { return s.name == name })]
 			all = append(all, c)
 		}
 	}

@@ -249,3 +249,40 @@ func TestWithCountsProblemsOnce(t *testing.T) {
 		t.Errorf("%v, %v", c.Errors, c.Warnings)
 	}
 }
+
+// Envoy merges the virtual hosts of VHDS into their route configuration, in which a domain may be only once.
+func TestDomainsOfVHDS(t *testing.T) {
+	host := func(name, domains string) string {
+		return "\"@type\": type.googleapis.com/envoy.config.route.v3.VirtualHost\nname: " + name + "\ndomains: [" + domains + "]\n"
+	}
+	route := func(vhds string) string {
+		return "\"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\nname: local\nvirtual_hosts: [{name: own, domains: [own.example]}]\n" + vhds
+	}
+	const vhds = "vhds: {config_source: {ads: {}, resource_api_version: V3}}\n"
+	const group = "match: {id: x}\n"
+	for _, tt := range []struct {
+		name  string
+		files []string
+		want  string // the finding; "": none
+	}{
+		{"in one file", []string{"a.yaml", host("local/a", "a.example") + "---\n" + host("local/b", "b.example, a.example")}, `a.yaml:7:22: domains[1]: domain "a.example" of "local" is in VHDS "local/b", and also in VHDS "local/a" at a.yaml:1:1`},
+		{"in two files", []string{"a.yaml", host("local/a", "a.example"), "b.yaml", host("local/b", "a.example")}, `b.yaml:3:11: domains[0]: domain "a.example" of "local" is in VHDS "local/b", and also in VHDS "local/a" at a.yaml:1:1`},
+		{"in another case", []string{"a.yaml", host("local/a", "a.example"), "b.yaml", host("local/b", "A.Example")}, `domain "a.example" of "local" is in VHDS "local/b"`},
+		{"two wildcards", []string{"a.yaml", host("local/a", `"*"`), "b.yaml", host("local/b", `"*"`)}, `domain "*" of "local" is in VHDS "local/b"`},
+		{"twice in one virtual host", []string{"a.yaml", host("local/a", "a.example, a.example")}, `domain "a.example" of "local" is in VHDS "local/a"`},
+		{"in the route configuration, too", []string{"a.yaml", host("local/a", "own.example"), "r.yaml", route(vhds)}, `a.yaml:3:11: domains[0]: domain "own.example" of "local" is in VHDS "local/a", and also in RDS "local" at r.yaml:1:1`},
+		{"in a group and the root", []string{"a.yaml", host("local/a", "a.example"), "x/group.yaml", group + "include: [default]\n", "x/b.yaml", host("local/b", "a.example")}, `x/b.yaml:3:11: group x: domains[0]: domain "a.example" of "local" is in VHDS "local/b", and also in VHDS "local/a" at a.yaml:1:1 (nodes of group "x" get both)`},
+		{"in groups that no node gets together", []string{"x/group.yaml", group, "x/a.yaml", host("local/a", "a.example"), "y/group.yaml", "match: {id: y}\n", "y/b.yaml", host("local/b", "a.example")}, ""},
+		{"a group replaces the resource", []string{"a.yaml", host("local/a", "a.example"), "x/group.yaml", group + "include: [default]\n", "x/a.yaml", host("local/a", "a.example")}, ""},
+		{"of two route configurations", []string{"a.yaml", host("local/a", "a.example"), "b.yaml", host("other/b", "a.example")}, ""},
+		{"a pattern and a name that it matches", []string{"a.yaml", host("local/a", `"*.example"`), "b.yaml", host("local/b", "a.example")}, ""},
+		{"a route configuration without VHDS", []string{"a.yaml", host("local/a", "own.example"), "r.yaml", route("")}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := checkAll(t, "", []string{"."}, []findings.Code{findings.Unused, findings.Dangling}, tt.files...)
+			if strings.Contains(got, "XDS0401") != (tt.want != "") || !strings.Contains(got, tt.want) {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

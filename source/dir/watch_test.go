@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +146,58 @@ func TestRun(t *testing.T) {
 			b.write(".."+next+"/a.yaml", clusters(next))
 			b.link(".."+next, "..data")
 			want("CDS " + next)
+		}
+	})
+	t.Run("a projected volume of Kubernetes with subdirectories: each update is one commit", func(t *testing.T) {
+		b := newFixture(t)
+		// update makes a volume of files as the AtomicWriter of the kubelet does: a new directory, the swap of
+		// ..data, links for new names, removal of old names and of the old directory.
+		was := []string{}
+		update := func(version string, files ...string) {
+			now := []string{}
+			for i := 0; i < len(files); i += 2 {
+				b.write(".."+version+"/"+files[i], files[i+1])
+				if top, _, _ := strings.Cut(files[i], "/"); !slices.Contains(now, top) {
+					now = append(now, top)
+				}
+			}
+			old, _ := os.Readlink(filepath.Join(b.dir, "..data"))
+			b.link(".."+version, "..data")
+			for _, top := range now {
+				if !slices.Contains(was, top) {
+					b.link("..data/"+top, top)
+				}
+			}
+			for _, top := range was {
+				if !slices.Contains(now, top) {
+					b.remove(top)
+				}
+			}
+			if old != "" {
+				b.remove(old)
+			}
+			was = now
+		}
+		update("1", "a.yaml", clusters("a"), "x/y/b.yaml", clusters("b"))
+		want := b.follow()
+		b.run()
+		want("CDS a b")
+		commits := b.st.Snapshot().Seq()
+		for i, u := range []struct {
+			want  string
+			files []string
+		}{
+			{"CDS c d", []string{"a.yaml", clusters("c"), "x/y/b.yaml", clusters("d")}},
+			{"CDS c d e", []string{"a.yaml", clusters("c"), "x/y/b.yaml", clusters("d"), "z/e.yaml", clusters("e")}},
+			{"CDS f g", []string{"x/y/b.yaml", clusters("f"), "z/e.yaml", clusters("g")}},
+			{"CDS h", []string{"z/e.yaml", clusters("h")}},
+		} {
+			update(strconv.Itoa(i+2), u.files...)
+			want(u.want)
+			commits++
+			if got := b.st.Snapshot().Seq(); got != commits {
+				t.Errorf("%s: %d commits, want %d", u.want, got, commits)
+			}
 		}
 	})
 	t.Run("a directory behind a link that is swapped", func(t *testing.T) {

@@ -79,7 +79,7 @@ func (d *directorySource) first() error {
 		d.src.LogError(report.Rejected)
 	}
 	if len(report.Counts) == 0 {
-		d.log.Warn("the configuration is empty: no file has a resource", "dir", d.dir, "files", report.Files, "clients_wait", !d.flags.allowEmpty)
+		d.log.Warn("the configuration is empty: no file has a resource", "dir", d.dir, "files", report.Files, "clients_wait", !d.flags.allowEmpty, "hint", dir.EmptyHint(d.dir))
 	}
 	return nil
 }

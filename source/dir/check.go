@@ -90,8 +90,7 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	}
 	if len(errs) == 0 && len(p.counts()) == 0 {
 		errs = append(errs, findings.Problem{
-			File: paths[0], Code: findings.NoResources, Message: "no file has a resource",
-			Hint: "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb",
+			File: paths[0], Code: findings.NoResources, Message: "no file has a resource", Hint: EmptyHint(paths[0]),
 		})
 	}
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.NoResources {
@@ -102,6 +101,14 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
 	return c
+}
+
+// EmptyHint returns the most likely reason why no file of a directory has a resource.
+func EmptyHint(root string) string {
+	if _, err := os.Lstat(filepath.Join(root, "..data")); err == nil { // the kubelet makes this link in its volumes
+		return `"kubectl create configmap --from-file" leaves out subdirectories: use "chancery export --configmap"`
+	}
+	return "is it the right directory? Names of files end in .yaml, .yml, .json, .txtpb, .textproto, .pb_text or .pb"
 }
 
 // mayShowLines returns a function that reports whether an error may quote lines of an unreadable file. A

@@ -311,3 +311,12 @@ func (d *reopened) decodeAgain(l Loaded) bool {
 
 // Types returns the message types that the files may contain.
 func (s *Source) Types() *Types { return s.types }
+
+// Files returns the paths of the files of the last load, sorted.
+func (s *Source) Files() []string {
+	is := s.lastRead.Load()
+	if is == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(is.files))
+}

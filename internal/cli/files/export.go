@@ -35,6 +35,7 @@ type exporter struct {
 	cmd            *cobra.Command
 	dir, out       string
 	from           storeclient.Access
+	configMap      string // name of the ConfigMaps; "": files for Envoy
 	format         string
 	watch          bool
 	options        export.Options
@@ -45,11 +46,12 @@ type exporter struct {
 	log            *slog.Logger
 	stdout, stderr io.Writer
 
-	store   *store.Store
-	source  *dir.Source
-	to      *export.Exporter
-	secrets atomic.Bool     // at least one loaded resource contains a secret
-	printed map[string]bool // warnings that were printed
+	store      *store.Store
+	source     *dir.Source
+	to         *export.Exporter
+	secrets    atomic.Bool     // at least one loaded resource contains a secret
+	withSecret map[string]bool // files with secrets; only for --configmap
+	printed    map[string]bool // warnings that were printed
 }
 
 // Export returns the command export.
@@ -97,13 +99,21 @@ path, use --path-prefix, and mount OUT itself, not a directory inside it.
 Envoy needs an inotify instance for each file that it watches, and aborts if none is
 left: fs.inotify.max_user_instances is often 128, and can be raised.
 
+With --configmap NAME, OUT gets manifests for chancery serve in Kubernetes instead, because
+"kubectl create configmap --from-file" leaves out the subdirectories of DIR:
+
+  configmaps.yaml   DIR as ConfigMaps NAME, NAME-2, NAME-3, each below 1 MiB
+  secrets.yaml      the files of DIR with secrets, as Secrets of the same names; mode 0600
+  deployment.patch  a patch for a Deployment: a volume that has all files at their paths
+
 Exit codes: 0 done, or ended by a signal; 1 DIR or the store cannot be read, or OUT
 cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it denies access;
 4 the revision does not exist.`,
 		Example: `  chancery export ./config --out /var/lib/envoy && envoy -c /var/lib/envoy/bootstrap.json
   chancery export ./config --out /var/lib/envoy --format json --watch
   chancery export rev:r412 --store etcd://e1:2379,e2:2379,e3:2379/prod --out ./out
-  chancery export ./config --out ./out --path-prefix /etc/envoy   # mount ./out at /etc/envoy`,
+  chancery export ./config --out ./out --path-prefix /etc/envoy   # mount ./out at /etc/envoy
+  chancery export ./config --configmap chancery-config --out ./k8s`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("export needs one directory, not %d", len(args))
@@ -123,6 +133,7 @@ cannot be written; 2 wrong usage; 3 of a revision: no server answers, or it deni
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&e.out, "out", "", "`DIRECTORY` to write to; created if it does not exist")
+	f.StringVar(&e.configMap, "configmap", "", "write DIR as manifests of ConfigMaps with this `NAME`, and of Secrets, for chancery serve in Kubernetes")
 	f.StringVar(&e.format, "format", "yaml", "`FORMAT` of the files: yaml, json, pb_text or pb")
 	f.BoolVar(&e.watch, "watch", false, "keep running, and export again when DIR changes")
 	f.DurationVar(&e.options.Settle, "settle", time.Second, "`time` between two steps of a change, in which Envoy loads the files; 0: all in one step")
@@ -164,6 +175,11 @@ func (e *exporter) check() error {
 	if err := e.checkOrigin(); err != nil {
 		return err
 	}
+	if e.configMap != "" {
+		if err := e.checkConfigMap(); err != nil {
+			return err
+		}
+	}
 	e.options.Bootstrap = func(listeners, clusters, watched string) ([]byte, error) {
 		return bootstrap.EnvoyFiles(e.client, listeners, clusters, watched)
 	}
@@ -179,6 +195,8 @@ func (e *exporter) checkOrigin() error {
 	switch is := strings.HasPrefix(e.dir, storeclient.RevisionPrefix); {
 	case is && e.from.At.URL == "" && cli.OnCommandLine(e.cmd, "admin") && !e.cmd.Flags().Changed("server"):
 		return errors.New("--admin is the Envoy's address: use --server for the Chancery server that has " + e.dir)
+	case is && e.configMap != "":
+		return errors.New("--configmap is for a directory, and " + e.dir + " is a revision")
 	case !is && e.from.At.URL != "":
 		return errors.New("--store is for rev:REV, and " + e.dir + " is a directory")
 	case !is:
@@ -262,6 +280,9 @@ func (e *exporter) run() error {
 	case empty && !e.load.AllowMassDelete:
 		return cli.Fail(fmt.Errorf("there is nothing to export: no file in %s has a resource", e.dir), "--allow-mass-delete exports an empty directory")
 	}
+	if e.configMap != "" {
+		return e.exportConfigMaps(report)
+	}
 	e.to, err = export.Open(e.out, e.options)
 	if err != nil {
 		return cli.Fail(err, "")
@@ -287,9 +308,15 @@ func (e *exporter) run() error {
 	return nil
 }
 
-// review notes whether a resource contains a secret.
+// review notes which resources contain secrets.
 func (e *exporter) review(all []dir.Loaded) ([]dir.Loaded, error) {
 	e.secrets.Store(slices.ContainsFunc(all, func(l dir.Loaded) bool { return l.Secret != "" }))
+	if e.configMap != "" {
+		e.withSecret = map[string]bool{}
+		for _, l := range all {
+			e.withSecret[l.File] = e.withSecret[l.File] || l.Secret != ""
+		}
+	}
 	return nil, nil
 }
 

@@ -1,0 +1,310 @@
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/dirload"
+	"github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/internal/envoy/importer"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+	textutil "github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/source/dir"
+)
+
+// The files of --configmap. The patch has no ending of kubectl, so that "kubectl apply -f OUT" leaves it out.
+const (
+	configMapsFile = "configmaps.yaml"
+	secretsFile    = "secrets.yaml"
+	patchFile      = "deployment.patch"
+)
+
+// maxObject is the maximum size in bytes of all values of a ConfigMap or Secret.
+const maxObject = 1 << 20
+
+// A mountedFile is a file of DIR as part of a ConfigMap or Secret.
+type mountedFile struct {
+	path   string // below DIR, with slashes
+	key    string
+	data   []byte
+	secret bool
+}
+
+// size returns the share of a file in the size of its object. The API server stores each key up to three
+// times, in the object and in its managedFields.
+func (f mountedFile) size() int { return len(f.data) + 3*len(f.key) + 16 }
+
+// objectName is a valid name of a ConfigMap, with room for a number.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,238}[a-z0-9])?$`)
+
+// notOfConfigMap are the flags of the files for Envoy.
+var notOfConfigMap = []string{"format", "watch", "settle", "path-prefix", "keep-config-sources", "node", "cluster", "admin"}
+
+// checkConfigMap checks the flags of --configmap.
+func (e *exporter) checkConfigMap() error {
+	if !objectName.MatchString(e.configMap) {
+		return fmt.Errorf("--configmap: %q: must be lower-case letters, digits and '-', with a letter or digit at both ends", e.configMap)
+	}
+	for _, flag := range notOfConfigMap {
+		if cli.OnCommandLine(e.cmd, flag) {
+			return fmt.Errorf("--%s is for the files of Envoy, not for --configmap", flag)
+		}
+	}
+	return nil
+}
+
+// exportConfigMaps writes DIR as manifests for Kubernetes.
+func (e *exporter) exportConfigMaps(report dir.Report) error {
+	if report.Rejected != nil {
+		return dirload.LoadError(e.stderr, e.dir, "exported", report.Rejected)
+	}
+	all, err := e.mountedFiles()
+	if err != nil {
+		return err
+	}
+	setKeys(all)
+	var maps, hidden [][]mountedFile
+	for _, f := range all {
+		to := &maps
+		if f.secret {
+			to = &hidden
+		}
+		if f.size() > maxObject {
+			return cli.Fail(fmt.Errorf("%s: %d bytes: a ConfigMap or Secret has at most 1 MiB", filepath.Join(e.dir, f.path), len(f.data)),
+				"put its resources into several files")
+		}
+		last := len(*to) - 1
+		if last < 0 || total((*to)[last])+f.size() > maxObject {
+			*to = append(*to, nil)
+			last++
+		}
+		(*to)[last] = append((*to)[last], f)
+	}
+	if err := e.writeManifests(maps, hidden); err != nil {
+		return cli.Fail(err, "")
+	}
+	return nil
+}
+
+func total(files []mountedFile) (n int) {
+	for _, f := range files {
+		n += f.size()
+	}
+	return n
+}
+
+// mountedFiles reads the files that the load has read, and the bootstraps in their directories.
+func (e *exporter) mountedFiles() (all []mountedFile, err error) {
+	dirs := map[string]bool{e.dir: true}
+	for _, path := range e.source.Files() {
+		dirs[filepath.Dir(path)] = true
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, cli.Fail(err, "")
+		}
+		all = append(all, mountedFile{path: path, data: data, secret: e.withSecret[path]})
+	}
+	finder := secrets.NewFinder(e.load.Types)
+	for d := range dirs {
+		m, problems := dirload.Bootstrap(d, e.load)
+		if len(problems) > 0 && m == nil {
+			return nil, dirload.LoadError(e.stderr, e.dir, "exported", dir.Errors(problems))
+		}
+		if m == nil {
+			continue
+		}
+		path := filepath.Join(d, importer.BootstrapFile)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, cli.Fail(err, "")
+		}
+		all = append(all, mountedFile{path: path, data: data, secret: len(finder.Find(m).Values) > 0})
+	}
+	for i := range all {
+		below, err := filepath.Rel(e.dir, all[i].path)
+		if err != nil {
+			return nil, cli.Fail(err, "")
+		}
+		all[i].path = filepath.ToSlash(below)
+	}
+	slices.SortFunc(all, func(a, b mountedFile) int { return cmp.Compare(a.path, b.path) })
+	return all, nil
+}
+
+var notInKey = regexp.MustCompile(`[^-._a-zA-Z0-9]+`)
+
+// setKeys gives each file a unique key. A key is the path with dots for slashes if that is a valid key and
+// no earlier file has it. Otherwise the key has a hash of the path at its end.
+func setKeys(files []mountedFile) {
+	used := map[string]bool{}
+	for i, f := range files {
+		dotted := strings.ReplaceAll(f.path, "/", ".")
+		key := notInKey.ReplaceAllString(dotted, "-")
+		if key != dotted || len(key) > 200 || used[key] {
+			sum := sha256.Sum256([]byte(f.path))
+			key = fmt.Sprintf("%.200s-%x", key, sum[:8])
+		}
+		used[key] = true
+		files[i].key = key
+	}
+}
+
+// The manifests, as far as --configmap needs them. The tests of source/k8s read them with the types of Kubernetes.
+type (
+	object struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+		Metadata   struct{ Name string }
+		Type       string            `yaml:",omitempty"`
+		Data       map[string]string `yaml:",omitempty"`
+		BinaryData map[string]string `yaml:"binaryData,omitempty"`
+	}
+	item struct {
+		Key, Path string
+		Mode      int `yaml:",omitempty"`
+	}
+	projection struct {
+		Name  string
+		Items []item
+	}
+	volumeSource struct {
+		ConfigMap *projection `yaml:"configMap,omitempty"`
+		Secret    *projection `yaml:",omitempty"`
+	}
+)
+
+// writeManifests writes the files of OUT, and removes the Secrets of an earlier export.
+func (e *exporter) writeManifests(maps, hidden [][]mountedFile) error {
+	if err := os.MkdirAll(e.out, 0o750); err != nil {
+		return err
+	}
+	var configMaps, secretObjects []any
+	var sources []volumeSource
+	for n, files := range maps {
+		o, p := e.object("ConfigMap", n, files)
+		configMaps, sources = append(configMaps, o), append(sources, volumeSource{ConfigMap: p})
+	}
+	for n, files := range hidden {
+		o, p := e.object("Secret", n, files)
+		secretObjects, sources = append(secretObjects, o), append(sources, volumeSource{Secret: p})
+	}
+	err := errors.Join(
+		writeYAML(filepath.Join(e.out, configMapsFile), 0o644, "", configMaps...),
+		writeYAML(filepath.Join(e.out, secretsFile), 0o600, "", secretObjects...),
+		writeYAML(filepath.Join(e.out, patchFile), 0o644, patchComment, patch(sources)))
+	if err != nil {
+		return err
+	}
+	made := textutil.Amount(len(maps), "ConfigMap")
+	if len(hidden) > 0 {
+		made += ", " + textutil.Amount(len(hidden), "Secret")
+	}
+	fmt.Fprintf(e.stdout, "ok: %s in %s of %s\n", textutil.Amount(len(slices.Concat(slices.Concat(maps...), slices.Concat(hidden...))), "file"), made, e.out)
+	fmt.Fprintf(e.stdout, "run: kubectl apply --server-side -f %s && kubectl patch deployment chancery --patch-file %s\n", e.out, filepath.Join(e.out, patchFile))
+	return nil
+}
+
+// object returns the manifest of files, and its part of the volume.
+func (e *exporter) object(kind string, n int, files []mountedFile) (object, *projection) {
+	o := object{APIVersion: "v1", Kind: kind, Data: map[string]string{}, BinaryData: map[string]string{}}
+	o.Metadata.Name = e.configMap
+	if n > 0 {
+		o.Metadata.Name = fmt.Sprintf("%s-%d", e.configMap, n+1)
+	}
+	p := &projection{Name: o.Metadata.Name}
+	for _, f := range files {
+		i := item{Key: f.key, Path: f.path}
+		switch {
+		case f.secret:
+			o.Type, i.Mode = "Opaque", 0o440
+			o.Data[f.key] = base64.StdEncoding.EncodeToString(f.data)
+		case isText(f.data):
+			o.Data[f.key] = string(f.data)
+		default:
+			o.BinaryData[f.key] = base64.StdEncoding.EncodeToString(f.data)
+		}
+		p.Items = append(p.Items, i)
+	}
+	return o, p
+}
+
+// isText reports whether YAML can show a file as text.
+func isText(data []byte) bool {
+	return utf8.Valid(data) && !bytes.ContainsFunc(data, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
+}
+
+const patchComment = "A patch of the Deployment: its container \"chancery\" gets the directory at /config.\nIt replaces a volume \"config\" of any kind."
+
+// patch returns a strategic merge patch that mounts a volume of sources.
+func patch(sources []volumeSource) any {
+	type mount struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
+	}
+	type container struct {
+		Name         string
+		VolumeMounts []mount `yaml:"volumeMounts"`
+	}
+	type volume struct {
+		Name       string
+		RetainKeys []string                         `yaml:"$retainKeys,flow"`
+		Projected  struct{ Sources []volumeSource } `yaml:"projected"`
+	}
+	var p struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []container
+					Volumes    []volume
+				}
+			}
+		}
+	}
+	v := volume{Name: "config", RetainKeys: []string{"name", "projected"}}
+	v.Projected.Sources = sources
+	pod := &p.Spec.Template.Spec
+	pod.Containers = []container{{Name: "chancery", VolumeMounts: []mount{{Name: "config", MountPath: "/config", ReadOnly: true}}}}
+	pod.Volumes = []volume{v}
+	return p
+}
+
+// writeYAML replaces a file by documents, or removes it if there are none.
+func writeYAML(path string, mode fs.FileMode, comment string, documents ...any) error {
+	if len(documents) == 0 {
+		err := os.Remove(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return disk.Replace(path, mode, func(w io.Writer) error {
+		for line := range strings.Lines(comment) {
+			fmt.Fprintln(w, "#", strings.TrimSpace(line))
+		}
+		out := yaml.NewEncoder(w)
+		out.SetIndent(2)
+		for _, d := range documents {
+			if err := out.Encode(d); err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	})
+}

@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples k8s coverage
-MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors tools/proto
+MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors tools/manifests tools/proto
 WORLDS   ?= 40000
 FUZZTIME ?= 1000x
 SOAK     ?= 1h
@@ -113,8 +113,9 @@ examples: .cache/envoy ## Compile and test what people copy, and go through the 
 	go run ./tools/demo --once --compile
 	DOCS_COMPILE=1 go test ./cmd/chancery -count=1 -run TestCommandsOfDocs # with the commands of the docs that compile
 
-k8s: ## Tests of the source for Kubernetes, a module of its own
+k8s: ## Tests of the source for Kubernetes, and of the Helm chart and the compose file: modules of their own
 	@cd source/k8s && $(GOTEST) ./...
+	cd tools/manifests && go test ./...
 
 .PHONY: k8s-real
 KUBE := $(CURDIR)/.cache/kube

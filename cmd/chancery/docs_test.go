@@ -36,7 +36,7 @@ func TestDocumentedFiles(t *testing.T) {
 // The commands and flags in the pages exist.
 func TestDocumentedFlags(t *testing.T) {
 	var help []byte
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"resync", "--help"}, {"disconnect", "--help"}, {"status", "--help"}, {"get", "--help"}, {"watch", "--help"}, {"wait", "--help"}, {"graph", "--help"}, {"fetch", "--help"}, {"diff", "--help"}, {"bugreport", "--help"}, {"preview", "--help"}, {"export", "--help"}, {"import", "--help"}, {"apply", "--help"}, {"history", "--help"}, {"rollback", "--help"}, {"freeze", "--help"}, {"rollout", "start", "--help"}, {"blame", "--help"}, {"bootstrap", "envoy", "--help"}, {"endpoints", "follow", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "limits"}, {"health", "--help"}, {"check", "--help"}, {"reload", "--help"}, {"resync", "--help"}, {"disconnect", "--help"}, {"status", "--help"}, {"get", "--help"}, {"watch", "--help"}, {"wait", "--help"}, {"graph", "--help"}, {"fetch", "--help"}, {"diff", "--help"}, {"bugreport", "--help"}, {"preview", "--help"}, {"export", "--help"}, {"import", "--help"}, {"apply", "--help"}, {"history", "--help"}, {"rollback", "--help"}, {"freeze", "--help"}, {"rollout", "start", "--help"}, {"blame", "--help"}, {"bootstrap", "envoy", "--help"}, {"endpoints", "follow", "--help"}, {"state", "rm", "--help"}} {
 		out, err := exec.Command(binary, args...).Output()
 		if err != nil {
 			t.Fatal(err)

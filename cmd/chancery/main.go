@@ -46,7 +46,7 @@ few flags, such as CHANCERY_ADMIN.`,
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run a server or an agent", []*cobra.Command{serve, files.Reload(), inspect.Health(), files.Agent()}},
+		{"run", "Run a server or an agent", []*cobra.Command{serve, files.Reload(), inspect.Health(), files.Agent(), files.State()}},
 		{"inspect", "Inspect servers and clients", []*cobra.Command{
 			inspect.Status(), inspect.Get(), inspect.Explain(), inspect.Wait(), inspect.Watch(), inspect.Graph(), inspect.Diff(), inspect.Fetch(), inspect.Bugreport(),
 		}},

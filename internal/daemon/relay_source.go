@@ -99,7 +99,7 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 		return nil, err
 	}
 	cfg.Metrics = metrics.New(metrics.Options{Registry: r.metrics.Registry()})
-	r.client, err = xdsclient.NewClientWithLastGood(cfg, kept.root, kept.chosen, "/"+r.upstream.Text, func(err error) {
+	r.client, err = xdsclient.NewClientWithLastGood(cfg, kept.root, kept.chosen, "/"+r.upstream.Text, "relay of "+r.upstream.Text, func(err error) {
 		r.log.Warn(unkept, "error", err, "hint", "--state-dir")
 	})
 	if err != nil {

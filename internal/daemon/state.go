@@ -86,6 +86,7 @@ func (s *state) openKeeper(log *slog.Logger, served string) error {
 		log.Warn("the last good configuration is not stored: a restart with invalid files would serve nothing", "error", err, "hint", "--state-dir")
 		return nil
 	}
+	_ = lastgood.Label(folder, served, "") // only "chancery state" needs it
 	s.keeper.Log, s.keeper.WithoutSecrets = log, s.withoutSecrets
 	return nil
 }

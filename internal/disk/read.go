@@ -11,12 +11,19 @@ import (
 // OpenNow opens a file for reading. If the path is a pipe, it does not wait for a writer.
 func OpenNow(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|nonblock, 0) }
 
+// OpenNowIn opens a file below a directory as [OpenNow] does.
+func OpenNowIn(dir *os.Root, name string) (*os.File, error) {
+	return dir.OpenFile(name, os.O_RDONLY|nonblock, 0)
+}
+
 // NotRegular returns the error for a path that is not a regular file.
 func NotRegular(m fs.FileMode) error {
 	kind := "special file"
 	switch {
 	case m.IsDir():
 		kind = "directory"
+	case m&fs.ModeSymlink != 0:
+		kind = "symbolic link"
 	case m&fs.ModeNamedPipe != 0:
 		kind = "named pipe"
 	case m&fs.ModeSocket != 0:

@@ -163,7 +163,7 @@ func (a *agent) open(cfg client.Config, s *xdsclient.Server) (*client.Client, er
 	if err != nil {
 		return nil, err
 	}
-	return xdsclient.NewClientWithLastGood(cfg, a.state, a.given, "/"+s.Text+"/"+out, func(err error) {
+	return xdsclient.NewClientWithLastGood(cfg, a.state, a.given, "/"+s.Text+"/"+out, "agent of "+s.Text+" for "+out, func(err error) {
 		a.log.Warn(notStored, "error", err, "hint", "--state-dir")
 	})
 }

@@ -24,9 +24,9 @@ func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
 const StateDirHint = "--state-dir chooses another directory; an empty one stores nothing"
 
 // NewClientWithLastGood returns a client that stores the last good resources in a folder of root; the
-// folder belongs to the path `of`. If root is "", the client stores nothing. If the user did not
+// folder belongs to the path `of`, with a description for "chancery state". If root is "", the client stores nothing. If the user did not
 // choose root and it is unusable, NewClientWithLastGood calls warn, and the client stores nothing.
-func NewClientWithLastGood(cfg client.Config, root string, chosen bool, of string, warn func(error)) (*client.Client, error) {
+func NewClientWithLastGood(cfg client.Config, root string, chosen bool, of, description string, warn func(error)) (*client.Client, error) {
 	if root == "" {
 		return client.New(cfg)
 	}
@@ -40,6 +40,9 @@ func NewClientWithLastGood(cfg client.Config, root string, chosen bool, of strin
 		warn(err)
 		cfg.Dir = ""
 		c, err = client.New(cfg)
+	}
+	if err == nil && cfg.Dir != "" {
+		_ = lastgood.Label(cfg.Dir, of, description) // only "chancery state" needs it
 	}
 	return c, err
 }

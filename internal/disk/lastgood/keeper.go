@@ -139,6 +139,9 @@ func (k *Keeper) Release() {
 		return // another program has the lock
 	}
 	if k.lock.Holds(k.dir) {
+		if all, err := os.ReadDir(k.dir); err == nil && len(all) == 1 && all[0].Name() == labelName {
+			_ = os.Remove(filepath.Join(k.dir, labelName)) // an error leaves the folder, too
+		}
 		_ = os.Remove(k.dir) // fails if the folder is not empty
 	}
 	k.lock.Unlock()

@@ -73,28 +73,35 @@ func TestMemoryReturn(t *testing.T) {
 	var r memoryReturn
 	for i, step := range []struct {
 		now  memoryUse
-		want bool
+		left uint64 // bytes after a return; 0: none is due
 	}{
-		{memoryUse{100, 1}, false}, // a collection since the start
-		{memoryUse{100, 1}, true},
-		{memoryUse{120, 1}, false}, // not more than a fifth
-		{memoryUse{121, 1}, true},
-		{memoryUse{300, 3}, false}, // busy
-		{memoryUse{300, 3}, true},
-		{memoryUse{110, 5}, false}, // hardly busy
-		{memoryUse{110, 5}, false},
-		{memoryUse{110, 6}, false},
-		{memoryUse{110, 6}, true}, // an earlier return may have been in the middle of a burst
+		{memoryUse{100, 1, 10}, 0},   // a collection since the start
+		{memoryUse{100, 1, 10}, 100}, // the first of two
+		{memoryUse{100, 1, 10}, 100}, // the second
+		{memoryUse{120, 1, 10}, 0},   // not more than a fifth
+		{memoryUse{121, 1, 10}, 100},
+		{memoryUse{100, 2, 10}, 0}, // between the first and the second
+		{memoryUse{100, 2, 10}, 100},
+		{memoryUse{110, 4, 10}, 0}, // hardly busy
+		{memoryUse{110, 4, 10}, 0},
+		{memoryUse{110, 5, 10}, 0},
+		{memoryUse{110, 5, 10}, 110}, // busy
+		{memoryUse{110, 5, 10}, 110},
+		{memoryUse{110, 5, 100}, 0},
+		{memoryUse{110, 5, 80}, 0},
+		{memoryUse{110, 5, 79}, 110}, // a fifth of the goroutines has ended
+		{memoryUse{110, 5, 79}, 87},  // the second gives a fifth: a third follows
+		{memoryUse{87, 5, 79}, 80},
+		{memoryUse{80, 5, 79}, 0},
 	} {
-		got := r.due(step.now)
-		if got != step.want {
+		if got := r.due(step.now); got != (step.left > 0) {
 			t.Errorf("step %d: %v", i, got)
 		}
-		if got {
-			r.returned(memoryUse{100, step.now.collections})
+		if step.left > 0 {
+			r.returned(step.now, memoryUse{step.left, step.now.collections, step.now.goroutines})
 		}
 	}
-	if now := readMemory(); now.bytes == 0 || now.bytes > 1<<40 {
+	if now := readMemory(); now.bytes == 0 || now.bytes > 1<<40 || now.goroutines == 0 {
 		t.Errorf("%+v", now)
 	}
 }

@@ -188,7 +188,8 @@ func (d *daemon) buildIdentity() error {
 // buildServer makes the xDS server. Between the source and the server are the identities and the quarantine.
 func (d *daemon) buildServer() {
 	c := d.cfg
-	observers := []server.Observer{d.metrics}
+	d.clients, d.probes = connectionLimits(d.log, c.limits.connections, c.limits.room, d.room, d.metrics)
+	observers := []server.Observer{d.metrics, settler{d.clients}}
 	if d.traced != nil {
 		observers = append(observers, d.traced)
 	}
@@ -208,7 +209,6 @@ func (d *daemon) buildServer() {
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
 		server.WithSuspects(newSuspects(&d.services, func() *dir.Source { return d.source.files() })),
 		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
-	d.clients, d.probes = connectionLimits(d.log, c.limits.connections, c.limits.room, d.room, d.metrics)
 	if c.shed.wanted && d.replicas.all != nil {
 		d.shedding = &shedder{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}
 	}

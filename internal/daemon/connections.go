@@ -9,6 +9,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/server"
 )
 
 // raiseFiles raises the limit of open files to the hard limit, so that more clients can connect.
@@ -51,6 +53,29 @@ func connectionLimits(log *slog.Logger, most, memory int, files listen.Files, m 
 	m.Connections(clients.Open, closed.Load)
 	return clients, probes
 }
+
+// A settler tells the limit of connections which ones belong to clients that answer (SAFE-14).
+type settler struct{ clients *listen.Limit }
+
+// Opened implements [server.Observer].
+func (s settler) Opened(*server.Stream) {}
+
+// Event implements [server.Observer].
+func (s settler) Event(st *server.Stream, e protocol.Event) {
+	if e.Kind == protocol.Acked || e.Kind == protocol.Nacked {
+		s.clients.Settle(st.Peer)
+	}
+}
+
+// Closed implements [server.Observer].
+func (s settler) Closed(st *server.Stream, err error) {
+	if st.Poll && err == nil { // the poll was answered
+		s.clients.Settle(st.Peer)
+	}
+}
+
+// CodesOnly implements [server.CodesOnly].
+func (s settler) CodesOnly() {}
 
 // logTooMany returns a function that logs closed connections: the first at once, and then every 10 s
 // the number of further ones. The accepting goroutines call it.

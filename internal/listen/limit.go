@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -13,9 +14,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A Limit limits the number of open connections of several listeners together. At the limit, a new
-// connection replaces the newest one of the address with the most connections. If that is its own
-// address, the new connection is closed at once. A Limit is safe for concurrent use.
+// A Limit limits the number of open connections of several listeners together. At the limit, a new connection replaces
+// the oldest one that is not settled, of the address with the most. That may be its own address: a flood of idle
+// connections replaces itself. If all connections are settled, the newest one of the address with the most gives way.
+// If that is its own address, the new connection is closed at once. A Limit is safe for concurrent use.
 type Limit struct {
 	// Closed is called for each connection that was closed because of the limit. The accepting
 	// goroutine calls it, so it must not block. Nil: no call.
@@ -24,11 +26,12 @@ type Limit struct {
 	mu     sync.Mutex // never held during I/O
 	shares fair.Shares[net.Conn]
 	open   map[*placed]bool
+	peers  map[any]*placed // by [keyOf]; a client that uses one port for two listeners has one entry
 }
 
 // NewLimit returns a limit of max connections; 0: no limit.
 func NewLimit(max int) *Limit {
-	return &Limit{shares: fair.Shares[net.Conn]{Max: max}, open: map[*placed]bool{}}
+	return &Limit{shares: fair.Shares[net.Conn]{Max: max, Rotate: true}, open: map[*placed]bool{}, peers: map[any]*placed{}}
 }
 
 // Cut closes all open connections. These include connections without any data yet, which servers do
@@ -55,6 +58,26 @@ func (l *Limit) Close(peer net.Addr) {
 	if found != nil {
 		_ = found.Close()
 	}
+}
+
+// Settle records that a good client uses the open connection with a RemoteAddr equal to peer: the connection gives way
+// after those that are not settled (SAFE-14). It may be called often.
+func (l *Limit) Settle(peer net.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.peers[keyOf(peer)]; c != nil {
+		l.shares.Settle(c.place)
+	}
+}
+
+// keyOf returns the key of a client's address. All clients of a unix socket have equal texts, so there it is the
+// pointer.
+func keyOf(peer net.Addr) any {
+	if tcp, ok := peer.(*net.TCPAddr); ok {
+		a := tcp.AddrPort()
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+	}
+	return peer
 }
 
 // Open returns the number of open connections; 0 if there is no limit.
@@ -111,8 +134,8 @@ func (l *Limit) enter(c net.Conn) (kept, lost net.Conn) {
 	if p == nil {
 		return nil, c
 	}
-	own := &placed{Conn: c, limit: l, place: p}
-	l.open[own] = true
+	own := &placed{Conn: c, limit: l, place: p, peer: keyOf(c.RemoteAddr())}
+	l.open[own], l.peers[own.peer] = true, own
 	return own, last.Item
 }
 
@@ -128,6 +151,7 @@ type placed struct {
 	net.Conn
 	limit *Limit
 	place *fair.Place[net.Conn]
+	peer  any // its key in limit.peers
 }
 
 // Close implements [net.Conn].
@@ -141,6 +165,9 @@ func (l *Limit) leave(p *placed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, p)
+	if l.peers[p.peer] == p {
+		delete(l.peers, p.peer)
+	}
 	l.shares.Leave(p.place)
 }
 

@@ -58,14 +58,16 @@ func TestLimit(t *testing.T) {
 			t.Errorf("the connection is not closed: %v", err)
 		}
 	}
+	oldest := call("192.0.2.1")
+	older := call("192.0.2.1")
+	lost, replaced := accept(), accept()
 	call("192.0.2.1")
-	second := call("192.0.2.1")
-	first, lost := accept(), accept()
-	refused := call("192.0.2.1")
+	first := accept() // SAFE-14: it replaces the oldest of its own address
 	call("192.0.2.2")
-	other := accept() // SAFE-9: it replaces the second
-	ended(refused)
-	ended(second)
+	other := accept() // SAFE-9: it replaces the oldest of the address with more
+	ended(oldest)
+	ended(older)
+	replaced.Close()
 	if l.Open() != 2 || closed.Load() != 2 {
 		t.Errorf("%d are open, %d were closed", l.Open(), closed.Load())
 	}
@@ -93,6 +95,61 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// SAFE-14: settled connections outlast a flood, also a flood from their own address.
+func TestSettledConnectionsOutlastFlood(t *testing.T) {
+	var closed []net.Addr
+	l := NewLimit(16)
+	l.Closed = func(peer net.Addr) { closed = append(closed, peer) }
+	calls := make(callers, 1)
+	on := l.On(calls)
+	enter := func(ip byte, port int) *net.TCPAddr {
+		t.Helper()
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		peer := &net.TCPAddr{IP: net.IPv4(192, 0, 2, ip), Port: port}
+		calls <- addressed{near, peer}
+		if _, err := on.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		return peer
+	}
+	settle := func(peer *net.TCPAddr) {
+		same, err := net.ResolveTCPAddr("tcp", peer.String()) // REST knows only the text
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Settle(same)
+		l.Settle(same)
+	}
+	good := map[string]bool{}
+	for i := range 8 {
+		peer := enter(1, i)
+		settle(peer)
+		good[peer.String()] = true
+	}
+	for i := range 1000 {
+		enter(1, 100+i)
+	}
+	late := enter(1, 2000)
+	for i := range 7 {
+		enter(1, 2001+i)
+	}
+	settle(late) // in time
+	good[late.String()] = true
+	for i := range 1000 {
+		enter(2, i)
+	}
+	for _, peer := range closed {
+		if good[peer.String()] {
+			t.Errorf("%v was closed", peer)
+		}
+	}
+	if l.Open() != 16 || len(closed) < 1900 {
+		t.Errorf("%d are open, %d were closed", l.Open(), len(closed))
+	}
+	l.Settle(&net.TCPAddr{Port: 1}) // not open
+}
+
 // A nameless caller panics when it is asked for its address.
 type nameless struct{ net.Conn }
 
@@ -112,7 +169,7 @@ func TestPanics(t *testing.T) {
 	calls <- nameless{<-calls}
 	close(calls)
 	on, before := l.On(calls), panics.Count()
-	for range 2 {
+	for range 3 {
 		c, err := on.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +179,7 @@ func TestPanics(t *testing.T) {
 	if _, err := on.Accept(); err != io.EOF { //nolint:errorlint // the listener's own
 		t.Error(err)
 	}
-	for _, refused := range []net.Conn{ends[0], ends[3]} {
+	for _, refused := range []net.Conn{ends[0], ends[1]} {
 		if _, err := refused.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // of a pipe
 			t.Errorf("the connection is not closed: %v", err)
 		}

@@ -13,6 +13,10 @@ import (
 type Shares[T any] struct {
 	Max int // number of items
 
+	// Rotate lets the oldest new item give way, and not the newest, also for another item of its own owner. Use it for
+	// items that soon settle if they are good: a flood then replaces itself, and a good item has time to settle.
+	Rotate bool
+
 	fresh, settled tier[T]
 }
 
@@ -64,7 +68,7 @@ const crowd = 8
 // newest of the largest group of the owner that holds most new items. It does not if this would leave the named
 // owner with as many items as the other or more. Within an owner the same holds for groups. If no new item can give
 // way, a settled item does by the same rule, unless more than an eighth of Max are new. If none gives way, Enter
-// returns nil.
+// returns nil. [Shares.Rotate] changes the rule for new items.
 func (s *Shares[T]) Enter(name string, of any, item T) (p *Place[T], evicted Evicted[T]) {
 	if s.Len() >= s.Max {
 		p := s.victim(name, of)
@@ -86,11 +90,20 @@ func (s *Shares[T]) Room(name string, of any) bool {
 
 // victim returns the place that a new item of an owner's group would get, or nil.
 func (s *Shares[T]) victim(name string, of any) *Place[T] {
-	p := s.fresh.victim(name, of)
-	if p == nil && s.fresh.n <= s.Max/crowd {
-		p = s.settled.victim(name, of)
+	g := s.fresh.victim(name, of)
+	if g == nil && s.Rotate {
+		g = s.fresh.largest(name)
 	}
-	return p
+	switch {
+	case g != nil && s.Rotate:
+		return g.oldest()
+	case g == nil && s.fresh.n <= s.Max/crowd:
+		g = s.settled.victim(name, of)
+	}
+	if g == nil {
+		return nil
+	}
+	return g.newest()
 }
 
 // Settle makes an item a settled one. It does nothing if the item has left, was evicted, or is settled.
@@ -130,9 +143,9 @@ func (s *Shares[T]) All() iter.Seq[T] {
 // Len returns the number of items.
 func (s *Shares[T]) Len() int { return s.fresh.n + s.settled.n }
 
-// victim returns the newest place of the largest group of the owner that holds most, if the named owner and group
-// would hold less afterwards.
-func (t *tier[T]) victim(name string, of any) *Place[T] {
+// victim returns the largest group of the owner that holds most, if the named owner and group would hold less after it
+// gave way.
+func (t *tier[T]) victim(name string, of any) *group[T] {
 	if t.n == 0 {
 		return nil
 	}
@@ -151,8 +164,20 @@ func (t *tier[T]) victim(name string, of any) *Place[T] {
 	if have+1 >= than {
 		return nil
 	}
-	return g.places.Back().Value.(*Place[T])
+	return g
 }
+
+// largest returns the largest group of an owner, or nil.
+func (t *tier[T]) largest(name string) *group[T] {
+	o := t.owners[name]
+	if o == nil {
+		return nil
+	}
+	return o.most.First()
+}
+
+func (g *group[T]) oldest() *Place[T] { return g.places.Front().Value.(*Place[T]) }
+func (g *group[T]) newest() *Place[T] { return g.places.Back().Value.(*Place[T]) }
 
 // put adds a place.
 func (t *tier[T]) put(p *Place[T], name string, of any) {

@@ -43,6 +43,41 @@ func TestNewItemsGiveWayFirst(t *testing.T) {
 			t.Error("a new connection:", p, evicted)
 		}
 	})
+	t.Run("SAFE-14 with Rotate a flood replaces itself, oldest first", func(t *testing.T) {
+		s := &Shares[int]{Max: 8, Rotate: true}
+		for i := range 4 {
+			s.Settle(enter(t, s, "nat", nil, i))
+		}
+		for i := range 4 {
+			enter(t, s, "nat", nil, 10+i)
+		}
+		for i := range 4 {
+			if p, evicted := s.Enter("nat", nil, 20+i); p == nil || evicted != (Evicted[int]{10 + i, true}) {
+				t.Error("of its own owner:", p, evicted)
+			}
+		}
+		if p, evicted := s.Enter("other", nil, 30); p == nil || evicted != (Evicted[int]{20, true}) {
+			t.Error("of the owner with most:", p, evicted)
+		}
+		if p, evicted := s.Enter("other", nil, 31); p == nil || evicted != (Evicted[int]{21, true}) {
+			t.Error("of the owner with one more:", p, evicted)
+		}
+		if p, evicted := s.Enter("other", nil, 32); p == nil || evicted != (Evicted[int]{30, true}) {
+			t.Error("if no owner has more:", p, evicted)
+		}
+	})
+	t.Run("SAFE-14 with Rotate a new item does not replace settled ones of its owner", func(t *testing.T) {
+		s := &Shares[int]{Max: 8, Rotate: true}
+		for i := range 8 {
+			s.Settle(enter(t, s, "nat", nil, i))
+		}
+		if p, evicted := s.Enter("nat", nil, 8); p != nil || evicted.OK {
+			t.Error(p, evicted)
+		}
+		if p, evicted := s.Enter("other", nil, 9); p == nil || evicted != (Evicted[int]{7, true}) {
+			t.Error("of another owner:", p, evicted)
+		}
+	})
 	t.Run("SAFE-14 without new items a settled item of the largest owner gives way", func(t *testing.T) {
 		s := &Shares[int]{Max: 8}
 		for i := range 8 {

@@ -26,7 +26,20 @@ type attack struct {
 	rate  int // steps in a second, of all connections
 	step  string
 	run   func(ctx context.Context, a *attacker) error
+
+	on listener
 }
+
+// A listener is what an attack is against.
+type listener int
+
+const (
+	onXDS listener = iota
+	onTLS          // the listeners of xDS have TLS
+	onREST
+	onMetrics
+	onAdmin
+)
 
 // An attacker is the process of the attack.
 type attacker struct {
@@ -39,16 +52,30 @@ type attacker struct {
 }
 
 var attacks = []attack{
-	{"streams", 4, 20_000, "a stream with one request, left open", leaveOpen},
-	{"resets", 4, 20_000, "a stream with one request, reset at once", resets},
-	{"headers", 8, 5_000, "a block of 16 KiB of headers: without an end on every other connection, else as a stream of 60 KiB", endlessHeaders},
-	{"pings", 8, 50_000, "a SETTINGS and a PING frame, answers unread", controlFrames},
-	{"windows", 4, 10_000, "a stream that requests all resources with a window of no byte, or a WINDOW_UPDATE of one byte", shutWindows},
-	{"slow", 50, 5_000, "a byte of one of 200 requests on a connection", slowBodies},
-	{"half", 200, 2_000, "16 KiB of a request of 16 MiB that does not end", halfRequests},
-	{"acks", 20, 20_000, "an ACK or NACK of the last response", answers},
-	{"names", 20, 100, "a request with a name of 1 MB, or with 16,000 names", largeNames},
-	{"reconnects", 50, 1_000, "a connection with a stream of all resources, closed at the first response", reconnects},
+	{"streams", 4, 20_000, "a stream with one request, left open", leaveOpen, onXDS},
+	{"resets", 4, 20_000, "a stream with one request, reset at once", resets, onXDS},
+	{"headers", 8, 5_000, "a block of 16 KiB of headers: without an end on every other connection, else as a stream of 60 KiB", endlessHeaders, onXDS},
+	{"pings", 8, 50_000, "a SETTINGS and a PING frame, answers unread", controlFrames, onXDS},
+	{"windows", 4, 10_000, "a stream that requests all resources with a window of no byte, or a WINDOW_UPDATE of one byte", shutWindows, onXDS},
+	{"slow", 50, 5_000, "a byte of one of 200 requests on a connection", slowBodies, onXDS},
+	{"half", 200, 2_000, "16 KiB of a request of 16 MiB that does not end", halfRequests, onXDS},
+	{"acks", 20, 20_000, "an ACK or NACK of the last response", answers, onXDS},
+	{"names", 20, 100, "a request with a name of 1 MB, or with 16,000 names", largeNames, onXDS},
+	{"reconnects", 50, 1_000, "a connection with a stream of all resources, closed at the first response", reconnects, onXDS},
+	{"idle", 4, 2_000, "a connection without bytes, or with the first bytes of HTTP/2, left open", held("", preface), onXDS},
+	{"zombies", 4, 1_000, "a stream of all resources with a window of no byte, 100 on a connection, left open", zombies, onXDS},
+	{"delta", 20, 2_000, "100 names of delta less and 100 others more, on 20 streams", deltaNames, onXDS},
+	{"types", 8, 10_000, "a request for one of 60 types on a stream", manyTypes, onXDS},
+	{"nodes", 4, 200, "a stream with a node of 200 KB, left open", nodes, onXDS},
+	{"junk", 8, 50_000, "an unknown frame, a PRIORITY, empty DATA, or a WINDOW_UPDATE", junk, onXDS},
+	{"ended", 4, 20_000, "a stream whose request is its end", halfClosed, onXDS},
+	{"fetches", 4, 20_000, "a Fetch of an unknown version", calls(fetchCDS, request("1", "")), onXDS},
+	{"watches", 4, 20_000, "a watch of the health service, left open", calls(healthWatch, message(nil)), onXDS},
+	{"polls", 4, 1_000, "a REST poll on a connection of its own, left open", held(post(pollBody) + pollBody), onREST},
+	{"bodies", 4, 1_000, "the first half of a REST poll, or of its headers, left open", held(post(pollBody)+"{", post(pollBody)[:40]), onREST},
+	{"handshakes", 20, 500, "a TLS handshake, or the first bytes of one, left open", handshakes, onTLS},
+	{"metrics", 4, 1_000, "a connection to metrics: without bytes, with half a request, or with an unread answer", held("", "GET /met", "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), onMetrics},
+	{"admin", 4, 1_000, "the same to the admin API", held("", "GET /api", "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"), onAdmin},
 }
 
 // main is the whole program of the attacker's process.

@@ -11,7 +11,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -19,8 +19,9 @@ import (
 // A fleet is good clients, each with a connection of its own. They subscribe to all clusters, half of them by SotW
 // and half by delta.
 type fleet struct {
-	addr string
-	size int
+	addr  string
+	size  int
+	creds credentials.TransportCredentials
 
 	running sync.WaitGroup
 	stop    context.CancelFunc
@@ -31,8 +32,8 @@ type fleet struct {
 	has []int // newest generation of each client
 }
 
-func newFleet(addr string, n int) *fleet {
-	f := &fleet{addr: addr, size: n, has: make([]int, n)}
+func newFleet(addr string, n int, creds credentials.TransportCredentials) *fleet {
+	f := &fleet{addr: addr, size: n, creds: creds, has: make([]int, n)}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = func() { cancel(); f.running.Wait() }
 	for i := range n {
@@ -85,7 +86,7 @@ func (f *fleet) newcomer() (time.Duration, error) {
 func (f *fleet) client(ctx context.Context, id string, delta bool, got func(generation int) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+f.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+f.addr, grpc.WithTransportCredentials(f.creds))
 	if err != nil {
 		return err
 	}

@@ -113,11 +113,13 @@ func (p *peer) open(data []byte) error {
 }
 
 // headers encodes the headers of a stream. No field enters the table of the decoder, so that each block is the same.
-func headers(more ...string) []byte {
+func headers(more ...string) []byte { return headersOf(adsSotW, more...) }
+
+func headersOf(path string, more ...string) []byte {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	for _, h := range append([]string{
-		":method POST", ":scheme http", ":path " + adsSotW, ":authority server", "content-type application/grpc", "te trailers",
+		":method POST", ":scheme http", ":path " + path, ":authority server", "content-type application/grpc", "te trailers",
 	}, more...) {
 		name, value, _ := strings.Cut(h, " ")
 		_ = e.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: true})

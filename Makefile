@@ -78,7 +78,7 @@ soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e`
 	@grep '^#' $(RESULTS)/soak.tsv
 
 ABUSE ?= 60s # of each attack
-abuse: ## Ten abuses of HTTP/2 and xDS at three memory limits, from two addresses, ABUSE (60s) each: 80 minutes, docs/abuse.md; `make e2e` has some seconds of the worst
+abuse: ## 24 abuses of HTTP/2 and xDS at three memory limits, from two addresses, ABUSE (60s) each: four hours, docs/abuse.md; `make e2e` has some seconds of the worst
 	@mkdir -p $(RESULTS); rm -f $(RESULTS)/abuse.md
 	cd e2e && $(TOOL) gotestsum --format standard-verbose -- ./abuse -count=1 -timeout 0 -whole -attack-for $(ABUSE) -results $(RESULTS)/abuse.md
 	@cat $(RESULTS)/abuse.md

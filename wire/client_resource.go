@@ -18,6 +18,8 @@ var (
 	errNoName   = errors.New("has no name")
 	errWildcard = errors.New(`the name "*" is reserved: it subscribes to all resources`)
 
+	errLong = fmt.Errorf("has a name or a version of more than %d bytes", maxName)
+
 	errCollection = errors.New("has the name of a collection")
 	errNoOwnName  = errors.New("has no name in its message")
 )

@@ -27,6 +27,10 @@ type ResponseOptions struct {
 	// no name.
 	Place func(at int) string
 
+	// Limit limits the memory of a response: its size, 512 bytes for each resource, removed name and
+	// error, and 64 bytes for each alias. Instead of the content of a larger response, Malformed has an [xds.LimitError].
+	Limit xds.MemoryLimit
+
 	// Memory remembers the resources of the stream, which makes repeated SotW responses cheap. Nil:
 	// all resources are copied.
 	Memory *Memory
@@ -35,6 +39,18 @@ type ResponseOptions struct {
 // maxMalformed is the number of malformed resources of a response that are reported one by one. Without a
 // limit, a malicious response would cost many times its size.
 const maxMalformed = 100
+
+// entryCost is the memory of a decoded entry of a response, in bytes, without its content.
+const entryCost = 512
+
+// aliasCost is the memory of a decoded alias, in bytes.
+const aliasCost = 64
+
+// maxName limits the name and the version of a resource, in bytes. Servers have the same limit for requests.
+const maxName = 4096
+
+// maxToken limits the nonce and the version of a response, in bytes. The client keeps them, and sends them back.
+const maxToken = 64 << 10
 
 // removedNames is the field of a delta response for removed names with parameters.
 const removedNames = 8
@@ -67,13 +83,20 @@ func DecodeResponse(v xds.Variant, b []byte, o ResponseOptions) (*xds.Response, 
 		d.r.Type = o.Only
 		return d.r, nil
 	}
+	if d.exceeds() {
+		d.refuse(len(b))
+		return d.r, nil
+	}
 	remembers := o.Memory != nil && v == xds.SotW
 	if remembers {
 		d.begin(o.Memory, d.r.Type)
 	}
 	d.content(b)
+	if d.exceeds() { // the cost of aliases is known only now
+		d.refuse(len(b))
+	}
 	if remembers {
-		o.Memory.keep(d.r, d.memos)
+		o.Memory.keep(d.r, d.memos, d.cost, o.Limit.Bytes)
 	}
 	if d.unlisted > 0 {
 		d.r.Malformed = append(d.r.Malformed, &xds.MalformedError{Err: fmt.Errorf("and %d more", d.unlisted)})
@@ -88,7 +111,18 @@ type responseDecoder struct {
 	o        ResponseOptions
 	r        *xds.Response
 	unlisted int // malformed resources that are not reported one by one
+	entries  int // resources, removed names and errors
+	cost     int // bytes of memory
 	recall
+}
+
+// exceeds reports whether the response is above the limit.
+func (d *responseDecoder) exceeds() bool { return d.o.Limit.Bytes > 0 && d.cost > d.o.Limit.Bytes }
+
+// refuse replaces the content of a response above the limit by an error.
+func (d *responseDecoder) refuse(size int) {
+	d.r.Changes, d.r.Errors, d.r.Malformed, d.memos, d.unlisted = &xds.Changes{}, nil, nil, nil, 0
+	d.malformed("", d.o.Limit.Exceeded(xds.LimitResponse, fmt.Sprintf("the response has %d bytes and %d entries, which take %d bytes", size, d.entries, d.cost)))
 }
 
 func (d *responseDecoder) malformed(name string, err error) {
@@ -103,6 +137,7 @@ func (d *responseDecoder) malformed(name string, err error) {
 func (d *responseDecoder) head(b []byte) error {
 	var version, url, nonce []byte
 	var resources, removed int
+	whole := len(b)
 	for len(b) > 0 {
 		f, rest, err := next(b)
 		if err != nil {
@@ -126,7 +161,11 @@ func (d *responseDecoder) head(b []byte) error {
 			removed++
 			continue
 		default:
+			d.entries++ // perhaps an error
 			continue
+		}
+		if len(f.data) > maxToken && f.num != fieldTypeURL {
+			return fmt.Errorf("field %d has %d bytes, more than %d", f.num, len(f.data), maxToken)
 		}
 		if !utf8.Valid(f.data) {
 			return fmt.Errorf("field %d: %w", f.num, errUTF8)
@@ -140,6 +179,11 @@ func (d *responseDecoder) head(b []byte) error {
 			d.r.Type = xds.TypeOf("")
 		}
 	}
+	d.entries += resources + removed
+	d.cost = whole + d.entries*entryCost
+	if d.exceeds() {
+		return nil
+	}
 	d.r.Upserts = withCapacity[*xds.Resource](resources)
 	if d.v == xds.Delta {
 		d.r.Removed = withCapacity[string](removed)
@@ -152,7 +196,7 @@ func (d *responseDecoder) content(b []byte) {
 	delta := d.v == xds.Delta
 	errors := fieldErrors + 2*protowire.Number(d.v)
 	var at, removed, failed int
-	for len(b) > 0 {
+	for len(b) > 0 && !d.exceeds() {
 		var f field
 		f, b, _ = next(b) // head has already checked the message
 		switch {
@@ -228,7 +272,14 @@ func (d *responseDecoder) resource(at int, b []byte) {
 		return
 	}
 	w, err := d.unwrap(b)
+	d.cost += len(w.aliases) * aliasCost
 	name := xds.CanonicalName(w.name)
+	if max(len(name), len(w.version)) > maxName {
+		err = errLong
+	}
+	if len(name) > maxName {
+		name = "" // the client keeps the names of malformed resources
+	}
 	switch {
 	case err != nil:
 	case w.any != nil:
@@ -271,7 +322,10 @@ func (d *responseDecoder) upsert(name string, w *wrapper) (string, error) {
 		name = xds.CanonicalName(d.o.Name(t, w.any.value))
 	}
 	name, err := ResourceName(t, name, w.any.value)
-	if err != nil {
+	switch {
+	case len(name) > maxName:
+		return "", errLong
+	case err != nil:
 		return name, err
 	}
 	r := d.named(name)

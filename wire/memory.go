@@ -13,9 +13,11 @@ import (
 // returns the same [xds.Resource] instead of a copy. The zero value is empty. A Memory is not safe
 // for concurrent use.
 //
-// A Memory keeps only the resources of the newest responses, of at most 64 types.
+// A Memory keeps only the resources of the newest responses, of at most 64 types, and of at most
+// [ResponseOptions.Limit] bytes: a server may send types that the client does not use.
 type Memory struct {
 	types map[string][]remembered // by type URL
+	costs map[string]int          // of the responses, in bytes, by type URL
 }
 
 // A remembered is a resource in a response.
@@ -26,21 +28,25 @@ type remembered struct {
 
 const maxRemembered = 64
 
-// keep remembers the resources of a response. A response with heartbeats only is ignored.
-func (m *Memory) keep(r *xds.Response, memos []remembered) {
-	if len(memos) == 0 {
-		if len(r.Beats) == 0 {
-			delete(m.types, r.Type.URL)
-		}
+// keep remembers the resources of a response, which take cost bytes. A response with heartbeats only is
+// ignored. The parameter most is the limit of all responses; zero: no limit.
+func (m *Memory) keep(r *xds.Response, memos []remembered, cost, most int) {
+	if len(memos) == 0 && len(r.Beats) > 0 {
 		return
 	}
-	if _, has := m.types[r.Type.URL]; !has && len(m.types) == maxRemembered {
+	delete(m.types, r.Type.URL)
+	delete(m.costs, r.Type.URL)
+	sum := cost
+	for _, c := range m.costs {
+		sum += c
+	}
+	if len(memos) == 0 || len(m.types) == maxRemembered || most > 0 && sum > most {
 		return
 	}
 	if m.types == nil {
-		m.types = map[string][]remembered{}
+		m.types, m.costs = map[string][]remembered{}, map[string]int{}
 	}
-	m.types[r.Type.URL] = memos
+	m.types[r.Type.URL], m.costs[r.Type.URL] = memos, cost
 }
 
 // A recall finds resources of the last response in a new response. Resources that it does not find

@@ -1,5 +1,7 @@
 package xds
 
+import "fmt"
+
 // A Limit is the name of a limit for clients. Errors, logs and metrics have this name, so that a
 // program can distinguish limits without the text of the error.
 type Limit string
@@ -13,7 +15,28 @@ const (
 	LimitTypeURL    Limit = "type_url"    // bytes of a type URL
 )
 
-// A LimitError is the error of a request that exceeds a limit.
+// Limits of a client for a server.
+const (
+	LimitResponse Limit = "upstream_response" // bytes of a response, and of its entries in memory
+	LimitHeld     Limit = "upstream_held"     // bytes of all resources in memory
+)
+
+// A MemoryLimit is a client's limit for the memory of resources, in bytes. The zero value is no limit.
+type MemoryLimit struct {
+	Bytes int
+	Hint  string // how to raise the limit, for errors, such as "--flag"; empty: no hint
+}
+
+// Exceeded returns the error of something that exceeds the limit.
+func (m MemoryLimit) Exceeded(limit Limit, what string) *LimitError {
+	hint := ""
+	if m.Hint != "" {
+		hint = " (" + m.Hint + ")"
+	}
+	return &LimitError{limit, fmt.Errorf("%s, more than the limit of %d bytes%s", what, m.Bytes, hint)}
+}
+
+// A LimitError is the error of a request or a response that exceeds a limit.
 type LimitError struct {
 	Limit Limit
 	Err   error // the exceeded value, for people
@@ -32,3 +55,21 @@ func (e *LimitError) Unwrap() error { return e.Err }
 
 // GRPCMessageSize is the largest message, in bytes, that gRPC clients accept by default. Envoy has no such limit.
 const GRPCMessageSize = 4 << 20
+
+// These are measured bytes of memory, for all parts of a relay together.
+const (
+	resourceMemory = 3 << 10 // of a resource, without its texts
+	aliasMemory    = 1 << 10 // of an alias, without its text
+)
+
+// Memory returns the bytes of memory that a resource counts in a [MemoryLimit]; r may be nil.
+func (r *Resource) Memory() int {
+	if r == nil || r.Stamp == nil {
+		return 0
+	}
+	n := resourceMemory + len(r.Body) + len(r.Name) + len(r.Version)
+	for _, a := range r.Aliases {
+		n += aliasMemory + len(a)
+	}
+	return n
+}

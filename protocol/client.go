@@ -40,6 +40,10 @@ type ClientOptions struct {
 	// DropOnError drops a resource whose newest state is refused, removed, or reported as NOT_FOUND
 	// or PERMISSION_DENIED (gRFC A88, fail_on_data_errors). It overrides Retain.
 	DropOnError bool
+
+	// Budget limits the memory of the resources that the client holds. A response that would exceed it
+	// is refused: none of its resources is used, and its removals count. Nil: no limit.
+	Budget *Budget
 }
 
 // A Client is the client side of the protocol across streams. Subscriptions and resources survive a

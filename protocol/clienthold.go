@@ -19,7 +19,8 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 		w.unindex(name, old)
 	}
 	w.index(name, r)
-	n.res, n.version, n.foreign, n.doubted, n.gone = r, version, false, false, unheard
+	c.keep(n, r)
+	n.version, n.foreign, n.doubted, n.gone = version, false, false, unheard
 	n.round = max(n.round, w.round)
 	w.tidy(name, n)
 	c.expire(w, name, n, r.TTL)
@@ -194,7 +195,8 @@ func (c *Client) release(w *clientType, name string, n *clientName, why error) {
 func (c *Client) let(w *clientType, name string, n *clientName) {
 	old := n.res
 	w.unindex(name, old)
-	n.res, n.foreign, n.doubted = nil, false, false
+	c.keep(n, nil)
+	n.foreign, n.doubted = false, false
 	c.stop(n)
 	c.abandon(w, name, old, nil)
 }
@@ -398,7 +400,8 @@ func (c *Client) Adopt(t *xds.Type, own bool, resources ...*xds.Resource) {
 		}
 		n = w.name(name)
 		w.index(name, r)
-		n.res, n.since, n.foreign, n.gone = r, momentOf(c.now), !own, unheard
+		c.keep(n, r)
+		n.since, n.foreign, n.gone = momentOf(c.now), !own, unheard
 		w.tidy(name, n)
 		c.expire(w, name, n, r.TTL)
 		c.found(w, name, r)

@@ -324,7 +324,7 @@ func (c *Client) shed(w *clientType, name string) {
 		}
 		if n.res != nil && !w.covers(s, n.res, isEither, "") {
 			w.unindex(s, n.res)
-			n.res = nil
+			c.keep(n, nil)
 		}
 		if n.res == nil && !isEither(n) {
 			c.stop(n)

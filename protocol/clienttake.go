@@ -64,8 +64,16 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 		changes = &xds.Changes{}
 	}
 	in.count(changes)
-	for i, r := range changes.Upserts {
-		in.take(i, r)
+	// A heartbeat is not a full state. If the response has malformed resources, a missing name may
+	// be one of these.
+	full := c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp)
+	if over := in.exceeds(changes, full); over != nil {
+		in.refuseAll(changes, over)
+		full = false
+	} else {
+		for i, r := range changes.Upserts {
+			in.take(i, r)
+		}
 	}
 	for _, r := range changes.Beats {
 		in.beat(r)
@@ -88,9 +96,6 @@ func (c *Client) apply(w *clientType, resp *xds.Response) error {
 		in.wrong.add("", err)
 		in.unread(err)
 	}
-	// A heartbeat is not a full state. If the response has malformed resources, a missing name may
-	// be one of these.
-	full := c.variant == xds.SotW && w.typ.FullState && len(resp.Malformed) == 0 && !beats(resp)
 	if full {
 		in.sweep()
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // Limits, in bytes, for texts from a server, which may have any length. The client cuts longer
@@ -39,10 +41,14 @@ func brief(err error) error {
 // A complaint is the text of a NACK: a line for each bad resource.
 type complaint struct {
 	text strings.Builder
-	more int // resources that did not fit
+	more int   // resources that did not fit
+	over error // the [xds.LimitError] among the reasons; nil: none
 }
 
 func (c *complaint) add(name string, err error) {
+	if over, is := errors.AsType[*xds.LimitError](err); is {
+		c.over = over
+	}
 	line := cut(err.Error(), maxCause)
 	if name != "" {
 		line = cut(name, maxName) + ": " + line
@@ -65,5 +71,14 @@ func (c *complaint) err() error {
 	case c.more > 0:
 		fmt.Fprintf(&c.text, "\nand %d more", c.more)
 	}
-	return errors.New(c.text.String())
+	return &nack{c.text.String(), c.over}
 }
+
+// A nack is the error of a refused response.
+type nack struct {
+	text string
+	over error // nil: the response is within the limits
+}
+
+func (n *nack) Error() string { return n.text }
+func (n *nack) Unwrap() error { return n.over }

@@ -1,0 +1,97 @@
+package protocol
+
+import (
+	"fmt"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A Budget limits the memory of the resources that one or more clients hold (SAFE-14). All clients with the same
+// Budget belong to one goroutine. The zero value has no limit.
+type Budget struct {
+	Limit xds.MemoryLimit
+	used  int // bytes of the held resources
+}
+
+// keep makes r the held resource of a name; nil: none.
+func (c *Client) keep(n *clientName, r *xds.Resource) {
+	if b := c.opts.Budget; b != nil {
+		b.used += r.Memory() - n.res.Memory()
+	}
+	n.res = r
+}
+
+// Release drops the resources from the [Budget]. The client must not be used after it.
+func (c *Client) Release() {
+	for _, w := range c.types {
+		for _, n := range w.names {
+			c.keep(n, nil)
+		}
+	}
+}
+
+// exceeds returns the reason why no resource of a response can be used: with them the client would hold more than its
+// budget allows. Parameter full means that the response is the full state of the type.
+func (in *intake) exceeds(changes *xds.Changes, full bool) error {
+	b := in.opts.Budget
+	if b == nil || b.Limit.Bytes == 0 {
+		return nil
+	}
+	used := b.used
+	for i, r := range changes.Upserts {
+		used += r.Memory()
+		if n := in.rows[i]; n != nil {
+			used -= n.res.Memory()
+		}
+	}
+	if used <= b.Limit.Bytes {
+		return nil
+	}
+	for _, r := range changes.Upserts {
+		if r != nil && r.Stamp != nil && !in.w.covers(xds.CanonicalName(r.Name), r, isTold, "") {
+			used -= r.Memory() // it is ignored (CLI-6)
+		}
+	}
+	used -= in.freed(changes, full)
+	if used <= max(b.Limit.Bytes, b.used) { // resources from disk may exceed the limit; they must not become more
+		return nil
+	}
+	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("the response has %d resources of %s: with them and the others, resources take %d bytes", len(changes.Upserts), in.w.typ, used))
+}
+
+// freed returns the bytes of the resources that a response removes.
+func (in *intake) freed(changes *xds.Changes, full bool) (bytes int) {
+	switch {
+	case in.opts.Retain && !in.opts.DropOnError:
+	case full:
+		for _, n := range in.w.names {
+			if n.lacks(in.w.round) {
+				bytes += n.res.Memory()
+			}
+		}
+	default:
+		for _, name := range changes.Removed {
+			name = xds.CanonicalName(name)
+			if n := in.w.names[name]; n != nil && in.seen(name) == seenNever {
+				bytes += n.res.Memory()
+			}
+		}
+	}
+	return bytes
+}
+
+// refuseAll refuses the resources of a response that differ from the held ones.
+func (in *intake) refuseAll(changes *xds.Changes, why error) {
+	in.wrong.add("", why)
+	for i, r := range changes.Upserts {
+		if r == nil || r.Stamp == nil || r.Name == "" || r.Name == xds.Wildcard || r.Body == nil {
+			continue
+		}
+		name := xds.CanonicalName(r.Name)
+		n := in.w.names[name]
+		if in.w.covers(name, r, isTold, "") && (n == nil || n.res == nil || !alike(n.res, r)) {
+			in.refuse(in.w, name, r, why)
+		}
+		in.put(i, in.w.names[name])
+	}
+}

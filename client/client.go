@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -42,6 +43,7 @@ type Client struct {
 	gauges      map[gaugeKey]int                   // the values last reported to Metrics
 	refusals    map[string]*refusalLog
 	disk        *disk // nil: none
+	budget      *protocol.Budget
 }
 
 // New returns a client of the servers in cfg, which does not connect yet. The client owns the
@@ -61,6 +63,7 @@ func New(cfg Config) (*Client, error) {
 		calls: make(chan func()), done: make(chan struct{}),
 		authorities: map[string]*authority{}, upstreams: map[Server]*upstream{}, checks: map[string]func([]byte) error{},
 		gauges: map[gaugeKey]int{}, refusals: map[string]*refusalLog{},
+		budget: &protocol.Budget{Limit: cfg.Held},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

@@ -39,6 +39,10 @@ type Config struct {
 	// secrets. Empty: nothing is stored.
 	Dir string
 
+	// Held limits the memory of the resources from all servers. A resource counts its texts, 3 KiB, and
+	// 1 KiB for each alias. A response with more is refused as a whole, and the resources in use stay.
+	Held xds.MemoryLimit
+
 	// Log receives events for an operator. Nil: nothing is logged.
 	Log *slog.Logger
 

@@ -26,8 +26,8 @@ const (
 	saveRetry = 30 * time.Second
 	// lockRetry is the time between two attempts to lock a directory that another program has locked.
 	lockRetry = 5 * time.Second
-	// maxUnwatched limits the resources that are kept without a watch, in bytes. Resources of the
-	// previous run count after lastRunGrace.
+	// maxUnwatched limits the resources that are kept without a watch, in bytes. A quarter of Config.Held
+	// does, too. Resources of the previous run count after lastRunGrace.
 	maxUnwatched = 64 << 20
 	lastRunGrace = time.Hour
 	// dropLogPause is the shortest time between two log lines about resources dropped by this limit.
@@ -62,6 +62,9 @@ func openDisk(c *Client, dir string) (*disk, error) {
 		return nil, err
 	}
 	d := &disk{c: c, keeper: k, write: make(chan *lastgood.Config, 1)}
+	if held := c.cfg.Held.Bytes; held > 0 {
+		d.unwatched.most = min(maxUnwatched, held/4)
+	}
 	switch kept, err := k.Load(); {
 	case err == nil:
 		for _, t := range kept.Types {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,7 @@ type ServerStatus struct {
 	Since     time.Time // when the newest answered stream got its first answer, or when the last one ended; zero: no answer yet
 	Err       error     // the error of the last failed stream; nil: no stream has failed
 	ErrAt     time.Time
+	Exceeded  error // the limit that its newest response of some type exceeds, so that no resource of it is used; nil: none
 }
 
 // Servers returns the states of the servers whose resources are watched, sorted by name.
@@ -76,6 +78,9 @@ func (c *Client) Servers() (list []ServerStatus) {
 				}
 				if l.failedAt.After(s.ErrAt) {
 					s.Err, s.ErrAt = l.failed, l.failedAt
+				}
+				for _, url := range slices.Sorted(maps.Keys(l.exceeded)) {
+					s.Exceeded = cmp.Or(s.Exceeded, l.exceeded[url])
 				}
 			}
 			list = append(list, s)

@@ -37,6 +37,11 @@ type GRPCOptions struct {
 	// stream.
 	MaxMessage int
 
+	// Limit limits the memory of a decoded response: its size, 512 bytes for each resource, removed name
+	// and error, and 64 bytes for each alias. The client refuses a larger response (NACK), and the
+	// resources in use stay. Its Hint is also for MaxMessage.
+	Limit xds.MemoryLimit
+
 	// Keepalive is the time without a response after which the client sends a ping. The server must
 	// answer the ping within 20 s. Zero: 5 min, the shortest time that servers accept by default.
 	// Values below 10 s are raised to 10 s.
@@ -61,6 +66,10 @@ const (
 	defaultKeepalive    = 5 * time.Minute
 	keepaliveTimeout    = 20 * time.Second
 	defaultWriteTimeout = 20 * time.Second
+
+	// maxHeaders limits the headers and the trailer of a stream, in bytes. The trailer has the server's
+	// error text.
+	maxHeaders = 256 << 10
 
 	// idleTimeout is how long a connection without a stream stays open for the next stream.
 	idleTimeout = 10 * time.Second
@@ -91,6 +100,7 @@ func GRPC(target string, o GRPCOptions) (Transport, error) {
 	t.options.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	dial := []grpc.DialOption{
 		grpc.WithTransportCredentials(o.Credentials),
+		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDisableServiceConfig(), // a service config in DNS is for clients of another service
 		grpc.WithIdleTimeout(idleTimeout),
 		grpc.WithConnectParams(grpc.ConnectParams{

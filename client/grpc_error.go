@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A StatusError is the reason why a gRPC stream ended or could not start.
@@ -19,7 +21,11 @@ type StatusError struct {
 	Code   codes.Code // the server's code, or gRPC's code for a failed connection
 	Cause  string     // an explanation in plain English, then the server's message
 	status *status.Status
+	limit  error // the client's limit that a response exceeds; nil: none
 }
+
+// Unwrap returns an [xds.LimitError] if the stream ended because a response was too large.
+func (e *StatusError) Unwrap() error { return e.limit }
 
 // Error implements error: "xds://127.0.0.1:18000: Unavailable: no server listens there: …".
 func (e *StatusError) Error() string { return e.Server + ": " + e.Code.String() + ": " + e.Cause }
@@ -42,7 +48,22 @@ func (s *grpcStream) end(err error) error {
 		return fmt.Errorf("%s: %w", t.uri, errTransportClosed)
 	}
 	st, _ := status.FromError(err)
-	return &StatusError{Server: t.uri, Code: st.Code(), Cause: explain(st, s.method, t.options.MaxMessage, t.answered.Load()), status: st}
+	e := &StatusError{Server: t.uri, Code: st.Code(), status: st}
+	if size, most := tooLarge(st); size > 0 && most == t.options.MaxMessage {
+		e.limit = xds.MemoryLimit{Bytes: most, Hint: cmp.Or(t.options.Limit.Hint, "MaxMessage")}.Exceeded(xds.LimitResponse, fmt.Sprintf("a response has %d bytes", size))
+		e.Cause = e.limit.Error()
+	} else {
+		e.Cause = explain(st, s.method, t.answered.Load())
+	}
+	return e
+}
+
+// tooLarge returns the size and the limit of a message that is too large for one side; else zeros.
+func tooLarge(st *status.Status) (size, limit int) {
+	if at := strings.Index(st.Message(), "received message larger than max ("); at >= 0 && st.Code() == codes.ResourceExhausted {
+		_, _ = fmt.Sscanf(st.Message()[at:], "received message larger than max (%d vs. %d)", &size, &limit)
+	}
+	return size, limit
 }
 
 // neverAnsweredHint is a hint for errors of a server that has never answered.
@@ -71,7 +92,7 @@ var phrases = []struct{ text, meaning string }{
 const maxStatusText = 500
 
 // explain returns the meaning of a status in plain English, followed by the server's message.
-func explain(st *status.Status, method string, maxMessage int, answered bool) string {
+func explain(st *status.Status, method string, answered bool) string {
 	message := text.Head(st.Message(), maxStatusText)
 	for _, p := range phrases {
 		if strings.Contains(st.Message(), p.text) {
@@ -84,14 +105,7 @@ func explain(st *status.Status, method string, maxMessage int, answered bool) st
 	}
 	switch st.Code() {
 	case codes.ResourceExhausted:
-		var size, limit int
-		if at := strings.Index(message, "received message larger than max ("); at >= 0 {
-			_, _ = fmt.Sscanf(message[at:], "received message larger than max (%d vs. %d)", &size, &limit)
-		}
-		switch {
-		case limit == maxMessage:
-			return fmt.Sprintf("a response of %d bytes is above the limit of %d (MaxMessage)", size, maxMessage)
-		case limit > 0:
+		if size, limit := tooLarge(st); limit > 0 {
 			return fmt.Sprintf("the server does not accept a request of %d bytes: its limit is %d", size, limit)
 		}
 	case codes.Unimplemented:

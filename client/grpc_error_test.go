@@ -13,7 +13,7 @@ func TestGRPCLongStatusIsCut(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	for _, code := range []codes.Code{codes.Unavailable, codes.PermissionDenied, codes.Unimplemented} {
 		for _, says := range []string{long, "connection refused" + long, long + "connection refused"} {
-			if got := explain(status.New(code, says), "Method", 1, false); len(got) > 600 || !strings.HasSuffix(got, "é…") {
+			if got := explain(status.New(code, says), "Method", false); len(got) > 600 || !strings.HasSuffix(got, "é…") {
 				t.Errorf("%s: %d bytes", code, len(got))
 			}
 		}
@@ -27,7 +27,7 @@ func TestGRPCHintOnlyBeforeFirstAnswer(t *testing.T) {
 		false: "the server ended the connection at once; it may require TLS, or not speak gRPC: error reading server preface: EOF",
 		true:  "the server ended the connection at once: error reading server preface: EOF",
 	} {
-		if got := explain(st, "Method", 1, answered); got != want {
+		if got := explain(st, "Method", answered); got != want {
 			t.Errorf("answered %v: %q", answered, got)
 		}
 	}

@@ -52,7 +52,7 @@ func (s *grpcStream) Recv() (*xds.Response, error) {
 	}
 	defer m.Free()
 	s.transport.answered.Store(true)
-	r, err := wire.DecodeResponse(s.transport.variant, m.ReadOnlyData(), wire.ResponseOptions{Only: s.only, Name: s.transport.options.ResourceName, Memory: &s.memory})
+	r, err := wire.DecodeResponse(s.transport.variant, m.ReadOnlyData(), wire.ResponseOptions{Only: s.only, Name: s.transport.options.ResourceName, Limit: s.transport.options.Limit, Memory: &s.memory})
 	if err != nil {
 		err = fmt.Errorf("%s: %w", s.transport.uri, err)
 		s.cancel(err)

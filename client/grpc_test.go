@@ -200,7 +200,7 @@ func TestGRPCErrors(t *testing.T) {
 		want   string
 	}{
 		"CLI-1 a large response": {func(s grpc.ServerStream) error { return s.SendMsg(&big) }, codes.ResourceExhausted,
-			"a response of " + fmt.Sprint(len(big)) + " bytes is above the limit of 1000 (MaxMessage)"},
+			"a response has " + fmt.Sprint(len(big)) + " bytes, more than the limit of 1000 bytes (MaxMessage)"},
 		"CLI-1 a large request": {refuse(status.Error(codes.ResourceExhausted, "grpc: received message larger than max (4194305 vs. 4194304)")), codes.ResourceExhausted,
 			"the server does not accept a request of 4194305 bytes: its limit is 4194304"},
 		"CLI-1 no such service": {refuse(status.Error(codes.Unimplemented, "unknown service")), codes.Unimplemented, "the server does not implement /envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources: unknown service"},

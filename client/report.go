@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -107,7 +108,17 @@ const (
 // logRefused logs a refused response. Repeated refusals are logged at growing intervals. After a
 // minute without a refusal, the intervals start again.
 func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
-	key := l.up.uri + " " + typeURL(resp.Type)
+	c.logRepeated(l, typeURL(resp.Type), "refused resources of an xDS server", err, slog.String("type", resp.Type.String()), slog.String("version", resp.Version))
+}
+
+// logLarge logs a response that is too large to be received. The stream has ended.
+func (c *Client) logLarge(l *link, over *xds.LimitError) {
+	c.logRepeated(l, "", "response of an xDS server is too large", over)
+}
+
+// logRepeated logs an error about the responses of a type.
+func (c *Client) logRepeated(l *link, of, message string, err error, more ...any) {
+	key := l.up.uri + " " + of
 	r := c.refusals[key]
 	switch {
 	case r == nil:
@@ -120,7 +131,10 @@ func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
 	if c.now.Sub(r.at) > r.wait+time.Minute {
 		r.wait = 0
 	}
-	c.log.Warn("refused resources of an xDS server", slog.String("server", l.up.uri), slog.String("type", resp.Type.String()),
-		slog.String("version", resp.Version), slog.Any("error", err), slog.Int("left_out", r.omitted))
+	args := append([]any{slog.String("server", l.up.uri)}, more...)
+	if over, is := errors.AsType[*xds.LimitError](err); is {
+		args = append(args, slog.String("limit", string(over.Limit)))
+	}
+	c.log.Warn(message, append(args, slog.Any("error", err), slog.Int("left_out", r.omitted))...)
 	r.at, r.omitted, r.wait = c.now, 0, min(max(2*r.wait, refusalFirst), refusalMax)
 }

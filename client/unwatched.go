@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"container/list"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -14,6 +15,7 @@ import (
 type unwatched struct {
 	types map[string]*unwatchedType // by type URL
 	order list.List                 // of *xds.Resource, the oldest first; without resources of the previous run until limitLastRun
+	most  int                       // limit of bytes; 0: maxUnwatched
 	bytes int                       // size of the resources in order
 }
 
@@ -53,7 +55,7 @@ func (s *unwatched) put(r *xds.Resource) (gone int) {
 	if old, ok := s.ofType(r.Type).names[r.Name]; ok {
 		s.drop(old.Resource)
 	}
-	if size(r) > maxUnwatched {
+	if size(r) > cmp.Or(s.most, maxUnwatched) {
 		return 1
 	}
 	s.bytes += size(r)
@@ -71,7 +73,7 @@ func (s *unwatched) add(r *xds.Resource, at *list.Element) {
 
 // trim drops the oldest resources until the others are within the limit.
 func (s *unwatched) trim() (gone int) {
-	for ; s.bytes > maxUnwatched; gone++ {
+	for ; s.bytes > cmp.Or(s.most, maxUnwatched); gone++ {
 		s.drop(s.order.Front().Value.(*xds.Resource))
 	}
 	return gone

@@ -72,6 +72,7 @@ type link struct {
 	changedAt time.Time // when the server first answered on the present stream, or when the last stream ended
 	failed    error     // error of the last failed stream
 	failedAt  time.Time
+	exceeded  map[string]error // by type URL, the limits that the newest responses exceed; "" for a response that gRPC refused
 
 	outage       *outage         // why the server cannot be reached; nil: no failure is known
 	emptyInRow   map[string]int  // consecutive responses without events, by type URL; "" for types that are not watched
@@ -80,13 +81,13 @@ type link struct {
 }
 
 func (c *Client) newLink(u *upstream, t *xds.Type) *link {
-	l := &link{c: c, up: u, refusedInRow: map[string]int{}, emptyInRow: map[string]int{}}
+	l := &link{c: c, up: u, refusedInRow: map[string]int{}, emptyInRow: map[string]int{}, exceeded: map[string]error{}}
 	key := ""
 	if !u.Transport.Aggregated() {
 		l.only, key = t, t.URL
 	}
 	l.core = protocol.NewClient(u.Transport.Variant(), protocol.ClientOptions{
-		Node: c.cfg.Node, Legacy: true, Check: c.check, Timeout: c.cfg.Timeout,
+		Node: c.cfg.Node, Legacy: true, Check: c.check, Timeout: c.cfg.Timeout, Budget: c.budget,
 		Retain: u.IgnoreDeletion, DropOnError: u.FailOnDataErrors, Transient: u.TimerIsTransient,
 	})
 	l.core.Advance(c.now)
@@ -170,6 +171,11 @@ func (l *link) opened(s *stream) {
 	}
 	s.ready = true
 	l.asksGlob = map[string]bool{}
+	if large := l.exceeded[""]; large != nil {
+		l.exceeded = map[string]error{"": large} // the server sends all again
+	} else {
+		l.exceeded = map[string]error{}
+	}
 	l.core.Connected(nil)
 	l.drainEvents(&l.up.origin)
 }
@@ -208,9 +214,22 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	} else {
 		l.emptyInRow[url]++
 	}
+	l.exceeds(url, err)
 	l.countResult(resp, err)
 	l.c.responseApplied(l.up, resp, l.asksGlob[typeURL(resp.Type)])
 	s.notBefore = l.c.now.Add(max(pauseAfter(l.refusedInRow[url]), pauseAfter(l.emptyInRow[url]-maxEmptyInRow)))
+}
+
+// exceeds records whether a response of a type exceeds a limit. A delta response within the limits does not replace
+// an earlier one.
+func (l *link) exceeds(url string, err error) {
+	over, is := errors.AsType[*xds.LimitError](err)
+	switch {
+	case is:
+		l.exceeded[url] = over
+	case err == nil && l.up.Transport.Variant() == xds.SotW:
+		delete(l.exceeded, url)
+	}
 }
 
 func typeURL(t *xds.Type) string {
@@ -282,6 +301,11 @@ func (l *link) ended(s *stream, err error) {
 	l.core.Disconnected(nil)
 	l.drainEvents(&l.up.origin)
 	l.failed, l.failedAt = err, l.c.now
+	delete(l.exceeded, "")
+	if over, is := errors.AsType[*xds.LimitError](err); is {
+		l.exceeded[""] = over
+		l.c.logLarge(l, over)
+	}
 	if s.answered {
 		l.changedAt = l.c.now
 	}
@@ -322,6 +346,7 @@ func (l *link) close() {
 		l.s.cancel()
 		l.s = nil
 	}
+	l.core.Release()
 	key := ""
 	if l.only != nil {
 		key = l.only.URL
@@ -331,6 +356,9 @@ func (l *link) close() {
 
 // check is ClientOptions.Check of the core: it returns the reason why a resource cannot be used.
 func (c *Client) check(r *xds.Resource) (err error) {
+	if c.ctx.Err() != nil {
+		return ErrClosed // the rest of a large response must not delay Close
+	}
 	if c.cfg.Check != nil {
 		if p := panics.Do(func() { err = c.cfg.Check(r) }); p != nil {
 			p.Log(c.log, "Config.Check")

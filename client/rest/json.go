@@ -131,7 +131,7 @@ func (t *transport) decode(ctx context.Context, only *xds.Type, b []byte) (*xds.
 	if err := d.Document(d.field); err != nil {
 		return nil, err
 	}
-	r, err := wire.DecodeResponse(xds.SotW, d.message, wire.ResponseOptions{Only: only, Name: t.options.ResourceName, Place: func(i int) string {
+	r, err := wire.DecodeResponse(xds.SotW, d.message, wire.ResponseOptions{Only: only, Name: t.options.ResourceName, Limit: t.options.Limit, Place: func(i int) string {
 		return fmt.Sprintf("resources[%d]: %s", d.resources[i].index, d.place(d.resources[i].offset))
 	}})
 	if err != nil {

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,7 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 	case err != nil:
 		return nil, fail(fmt.Errorf("the response ended after %d bytes: %w", len(said), t.explain(ctx, err)))
 	case len(said) > most:
-		return nil, fail(fmt.Errorf("the response exceeds the limit of %d bytes (MaxMessage)", most))
+		return nil, fail(xds.MemoryLimit{Bytes: most, Hint: cmp.Or(t.options.Limit.Hint, "MaxMessage")}.Exceeded(xds.LimitResponse, "the response has too many bytes"))
 	}
 	resp, err := t.decode(ctx, r.Type, said)
 	switch {

@@ -46,6 +46,9 @@ type Options struct {
 	// MaxMessage is the maximum size of a response in bytes. Zero: 256 MiB.
 	MaxMessage int
 
+	// Limit is the same option as in [client.GRPCOptions].
+	Limit xds.MemoryLimit
+
 	// Resolver finds message types. Nil: [protoregistry.GlobalTypes], the types linked into the
 	// program.
 	Resolver Resolver

@@ -287,7 +287,7 @@ func TestErrors(t *testing.T) {
 		"REST-5 a status":            {503, `{"code":8,"message":"too many polls"}`, "503 Service Unavailable: too many polls"},
 		"REST-5 a page":              {500, "<html>\n<b>\x1b</b>" + strings.Repeat("é", 1000), "500 Internal Server Error: <html>\\n<b>\\x1b</b>" + strings.Repeat("é", 242) + "…"},
 		"REST-5 nothing":             {400, "", "400 Bad Request: the server gave no reason"},
-		"REST-5 an oversize answer":  {200, strings.Repeat(" ", 1001), "the response exceeds the limit of 1000 bytes (MaxMessage)"},
+		"REST-5 an oversize answer":  {200, strings.Repeat(" ", 1001), "the response has too many bytes, more than the limit of 1000 bytes (MaxMessage)"},
 		"REST-5 no JSON":             {200, "{\n \"nonce\": nothing}", "POST /v3/discovery:clusters: malformed JSON at line 2:12: want null, not 'o'"},
 		"REST-5 half of it":          {200, `{"nonce": "x`, "POST /v3/discovery:clusters: malformed JSON at line 1:13: it ends where the end of a string is missing"},
 		"REST-5 a list":              {200, `[]`, "POST /v3/discovery:clusters: line 1:1: want an object"},

@@ -28,15 +28,15 @@ func (c *change) add(k *kind) {
 }
 
 // hear applies the events of a type from the client.
-func (s *Source) hear(news client.TypeEvents, c *change) {
+func (s *Source) hear(t *xds.Type, events []client.Event, c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.types[news.Type.URL]
+	k := s.types[t.URL]
 	if k == nil {
 		return // the type is no longer requested
 	}
 	c.add(k)
-	for _, ev := range news.Events {
+	for _, ev := range events {
 		switch ev.Kind {
 		case client.Stale, client.Unavailable:
 			if _, down := errors.AsType[*client.ConnectionError](ev.Err); down {
@@ -239,7 +239,7 @@ func (s *Source) plan(c *change) *plan {
 			names = slices.Collect(maps.Values(k.names))
 		}
 		names = slices.AppendSeq(slices.Clip(names), maps.Keys(k.refused))
-		held := k.holdsRemovals(c.now, s.opts.Confirm)
+		held := k.holdsRemovals(c.now, s.opts.Confirm) && !(s.crowded() && k.standing.phase == doubted)
 		k.due = time.Time{}
 		for _, e := range names {
 			if e.kind == k {
@@ -259,6 +259,9 @@ func (s *Source) plan(c *change) *plan {
 	})
 	return p
 }
+
+// crowded reports whether the store has too many resources to hold back removals.
+func (s *Source) crowded() bool { return s.opts.Shown > 0 && s.shown > s.opts.Shown }
 
 // add adds the change of a name; held means that removals of its type are held back. The source is locked.
 func (p *plan) add(e *name, held bool, now time.Time) {
@@ -293,8 +296,10 @@ func (s *Source) committed(c *change, p *plan) []*Watch {
 	defer s.mu.Unlock()
 	for e, r := range p.drop {
 		e.show(r, nil)
+		s.shown -= r.Memory()
 	}
 	for e, r := range p.set {
+		s.shown += r.Memory() - e.shown.Memory()
 		e.show(e.shown, r)
 	}
 	for _, k := range p.woken {

@@ -15,6 +15,9 @@ import (
 // keepReferenced removes resources from drop that shown resources refer to, as long as they may be kept.
 // The source is locked.
 func (s *Source) keepReferenced(now time.Time, set, drop map[*name]*xds.Resource) {
+	if s.crowded() {
+		return
+	}
 	may := map[*name]bool{}
 	for e := range drop {
 		if e.res == nil && now.Before(e.removedAt.Add(s.opts.Confirm)) {

@@ -16,6 +16,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,10 @@ type Options struct {
 
 	// Limits limit the names that are requested from the upstream at a time.
 	Limits Limits
+
+	// Shown limits the memory of the resources in the store, in bytes (SAFE-14): beyond it, removals are
+	// passed on at once. Zero: no limit.
+	Shown int
 
 	// Owner returns the owner of a stream, by its context. If all owners together exceed a limit, the one
 	// that wants most loses a stream. Nil: all streams have the same owner.
@@ -91,6 +96,7 @@ type state struct {
 	follow *client.Follower
 	look   time.Time // when Options.Refused is called next; zero: not before a change
 	passed time.Time // when names were last requested again
+	shown  int       // bytes of memory of the resources in the store
 }
 
 // New returns a source of the resources of the client's servers. It needs a store without another writer.
@@ -135,7 +141,7 @@ func (s *Source) Run(ctx context.Context) {
 		case <-s.follow.C():
 		case <-timer.C:
 		}
-		if p := panics.Do(s.step); p != nil {
+		if p := panics.Do(func() { s.step(ctx) }); p != nil {
 			p.Log(s.opts.Log, "relay")
 		}
 		next := time.Hour
@@ -147,12 +153,17 @@ func (s *Source) Run(ctx context.Context) {
 }
 
 // step does all that is due.
-func (s *Source) step() {
+func (s *Source) step(ctx context.Context) {
 	now := time.Now()
 	s.ask(now)
 	c := change{now: now}
 	for _, n := range s.follow.Take() {
-		s.hear(n, &c)
+		for events := range slices.Chunk(n.Events, 1000) { // streams need the lock, too
+			if ctx.Err() != nil {
+				return
+			}
+			s.hear(n.Type, events, &c)
+		}
 	}
 	for _, k := range s.heldTypes() {
 		c.add(k)

@@ -62,7 +62,7 @@ func (s *Server) emptied(group string) (all []api.EndpointsCluster) {
 // does not get a response that it was sent.
 func healthy(st *api.Status) bool {
 	by, c := st.Clients.By, st.Config
-	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0
+	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0 && c.Upstream.Exceeded == ""
 	revision := c.Store == nil || c.Store.Error == "" && (c.Store.Writer == nil || c.Store.Writer.Error == "") && len(c.Store.RolledBack) == 0
 	fails := func(r api.Replica) bool {
 		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""

@@ -18,6 +18,9 @@ var flagOfLimit = map[string]string{
 	string(xds.LimitNameLength): "--max-name-length",
 	string(xds.LimitNode):       "--max-node",
 
+	string(xds.LimitResponse): "--" + upstreamResponseFlag,
+	string(xds.LimitHeld):     "--" + upstreamFlag,
+
 	"request":        "--max-request",
 	"held":           "--max-held",
 	"held_total":     "--max-held-total",

@@ -26,6 +26,7 @@ func TestEachFlagSetsItsLimit(t *testing.T) {
 		"max-name-length": func(b *limitFlags) int { return b.NameLen }, "max-held": func(b *limitFlags) int { return b.Held },
 		"max-held-total": func(b *limitFlags) int { return b.HeldInAll }, "max-rate": func(b *limitFlags) int { return b.Rate },
 		"max-address-rate": func(b *limitFlags) int { return b.AddressRate }, "max-stream-rate": func(b *limitFlags) int { return b.StreamRate },
+		"max-upstream": func(b *limitFlags) int { return b.upstream }, "max-upstream-response": func(b *limitFlags) int { return b.upstreamResponse },
 		"max-first-answers": func(b *limitFlags) int { return b.FirstAnswers },
 	}
 	usual, err := parse()
@@ -46,6 +47,11 @@ func TestEachFlagSetsItsLimit(t *testing.T) {
 	for _, flag := range []string{"max-rate", "max-address-rate", "max-stream-rate"} {
 		if b, err := parse("--"+flag, "0"); err != nil || all[flag](b) != -1 {
 			t.Errorf("SAFE-1 --%s 0: %d, %v", flag, all[flag](b), err)
+		}
+	}
+	for _, flag := range []string{"max-upstream", "max-upstream-response"} {
+		if _, err := parse("--"+flag, "64"); err == nil {
+			t.Errorf("SAFE-14 --%s 64 is accepted", flag)
 		}
 	}
 	if b, err := parse("--max-unfinished", "1GiB"); err != nil || b.Unfinished != 1<<30 {

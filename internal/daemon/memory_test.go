@@ -67,6 +67,30 @@ func TestCountsDerivedFromMemory(t *testing.T) {
 	}
 }
 
+// An upstream of a relay cannot take all memory.
+func TestUpstreamLimitsDerivedFromMemory(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, c := range []struct {
+		what                      string
+		m                         memory
+		given, upstream, response int
+	}{
+		{"SAFE-14 little memory", memory{bytes: 256 * mib}, 0, 64 * mib, 16 * mib},
+		{"SAFE-14 hardly any memory", memory{bytes: 16 * mib}, 0, 4 * mib, 4 * mib},
+		{"SAFE-14 much memory", memory{bytes: 8192 * mib}, 0, 2048 * mib, 256 * mib},
+		{"SAFE-14 no limit: half the memory of the machine", memory{machine: 2048 * mib}, 0, 256 * mib, 64 * mib},
+		{"SAFE-14 given limits stay", memory{bytes: 256 * mib}, mib, mib, mib},
+		{"the memory is unknown", memory{}, 0, 0, 256 * mib},
+	} {
+		b := limitFlags{Limits: server.DefaultLimits(), upstream: c.given, upstreamResponse: c.given}
+		b.deriveFrom(c.m)
+		if b.upstream != c.upstream || b.upstreamResponse != c.response {
+			t.Errorf("%s: %d and %d bytes", c.what, b.upstream, b.upstreamResponse)
+		}
+	}
+}
+
 // SAFE-14: after a burst the program returns memory, although it is too idle to collect.
 func TestMemoryReturn(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/peer"
@@ -35,7 +36,10 @@ type relaySource struct {
 	client   *client.Client
 	source   *relay.Source
 	secrets  *knownSecrets
-	refused  func() []relay.Refusal // returns the refusals of clients, for the upstream; nil: they are not reported
+	held     xds.MemoryLimit
+
+	seen    atomic.Pointer[api.Upstream] // the result of the last look
+	refused func() []relay.Refusal       // returns the refusals of clients, for the upstream; nil: they are not reported
 }
 
 // fileFlagNames are the flags of serve about files.
@@ -63,7 +67,11 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 		return client.Config{}, err
 	}
 	readable, secrets := xdsclient.BodyCheck(r.types), internalsecret.NewFinder(r.types)
+	fits := xdsclient.MemoryCheck(r.types, xds.MemoryLimit{Bytes: r.held.Bytes / 2, Hint: r.held.Hint})
 	check := func(res *xds.Resource) error {
+		if err := fits(res); err != nil {
+			return err
+		}
 		if err := readable(res); err != nil || r.exposed == (dirload.Exposure{}) {
 			return err
 		}
@@ -74,7 +82,7 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 		return r.exposed.RefuseAny(secrets, res, m)
 	}
 	return client.Config{
-		Node: node, Servers: []client.Server{{Transport: t}}, Log: r.log,
+		Node: node, Servers: []client.Server{{Transport: t}}, Log: r.log, Held: r.held,
 		Check: func(res *xds.Resource) error {
 			if err := check(res); err != nil || r.refused == nil {
 				return err
@@ -88,7 +96,8 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 // function refused returns the refusals of clients for the upstream; nil: the relay does not report
 // them.
 func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
-	r := &relaySource{services: sv, upstream: upstream, refused: refused}
+	r := &relaySource{services: sv, upstream: upstream, refused: refused, held: xds.MemoryLimit{Bytes: most.upstream, Hint: raise(upstreamFlag)}}
+	r.upstream.Response = xds.MemoryLimit{Bytes: most.upstreamResponse, Hint: raise(upstreamResponseFlag)}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
 	const unkept = "resources of the upstream are not stored: a restart without it would serve nothing"
 	if kept.root == "" {
@@ -117,9 +126,13 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 		Refused: r.refused, Committed: func() { r.view.committed(r.store); r.changed() }, Log: r.log, Owner: ownerOf,
 		// The upstream counts the relay's node, too. This node may be as large as any node.
 		Limits: relay.Limits{Types: most.Types, Names: most.Names, Held: most.Held - min(most.Node, most.Held/2)},
+		Shown:  2 * most.upstream,
 	})
 	return r, nil
 }
+
+// raise returns the hint of a limit.
+func raise(flag string) string { return "the relay has --" + flag + " for more" }
 
 // ownerOf returns the owner of a stream: its identity, or its address if it has none.
 func ownerOf(ctx context.Context) string {
@@ -191,8 +204,30 @@ func (r *relaySource) reload(context.Context, bool) api.Reload {
 	return api.Reload{Errors: []string{cli.RelayReload}}
 }
 
-// status returns the state of the upstream.
+// status returns the state of the upstream. While the client applies a large response, this is an earlier state.
 func (r *relaySource) status() api.Upstream {
+	found := make(chan api.Upstream, 1)
+	go func() {
+		u := r.look()
+		r.seen.Store(&u)
+		found <- u
+	}()
+	select {
+	case u := <-found:
+		return u
+	case <-time.After(lookTime):
+	}
+	if u := r.seen.Load(); u != nil {
+		return *u
+	}
+	return api.Upstream{URL: r.upstream.Text}
+}
+
+// lookTime is how long a status waits for the client of the upstream.
+const lookTime = 500 * time.Millisecond
+
+// look asks the client for the state of the upstream.
+func (r *relaySource) look() api.Upstream {
 	u := api.Upstream{URL: r.upstream.Text}
 	servers := r.client.Servers()
 	u.Idle = len(servers) == 0
@@ -200,6 +235,9 @@ func (r *relaySource) status() api.Upstream {
 		u.Connected = s.Connected
 		if !s.Since.IsZero() {
 			u.Since = &s.Since
+		}
+		if s.Exceeded != nil {
+			u.Exceeded = clipped([]string{s.Exceeded.Error()})
 		}
 		if s.Err != nil {
 			u.Error, u.ErrorAt = clipped([]string{strings.TrimPrefix(s.Err.Error(), s.Server+": ")}), &s.ErrAt
@@ -228,12 +266,25 @@ func (r *relaySource) config() api.Config {
 	return c
 }
 
+// stopTime is how long a stop waits for a client that applies a large response. The client replaces its files as a
+// whole, so the program may end at any time.
+const stopTime = 2 * time.Second
+
 // run implements [source].
 func (r *relaySource) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
-	running.Go(func() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
 		r.source.Run(ctx)
 		if err := r.client.Close(); err != nil {
 			r.log.Warn("cannot close the client of the upstream", "error", err)
+		}
+	}()
+	running.Go(func() {
+		<-ctx.Done()
+		select {
+		case <-ended:
+		case <-time.After(stopTime):
 		}
 	})
 }

@@ -179,7 +179,8 @@ type Upstream struct {
 	Since     *time.Time `json:"since,omitempty"` // start of the open stream, or end of the last one
 	Error     string     `json:"error,omitempty"` // why the last stream ended or could not start
 	ErrorAt   *time.Time `json:"error_at,omitempty"`
-	Refused   int        `json:"refused"` // number of refused resources; the relay serves their last good versions, or with --pass-refusals the versions that some clients accept
+	Exceeded  string     `json:"exceeded,omitempty"` // the limit that the newest response of some type exceeds; the relay serves the last good resources
+	Refused   int        `json:"refused"`            // number of refused resources; the relay serves their last good versions, or with --pass-refusals the versions that some clients accept
 }
 
 // A Warning reports a likely mistake in the served configuration.

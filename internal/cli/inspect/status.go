@@ -230,7 +230,10 @@ func printUpstream(w io.Writer, u *api.Upstream) {
 	if u.Refused > 0 {
 		fmt.Fprintf(w, ", %s of it refused", textutil.Amount(u.Refused, "resource"))
 	}
-	if u.Error != "" && !u.Connected {
+	if u.Exceeded != "" {
+		fmt.Fprintf(w, ", a response of it refused: %s", textutil.Line(u.Exceeded))
+	}
+	if u.Error != "" && !u.Connected && u.Error != u.Exceeded {
 		fmt.Fprintf(w, ": %s", textutil.Line(u.Error))
 	}
 	fmt.Fprintln(w)

@@ -86,8 +86,9 @@ var inURL = []string{"node", "cluster", "node-json", "delta", "per-type", "rest"
 // A Server is an xDS server, with the flags for a connection to this server.
 type Server struct {
 	Flags
-	at   listen.Address
-	Text string // URL of the server, without the query
+	at       listen.Address
+	Text     string          // URL of the server, without the query
+	Response xds.MemoryLimit // of a response; zero: the default of package client
 }
 
 // Server returns the server of a URL. All errors are errors of usage.

@@ -27,7 +27,7 @@ func (s *Server) Transport(types *envoy.Types) (client.Transport, error) {
 	if s.rest {
 		return s.restTransport(conf, types)
 	}
-	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.Delta, PerType: s.perType, ResourceName: nameReader(types), DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
+	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), Delta: s.Delta, PerType: s.perType, ResourceName: nameReader(types), MaxMessage: s.Response.Bytes, Limit: s.Response, DialOptions: []grpc.DialOption{grpc.WithNoProxy()}}
 	if conf != nil {
 		o.Credentials = credentials.NewTLS(conf)
 	}
@@ -46,7 +46,7 @@ func (s *Server) restTransport(conf *tls.Config, types *envoy.Types) (client.Tra
 	}
 	cli.SilenceHTTPLog()
 	web := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
-	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, ResourceName: nameReader(types)})
+	t, err := rest.New(scheme+s.at.String(), rest.Options{Client: &http.Client{Transport: web}, Resolver: types, Refresh: refresh, ResourceName: nameReader(types), MaxMessage: s.Response.Bytes, Limit: s.Response})
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}

@@ -226,13 +226,14 @@ func compareWithWire(t *testing.T, m proto.Message, refs []xds.Ref) {
 	typ, name, types := xds.Cluster, "name", []*xds.Type{xds.Cluster, xds.Secret, xds.ExtensionConfig, xds.Endpoint}
 	switch m := m.(type) {
 	case *clusterv3.Cluster:
-		name = cmp.Or(m.Name, name)
+		m.Name = cmp.Or(m.Name, name)
 	case *endpointv3.ClusterLoadAssignment:
-		typ, name, types = xds.Endpoint, cmp.Or(m.ClusterName, name), []*xds.Type{xds.LbEndpoint}
+		m.ClusterName = cmp.Or(m.ClusterName, name)
+		typ, types = xds.Endpoint, []*xds.Type{xds.LbEndpoint}
 	default:
 		return
 	}
-	r, err := wire.NewResource(typ, name, m)
+	r, err := wire.NewResource(typ, "", m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,7 +144,7 @@ func (s *state) howToAllow(served string) string {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
-		return shellQuoted(path)
+		return text.ShellQuoted(path)
 	}
 	command := "chancery reload --allow-mass-delete " + absolute(served)
 	if s.chosen || s.reloadFolder != nil {
@@ -156,17 +155,6 @@ func (s *state) howToAllow(served string) string {
 		command += " --state-dir " + root
 	}
 	return command
-}
-
-// shellPlain matches text that needs no quotes in a shell.
-var shellPlain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
-
-// shellQuoted quotes text for a shell, if needed.
-func shellQuoted(text string) string {
-	if shellPlain.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // note describes the served configuration, for /readyz.

@@ -455,6 +455,9 @@ func TestUnreadableFiles(t *testing.T) {
 			if err := os.Chmod(path, tt.mode); err != nil {
 				t.Fatal(err)
 			}
+			if tt.mode == 0 {
+				tt.want += " (" + deniedHint(path) + ")"
+			}
 			b.load(tt.want)
 		}
 	})

@@ -73,10 +73,14 @@ func byPlace(a, b findings.Problem) int {
 
 // unread returns the problem of a path that cannot be read.
 func unread(path string, err error) findings.Problem {
+	hint := ""
+	if errors.Is(err, fs.ErrPermission) {
+		hint = deniedHint(path)
+	}
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the problem has the path already
 	}
-	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error()}
+	return findings.Problem{File: path, Code: findings.Unreadable, Message: err.Error(), Hint: hint}
 }
 
 // unread returns the problem of a file that cannot be read. It has the option as hint if that may

@@ -62,7 +62,8 @@ layered_runtime, stats_sinks and the like, and the clusters that they need.
 "chancery bootstrap envoy --from" makes a bootstrap from it that points to the server.
 
 The directory must be new or empty, unless --force is given. Import writes all files,
-or none. Files that contain secrets have mode 0600, and import never prints a secret.
+or none. Files that contain secrets have mode 0600, and import never prints a secret. If the
+directory has the setgid bit, as /etc/chancery of the packages, its group can read all files.
 
 Envoy's admin interface writes "[redacted]" instead of private keys and other secrets.
 A resource that contains it is an error, which names the place and the solution;
@@ -302,7 +303,11 @@ func (i *importFlags) report(done *importer.Import, c dir.Checked, where string)
 		fmt.Fprintln(i.stdout, "note:", n)
 	}
 	if secrets > 0 {
-		fmt.Fprintf(i.stdout, "note: %s with secrets (mode 0600): serve sends secrets only to clients with certificates (--client-ca) or on this machine\n", text.Amount(secrets, "file"))
+		access := "mode 0600"
+		if i.to.Shared() {
+			access = "mode 0640, readable by the group of the directory"
+		}
+		fmt.Fprintf(i.stdout, "note: %s with secrets (%s): serve sends secrets only to clients with certificates (--client-ca) or on this machine\n", text.Amount(secrets, "file"), access)
 	}
 	for _, p := range slices.Concat(done.Warnings, c.Warnings) {
 		fmt.Fprintln(i.stderr, p.Error())

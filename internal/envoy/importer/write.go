@@ -66,7 +66,7 @@ func (i *Import) To(w Write) (err error) {
 	}
 	defer os.RemoveAll(stage)
 	fresh := filepath.Join(stage, "new")
-	if err := i.write(fresh, w.Mode); err != nil {
+	if err := i.write(fresh, w); err != nil {
 		return err
 	}
 	if w.Check != nil {
@@ -84,28 +84,59 @@ func (i *Import) To(w Write) (err error) {
 	if isNew {
 		return os.Rename(fresh, w.Dir)
 	}
-	return i.move(fresh, filepath.Join(stage, "old"), w.Dir)
+	return i.move(fresh, filepath.Join(stage, "old"), w)
 }
 
+// Shared reports whether the group of Dir may read the files, also those with secrets. This is so if Dir, or the
+// directory in which it will be made, has the setgid bit: it gives new files the group of a server that reads them.
+func (w Write) Shared() bool {
+	info, err := os.Stat(w.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(filepath.Dir(filepath.Clean(w.Dir)))
+	}
+	return err == nil && info.Mode()&fs.ModeSetgid != 0
+}
+
+// sharedFolder is the mode of a directory that the group may read, and whose files get its group.
+const sharedFolder = 0o750 | fs.ModeSetgid
+
 // write writes all files into a new directory.
-func (i *Import) write(dir string, mode fs.FileMode) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
+func (i *Import) write(dir string, w Write) error {
+	shared := w.Shared()
+	if err := mkdir(dir, shared); err != nil {
 		return err
 	}
 	for _, o := range i.Files() {
 		path := filepath.Join(dir, filepath.FromSlash(o.Path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := mkdir(filepath.Dir(path), shared); err != nil {
 			return err
 		}
-		m := mode
+		m := w.Mode
 		if o.Secret {
 			m = 0o600
 		}
 		if err := disk.Write(path, m, func(w io.Writer) error { _, err := w.Write(o.Data); return err }); err != nil {
 			return err
 		}
+		if shared { // whatever the umask is
+			if err := os.Chmod(path, m|0o640); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// mkdir makes a directory if it does not exist.
+func mkdir(path string, shared bool) error {
+	err := os.Mkdir(path, 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err == nil && shared: // whatever the umask is
+		return os.Chmod(path, sharedFolder)
+	}
+	return err
 }
 
 // linkMerged makes a directory of hard links to the new files and to the existing files that stay. It
@@ -139,7 +170,7 @@ func (i *Import) linkMerged(all, fresh, dir string) error {
 }
 
 // move renames the new files to their places, and the files that they replace to old.
-func (i *Import) move(fresh, old, dir string) (err error) {
+func (i *Import) move(fresh, old string, w Write) (err error) {
 	var undo []func()
 	defer func() {
 		for n := len(undo) - 1; err != nil && n >= 0; n-- {
@@ -148,10 +179,10 @@ func (i *Import) move(fresh, old, dir string) (err error) {
 	}()
 	for _, o := range i.Files() {
 		path := filepath.FromSlash(o.Path)
-		to, was := filepath.Join(dir, path), filepath.Join(old, path)
+		to, was := filepath.Join(w.Dir, path), filepath.Join(old, path)
 		folder := filepath.Dir(to)
 		if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
-			if err := os.MkdirAll(folder, 0o755); err != nil {
+			if err := mkdir(folder, w.Shared()); err != nil {
 				return err
 			}
 			undo = append(undo, func() { os.Remove(folder) })

@@ -71,7 +71,10 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err := s.mayRegister(r); err != nil {
 		return err
 	}
-	var in api.EndpointsRequest
+	var in struct { // an [api.EndpointsRequest] whose endpoints are decoded one by one
+		TTL       string            `json:"ttl"`
+		Endpoints []json.RawMessage `json:"endpoints"`
+	}
 	b, err := sent(w, r.Body, maxAsked)
 	if err != nil {
 		return err
@@ -95,10 +98,7 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := registeredAll(in.Endpoints, "must be empty: one TTL applies to all endpoints", `{"ttl": "30s", "endpoints": […]}`)
-	if err != nil {
-		return s.registering(err, "")
-	}
+	all := registeredAll(in.Endpoints, `must be empty: one TTL applies to all endpoints: {"ttl": "30s", "endpoints": […]}`)
 	res, err := s.Endpoints.Replace(r.Context(), clusterOf(r, q), all, ttl)
 	return s.registers(w, r, res, err, "")
 }
@@ -164,13 +164,17 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 	if errors.Is(err, endpoints.ErrNone) {
 		return notRegistered(r.PathValue("cluster"), r.PathValue("id"))
 	}
-	if err != nil {
+	bad, some := errors.AsType[endpoints.BadMembers](err)
+	if err != nil && !some {
 		return s.registering(err, prefix)
 	}
 	if res.Set+res.Removed > 0 { // do not log the renewal of a lease
-		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "peer", peer(r))
+		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "refused", len(bad), "peer", peer(r))
 	}
 	out := api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed}
+	for _, one := range bad {
+		out.Errors = append(out.Errors, api.EndpointError(*one))
+	}
 	if res.Set > 0 && s.Explainer != nil {
 		out.Warning = s.Explainer.Unused(r.PathValue("cluster"))
 	}
@@ -248,24 +252,35 @@ func registered(in api.Endpoint) (endpoints.Registered, error) {
 	return e, nil
 }
 
-// registeredAll converts all endpoints of a cluster. No endpoint may have a lease of its own; the
-// argument whose is the error message for this case.
-func registeredAll(in []api.Endpoint, whose, hint string) (all []endpoints.Registered, err error) {
-	all = make([]endpoints.Registered, len(in))
-	for i, one := range in {
-		field := fmt.Sprintf("endpoints[%d].", i)
-		if one.TTL != "" {
-			return nil, wrong(field+"ttl", whose, hint)
-		}
-		all[i], err = registered(one)
+// registeredAll converts all endpoints of a cluster. One that cannot be read has the reason, and the fields that were
+// read. No endpoint may have a lease of its own; the argument whose is the error message for this case.
+func registeredAll(in []json.RawMessage, whose string) []endpoints.Registered {
+	all := make([]endpoints.Registered, len(in))
+	for i, raw := range in {
+		var one api.Endpoint
+		err := decode(raw, &one)
 		if err != nil {
-			if e, ok := errors.AsType[*endpoints.FieldError](err); ok {
-				err = &endpoints.FieldError{Field: field + e.Field, Message: e.Message}
-			}
-			return nil, err
+			err = unreadMember(err)
+		} else if one.TTL != "" {
+			err = wrong("ttl", whose, "")
+		}
+		read, bad := registered(one)
+		all[i] = read
+		all[i].Bad, _ = errors.AsType[*endpoints.FieldError](bad)
+		if p, ok := errors.AsType[*problem](err); ok {
+			all[i].Bad = &endpoints.FieldError{Field: p.field, Message: p.message}
 		}
 	}
-	return all, nil
+	return all
+}
+
+// unreadMember converts an error of reading a member of a list. Its field is that of the member.
+func unreadMember(err error) error {
+	err = unread(err, maxAsked)
+	if p, ok := errors.AsType[*problem](err); ok && p.field == "body" {
+		err = wrong("", p.message, "")
+	}
+	return err
 }
 
 // shown converts an endpoint of the registry to an endpoint of the API.

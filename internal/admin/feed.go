@@ -46,14 +46,14 @@ type form interface {
 	read() (input, error)
 	// unpack sets the steps of an input, or its error.
 	unpack(*input)
-	// answer tells the sender that all inputs up to number n are processed, except the refused steps. It
+	// answer tells the sender that all inputs up to number n are processed, except the refused steps and endpoints. It
 	// may buffer the answer.
 	answer(n int, lost bool, refused []refused) error
 }
 
 // A refused is a rejected step.
 type refused struct {
-	n, step int // the rejected step of input n; -1: the whole input
+	n, step int // the rejected step of input n, or one with a rejected endpoint; -1: the whole input
 	*problem
 }
 
@@ -250,6 +250,13 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 	var at []place
 	var out []refused
 	refuse := func(n, step int, err error) {
+		if bad, ok := errors.AsType[endpoints.BadMembers](err); ok {
+			for _, one := range bad {
+				p, _ := errors.AsType[*problem](f.s.registering(one, ""))
+				out = append(out, refused{n, step, p})
+			}
+			return
+		}
 		p, _ := errors.AsType[*problem](f.s.registering(err, ""))
 		out = append(out, refused{n, step, p})
 	}

@@ -90,7 +90,10 @@ func (l *lines) unpack(one *input) {
 }
 
 func parseLine(line []byte) (endpoints.Op, error) {
-	var in api.EndpointLine
+	var in struct {
+		api.EndpointLine
+		Replace []json.RawMessage `json:"replace"` // decoded one by one
+	}
 	err := decode(line, &in)
 	if err != nil {
 		return endpoints.Op{}, unread(err, maxLine)
@@ -113,7 +116,7 @@ func parseLine(line []byte) (endpoints.Op, error) {
 		op.ID, op.Endpoint = e.ID, &e.Endpoint
 		return op, err
 	case in.Replace != nil:
-		op.Replace, err = registeredAll(in.Replace, "must be empty: the TTL of the stream applies", "")
+		op.Replace = registeredAll(in.Replace, "must be empty: the TTL of the stream applies")
 	}
 	return op, err
 }

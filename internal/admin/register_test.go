@@ -209,7 +209,8 @@ func TestRegister(t *testing.T) {
 		has("x 10.0.0.5:80")
 		c.says(steps1(replace("x", a, b), replace("y"), replace("x", &pb.Endpoint{Address: "10.0.0.1", Port: 80}, &pb.Endpoint{Address: "10.0.0.1"}),
 			replace("x", a, a), replace("x", a, b, a, b)), "2 endpoints[1].port must be", `3 endpoints[1].id "a" is also the ID of`, "4  too many endpoints of a cluster: at most 3")
-		has("x a,b; y ")
+		has("x a; y ")
+		c.says(steps1(replace("x", a, b)))
 		c.says(steps1(&pb.Step{Cluster: "y", Change: &pb.Step_Release{Release: &emptypb.Empty{}}}, &pb.Step{Cluster: "z", Change: &pb.Step_Release{Release: &emptypb.Empty{}}}))
 		has("x a,b")
 		c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute), Steps: []*pb.Step{put("x", "10.0.0.9", 9)}}, "- ttl must be that of the first request")
@@ -604,21 +605,25 @@ func TestLongEndpointStream(t *testing.T) {
 				line(3, `"field":"endpoints[0].port"`)
 				send(`{"cluster":"x","release":true,"remove":"a"}` + "\n")
 				line(4, "must have exactly one of put, remove, replace and release")
+				send(`{"cluster":"z","replace":[{"address":"10.0.0.1","port":1},{"address":"10.0.0.2","port":"1"},{"address":"ten","port":1}]}` + "\n")
+				line(5, `"errors":[{"line":5,"field":"endpoints[1].port","message":"must be of another type, not a JSON string"},{"line":5,"field":"endpoints[2].address"`)
+				send(`{"cluster":"z","release":true}` + "\n")
+				line(6, "")
 				send(`{"cluster":"x","release":true}` + "\n")
-				line(5, "")
+				line(7, "")
 				if got := registrations(s); got != "y " {
 					t.Error(got)
 				}
 				for n := range 5 {
 					time.Sleep(45 * time.Second)
 					send("\n")
-					line(6+n, "")
+					line(8+n, "")
 				}
 				send(" ")
 				for n := range 20 {
 					time.Sleep(30 * time.Second)
 					send("\n ")
-					line(11+n, "")
+					line(13+n, "")
 				}
 				_ = out.Close()
 				if rest, err := io.ReadAll(in); err != nil {

@@ -79,6 +79,7 @@ type Endpoint struct {
 type Registered struct {
 	ID string // "": its address and port
 	Endpoint
+	Bad *FieldError // why it cannot be read, with its readable fields; nil: it was read
 }
 
 // A FieldError reports an invalid field.

@@ -131,7 +131,7 @@ func (r *Registry) List(group, name string) []Listed {
 	r.mu.Unlock()
 	for i, some := range entries {
 		for _, e := range some {
-			all[i].Endpoints = append(all[i].Endpoints, ListedEndpoint{Registered{e.id, e.endpoint()}, e.ttl})
+			all[i].Endpoints = append(all[i].Endpoints, ListedEndpoint{Registered{ID: e.id, Endpoint: e.endpoint()}, e.ttl})
 		}
 	}
 	slices.SortFunc(all, func(a, b Listed) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group)) })

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -63,7 +64,7 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 }
 
 // Apply applies steps in order, and joins adjacent ones into one write where possible. errs has an error
-// for each refused step. err is an error of the engine, which may have written some of them.
+// for each refused step, and [BadMembers] for a step of which only those were refused. err is an error of the engine, which may have written some of them.
 func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err error) {
 	errs = map[int]error{}
 	for i := 0; i < len(ops) && err == nil; {
@@ -101,15 +102,19 @@ func (s *Session) applyWhole(ctx context.Context, op Op) (why, err error) {
 		}
 		return nil, err
 	}
-	c, all, why := s.r.checked(op.Cluster, op.Replace, 0)
+	c, list, refused, why := s.r.list(op.Cluster, op.Replace, s.ttl, true)
 	if why != nil {
 		return why, nil
 	}
-	changes, _, why := s.r.differ(c, all, s.ttl, s.under(), true)
+	changes, _, why := s.r.differ(c, list, s.under(), true)
 	if why != nil {
 		return why, nil
 	}
-	return nil, s.write(ctx, changes)
+	err = s.write(ctx, changes)
+	if err == nil && len(refused) > 0 {
+		why = refused
+	}
+	return why, err
 }
 
 // under is the lease for new registrations.
@@ -267,12 +272,9 @@ func (b *batch) was(k Key, has *entry) int {
 // check returns the target of a step in canonical form.
 func (s *Session) check(op Op) (Cluster, Registered, error) {
 	if op.Endpoint != nil {
-		c, all, err := s.r.checked(op.Cluster, []Registered{{op.ID, *op.Endpoint}}, 0)
-		if e, ok := errors.AsType[*FieldError](err); ok {
-			const first = "endpoints[0]."
-			if len(e.Field) > len(first) && e.Field[:len(first)] == first {
-				err = &FieldError{e.Field[len(first):], e.Message}
-			}
+		c, all, _, refused, err := s.r.checked(op.Cluster, []Registered{{ID: op.ID, Endpoint: *op.Endpoint}}, 0)
+		if len(refused) > 0 {
+			err = &FieldError{strings.TrimPrefix(refused[0].Field, "endpoints[0]."), refused[0].Message}
 		}
 		if err != nil {
 			return c, Registered{}, err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A LimitError means that a registration exceeds a limit of the registry.
@@ -28,49 +26,6 @@ var ErrNone = errors.New("not registered")
 // Result counts the effects of a registration.
 type Result struct{ Set, Unchanged, Removed int }
 
-// checked returns the canonical form of a registration, or the reason why it is invalid.
-func (r *Registry) checked(c Cluster, all []Registered, ttl time.Duration) (Cluster, []Registered, error) {
-	c, err := c.normal()
-	if err != nil {
-		return c, nil, err
-	}
-	if r.opts.Known != nil && !r.opts.Known(c.Group) {
-		return c, nil, fmt.Errorf("group %q: %w", c.Group, ErrNoGroup)
-	}
-	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
-		return c, nil, wrong("ttl", "must be %v to %v", MinTTL, MaxTTL)
-	}
-	if len(all) > r.opts.PerCluster {
-		return c, nil, &LimitError{"endpoints of a cluster", r.opts.PerCluster}
-	}
-	seen := make(map[string]int, len(all))
-	out := make([]Registered, len(all))
-	for i, one := range all {
-		at := func(err error) error {
-			if e, ok := errors.AsType[*FieldError](err); ok {
-				return &FieldError{fmt.Sprintf("endpoints[%d].%s", i, e.Field), e.Message}
-			}
-			return err
-		}
-		one.Endpoint, err = one.Endpoint.normal()
-		if err != nil {
-			return c, nil, at(err)
-		}
-		if one.ID == "" {
-			one.ID = one.Endpoint.at()
-		}
-		err = word("id", one.ID, false)
-		if err != nil {
-			return c, nil, at(err)
-		}
-		if first, twice := seen[one.ID]; twice {
-			return c, nil, wrong(fmt.Sprintf("endpoints[%d].id", i), "%q is also the ID of endpoints[%d]", text.Head(one.ID, maxQuoted), first)
-		}
-		seen[one.ID], out[i] = i, one
-	}
-	return c, out, nil
-}
-
 // Put registers endpoints of a cluster, and replaces those with the same IDs. With a ttl they have a
 // lease and end with it. A Put of the same endpoints renews the lease and writes nothing. A cluster that
 // is put without endpoints is served without any. Errors are a [FieldError], a [LimitError],
@@ -79,19 +34,30 @@ func (r *Registry) Put(ctx context.Context, c Cluster, all []Registered, ttl tim
 	return r.put(ctx, c, all, ttl, false)
 }
 
-// Replace is Put of all endpoints of a cluster. It removes the others, after the new ones are stored.
+// Replace is Put of all endpoints of a cluster. It removes the others, after the new ones are stored. If some members
+// are bad, the error is [BadMembers], and the result counts: the others are registered, and bad ones keep their last
+// content. If it is unclear which registration a bad member means, nothing is removed.
 func (r *Registry) Replace(ctx context.Context, c Cluster, all []Registered, ttl time.Duration) (Result, error) {
 	return r.put(ctx, c, all, ttl, true)
 }
 
 func (r *Registry) put(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, whole bool) (Result, error) {
-	c, all, err := r.checked(c, all, ttl)
+	c, list, refused, err := r.list(c, all, ttl, whole)
 	if err != nil {
 		return Result{}, err
 	}
+	res, err := r.renewOrWrite(ctx, c, list, ttl, whole)
+	if err == nil && len(refused) > 0 {
+		err = refused
+	}
+	return res, err
+}
+
+// renewOrWrite renews the lease of a list, and writes what differs under it or under a new lease.
+func (r *Registry) renewOrWrite(ctx context.Context, c Cluster, all []member, ttl time.Duration, whole bool) (Result, error) {
 	id := r.leaseOf(c, all, ttl)
 	if id != 0 {
-		err = r.engine.Renew(ctx, id)
+		err := r.engine.Renew(ctx, id)
 		if err == nil {
 			var res Result
 			res, err = r.write(ctx, c, all, ttl, id, whole)
@@ -106,28 +72,33 @@ func (r *Registry) put(ctx context.Context, c Cluster, all []Registered, ttl tim
 }
 
 // leaseOf returns the lease of exactly these endpoints; 0: there is none.
-func (r *Registry) leaseOf(c Cluster, all []Registered, ttl time.Duration) (id LeaseID) {
+func (r *Registry) leaseOf(c Cluster, all []member, ttl time.Duration) (id LeaseID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, one := range all {
-		e := r.set.get(Key{c, one.ID})
-		if e == nil || e.lease == 0 || e.ttl != ttl || i > 0 && e.lease != id {
+	n := 0
+	for _, one := range all {
+		if one.value == nil {
+			continue
+		}
+		e := r.set.get(Key{c, one.id})
+		if e == nil || e.lease == 0 || e.ttl != ttl || n > 0 && e.lease != id {
 			return 0
 		}
 		id = e.lease
+		n++
 	}
-	if id == 0 || r.set.leases[id] != len(all) {
+	if id == 0 || r.set.leases[id] != n {
 		return 0
 	}
 	return id
 }
 
 // write writes the differences to the registered values.
-func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (res Result, err error) {
+func (r *Registry) write(ctx context.Context, c Cluster, all []member, ttl time.Duration, id LeaseID, whole bool) (res Result, err error) {
 	if ttl == 0 {
 		id = 0
 	}
-	changes, res, err := r.differ(c, all, ttl, id, whole)
+	changes, res, err := r.differ(c, all, id, whole)
 	if err != nil || len(changes) == 0 {
 		return res, err
 	}
@@ -139,14 +110,7 @@ func (r *Registry) write(ctx context.Context, c Cluster, all []Registered, ttl t
 }
 
 // differ returns the changes to write.
-func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id LeaseID, whole bool) (changes []Change, res Result, err error) {
-	values := make([][]byte, len(all))
-	for i, one := range all {
-		values[i], err = encode(one.Endpoint, ttl)
-		if err != nil {
-			return nil, res, err
-		}
-	}
+func (r *Registry) differ(c Cluster, all []member, id LeaseID, whole bool) (changes []Change, res Result, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.set.clusters[c]
@@ -155,21 +119,21 @@ func (r *Registry) differ(c Cluster, all []Registered, ttl time.Duration, id Lea
 	}
 	stays := make(map[string]bool, len(all))
 	more, bytes := 0, 0
-	for i, one := range all {
-		stays[one.ID] = true
-		e := r.set.get(Key{c, one.ID})
-		if e != nil && e.lease == id && string(e.value) == string(values[i]) {
+	for _, one := range all {
+		stays[one.id] = true
+		e := r.set.get(Key{c, one.id})
+		if one.value == nil || e != nil && e.lease == id && string(e.value) == string(one.value) {
 			res.Unchanged++
 			continue
 		}
-		bytes += size(one.ID, values[i])
+		bytes += size(one.id, one.value)
 		if e == nil {
 			more++
 		} else {
 			bytes -= e.bytes
 		}
 		res.Set++
-		changes = append(changes, Change{Key{c, one.ID}, values[i], id})
+		changes = append(changes, Change{Key{c, one.id}, one.value, id})
 	}
 	if whole && at != nil {
 		for _, e := range at.entries {

@@ -665,7 +665,15 @@ type EndpointsResult struct {
 	Unchanged  int    `json:"unchanged"` // unchanged endpoints; their lease is renewed
 	Removed    int    `json:"removed"`
 
+	Errors []EndpointError `json:"errors,omitempty"` // rejected endpoints of a PUT of all; the others are registered
+
 	Warning string `json:"warning,omitempty"` // no served cluster uses the changed endpoints; "": one does, or too many clusters are served to tell
+}
+
+// An EndpointError is the reason why an endpoint of a list was rejected.
+type EndpointError struct {
+	Field   string `json:"field"` // its place, such as endpoints[3].port
+	Message string `json:"message"`
 }
 
 // An EndpointsCluster names the registered endpoints of a cluster in a group.
@@ -690,10 +698,10 @@ type EndpointLine struct {
 type EndpointLines struct {
 	Line   int         `json:"line"`             // counted from 1
 	Lost   bool        `json:"lost,omitempty"`   // the lease had expired: all endpoints put before this answer are removed, and must be put again
-	Errors []LineError `json:"errors,omitempty"` // lines rejected since the last answer
+	Errors []LineError `json:"errors,omitempty"` // lines, and endpoints of a replace, rejected since the last answer
 }
 
-// A LineError is the reason why a line was rejected.
+// A LineError is the reason why a line was rejected, or one endpoint of its replace.
 type LineError struct {
 	Line    int    `json:"line"`
 	Field   string `json:"field,omitempty"`

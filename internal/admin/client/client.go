@@ -480,9 +480,9 @@ func (c *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e a
 	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
 }
 
-// PutEndpoints asks PUT /api/v1/endpoints/{cluster}. The request replaces all registered endpoints of the
-// cluster.
-func (c *Client) PutEndpoints(ctx context.Context, group, cluster string, all api.EndpointsRequest) (*api.EndpointsResult, error) {
+// PutEndpoints asks PUT /api/v1/endpoints/{cluster}. The request, an [api.EndpointsRequest] or its JSON, replaces all
+// registered endpoints of the cluster.
+func (c *Client) PutEndpoints(ctx context.Context, group, cluster string, all any) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
 	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)

@@ -59,9 +59,10 @@ func endpointsPut() *cobra.Command {
 		Long: `Put registers an endpoint in place of the one with the same id. With --ttl the server removes
 it after that time, unless the same endpoint is put again in time. With --file it registers all
 endpoints of the cluster, and removes the others: the file (- is stdin) has the body of PUT
-/api/v1/endpoints/CLUSTER.
+/api/v1/endpoints/CLUSTER. The server registers the valid endpoints of the file even if it
+rejects others; a rejected one that was registered before stays as it was.
 
-Exit codes: 0 registered; 1 the server rejects it; 2 wrong usage; 3 no server answers, or
+Exit codes: 0 registered; 1 the server rejects it, or some endpoints of the file; 2 wrong usage; 3 no server answers, or
 it denies access or does not accept endpoints; 4 the group does not exist.`,
 		Example: `  chancery endpoints put backend 10.0.0.1:8080 --admin unix:///run/chancery/admin.sock
   chancery endpoints put backend 10.0.0.1:8080 --id pod-1 --ttl 30s --weight 3 --zone eu-1a
@@ -128,8 +129,14 @@ it denies access or does not accept endpoints; 4 the group does not exist.`,
 	return e.command(cmd)
 }
 
+// endpointsFile is an [api.EndpointsRequest] whose endpoints only the server reads, because it rejects bad ones alone.
+type endpointsFile struct {
+	TTL       string            `json:"ttl,omitempty"`
+	Endpoints []json.RawMessage `json:"endpoints"`
+}
+
 // readEndpoints reads the body of a PUT of a cluster from a file.
-func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err error) {
+func readEndpoints(stdin io.Reader, file string) (all endpointsFile, err error) {
 	var b []byte
 	if file == "-" {
 		b, err = io.ReadAll(stdin)
@@ -150,13 +157,24 @@ func readEndpoints(stdin io.Reader, file string) (all api.EndpointsRequest, err 
 // change requests a change of endpoints and prints its result.
 func (e *changeFlags) change(cmd *cobra.Command, question func(context.Context, *adminclient.Client) (*api.EndpointsResult, error)) error {
 	r, err := cli.Ask(cmd, &e.AdminFlags, question)
-	if err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "ok: %d set, %d unchanged, %d removed\n", r.Set, r.Unchanged, r.Removed)
-		if r.Warning != "" {
-			fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning: "+text.Line(r.Warning))
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	result := "ok"
+	if len(r.Errors) > 0 {
+		result = fmt.Sprintf("%d rejected", len(r.Errors))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d set, %d unchanged, %d removed\n", result, r.Set, r.Unchanged, r.Removed)
+	if r.Warning != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: warning: "+text.Line(r.Warning))
+	}
+	for _, one := range r.Errors {
+		fmt.Fprintln(cmd.ErrOrStderr(), "chancery: "+text.Line(one.Field+": "+one.Message))
+	}
+	if len(r.Errors) > 0 {
+		return cli.ErrFindings
+	}
+	return nil
 }
 
 func endpointsRemove() *cobra.Command {

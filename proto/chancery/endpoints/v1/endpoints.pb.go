@@ -144,7 +144,8 @@ func (x *RegisterRequest) GetSteps() []*Step {
 	return nil
 }
 
-// A Step changes endpoints of one cluster. It is applied as a whole or not at all.
+// A Step changes endpoints of one cluster. It is applied as a whole or not at all, except a replacement with bad
+// endpoints.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The service_name of an EDS cluster, or its name if it has no service_name. Required.
@@ -283,7 +284,8 @@ func (*Step_Replace) isStep_Change() {}
 
 func (*Step_Release) isStep_Change() {}
 
-// A Replacement is the list of all endpoints of a cluster. It may be empty.
+// A Replacement is the list of all endpoints of a cluster. It may be empty. If some of its endpoints are bad, they are
+// refused and the others are registered. A refused endpoint that was registered before stays as it was.
 type Replacement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Endpoints     []*Endpoint            `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
@@ -569,7 +571,7 @@ func (x *RegisterResponse) GetLost() bool {
 	return false
 }
 
-// A Refusal is the reason why a step was not applied.
+// A Refusal is the reason why a step, or one endpoint of a replacement, was not applied.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the request.

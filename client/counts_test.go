@@ -122,7 +122,7 @@ func TestDump(t *testing.T) {
 		for _, st := range c.Dump() {
 			res := ""
 			if st.Resource != nil {
-				res = "=" + string(st.Resource.Body)
+				res = "=" + textOf(st.Resource)
 			}
 			got = append(got, fmt.Sprintf("%s %s%s %s of %s %v %s", st.Type, st.Name, res, st.State, st.Server, st.Err, st.ErrVersion))
 		}

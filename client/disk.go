@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -128,14 +129,16 @@ func toStore(t *xds.Type, e *entry) *xds.Resource {
 }
 
 // takeUnwatched removes and returns the stored resource of a newly watched name. For a wildcard or
-// a collection, it takes all matching resources. Resources that fail the client's checks are left
-// out.
+// a collection, it takes all matching resources. Unusable resources are left out.
 func (d *disk) takeUnwatched(t *xds.Type, name string) []*xds.Resource {
 	if d == nil {
 		return nil
 	}
 	return slices.DeleteFunc(d.unwatched.take(t, name), func(r *xds.Resource) bool {
-		err := d.c.check(r)
+		_, err := wire.ResourceName(t, r.Name, r.Body) // an earlier version may have had other rules (CLI-15)
+		if err == nil {
+			err = d.c.check(r)
+		}
 		if err != nil {
 			d.c.log.Warn("stored resource is not usable", slog.String("type", t.String()), slog.String("name", r.Name), slog.Any("error", err))
 		}

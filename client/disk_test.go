@@ -55,7 +55,7 @@ func TestDisk(t *testing.T) {
 		if ev := <-events; tellEvent(ev, nil) != "e updated=1" || ev.Server != client.FromDisk {
 			t.Errorf("%+v", ev)
 		}
-		if ev := <-events; ev.Kind != client.Stale || string(ev.Resource.Body) != "1" {
+		if ev := <-events; ev.Kind != client.Stale || textOf(ev.Resource) != "1" {
 			t.Errorf("%+v", ev)
 		}
 		if d := c.Dump(); d[0].State != client.Requested || d[0].Server != client.FromDisk || d[0].Resource == nil {
@@ -275,6 +275,29 @@ func TestDisk(t *testing.T) {
 			watch(t, c, xds.Endpoint, "e").want()
 			f.stream()
 		})
+	})
+
+	// A program with other rules stored the resources.
+	both(t, "CLI-15 stored resources without a usable name in their message are not used", func(t *testing.T, v xds.Variant) {
+		dir := t.TempDir()
+		f := newFake(t, "xds://a", v)
+		c := begin(t, client.Config{Dir: dir}, f)
+		watch(t, c, xds.Cluster, "*")
+		f.stream().send(&xds.Response{Type: xds.Cluster, Nonce: "1", Version: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{
+			resource(xds.Cluster, "good", "1"),
+			xds.NewResource(xds.Cluster, "none", nil),
+			xds.NewResource(xds.Cluster, "other", resource(xds.Cluster, "good", "2").Body),
+			xds.NewResource(xds.Cluster, "cut", []byte("\n\x09cut")),
+		}}})
+		c.Close()
+		var log logtest.Log
+		f = newFake(t, "xds://a", v)
+		f.fail(errDown)
+		c = begin(t, client.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))}, f)
+		watch(t, c, xds.Cluster, "*").want("good updated=1", "* stale: xds…")
+		if n := len(log.Lines("stored resource is not usable")); n != 2 {
+			t.Errorf("%d lines in the log", n)
+		}
 	})
 
 	t.Run("each start has all resources of the last run, whatever their size", func(t *testing.T) {

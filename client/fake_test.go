@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/xds"
@@ -230,10 +231,28 @@ func response(t *xds.Type, version, nonce string, content ...string) *xds.Respon
 	return r
 }
 
-func resource(t *xds.Type, name, body string) *xds.Resource {
-	r := xds.NewResource(t, name, []byte(body))
-	r.Seal(body)
+// resource returns a resource whose message has its name and a text.
+func resource(t *xds.Type, name, text string) *xds.Resource {
+	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+	r := xds.NewResource(t, name, protowire.AppendString(protowire.AppendTag(b, 1000, protowire.BytesType), text))
+	r.Seal(text)
 	return r
+}
+
+// textOf returns the text in the message of a resource, or the whole body if that is not such a message.
+func textOf(r *xds.Resource) string {
+	for b := r.Body; ; {
+		num, typ, n := protowire.ConsumeTag(b)
+		end := n + protowire.ConsumeFieldValue(num, typ, b[max(0, n):])
+		switch {
+		case n < 0 || end <= n:
+			return string(r.Body)
+		case num == 1000:
+			text, _ := protowire.ConsumeString(b[n:])
+			return text
+		}
+		b = b[end:]
+	}
 }
 
 // A taker takes the events of a watch as they come.
@@ -263,7 +282,7 @@ func tellEvent(ev client.Event, err error) string {
 	}
 	s := fmt.Sprintf("%s %s", ev.Name, ev.Kind)
 	if ev.Resource != nil {
-		s += "=" + string(ev.Resource.Body)
+		s += "=" + textOf(ev.Resource)
 	}
 	if ev.Err != nil {
 		s += ": " + ev.Err.Error()
@@ -316,8 +335,8 @@ var errDown = errors.New("connection refused")
 
 // noBad refuses resources whose body begins with "bad".
 func noBad(r *xds.Resource) error {
-	if strings.HasPrefix(string(r.Body), "bad") {
-		return errors.New(string(r.Body))
+	if strings.HasPrefix(textOf(r), "bad") {
+		return errors.New(textOf(r))
 	}
 	return nil
 }

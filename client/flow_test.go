@@ -232,7 +232,7 @@ func TestMemoryOfHostileServer(t *testing.T) {
 	both(t, "hostile", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Check: func(r *xds.Resource) error {
-			if strings.HasPrefix(string(r.Body), "bad") {
+			if strings.HasPrefix(textOf(r), "bad") {
 				return errors.New(strings.Repeat("x", 1<<12))
 			}
 			return nil

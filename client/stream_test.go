@@ -127,7 +127,7 @@ func TestRequestsACKsNACKs(t *testing.T) {
 	both(t, "behaviour 10: a panic of the check is an error of the resource", func(t *testing.T, v xds.Variant) {
 		f := newFake(t, "xds://a", v)
 		c := begin(t, client.Config{Check: func(r *xds.Resource) error {
-			if string(r.Body) == "boom" {
+			if textOf(r) == "boom" {
 				panic("boom")
 			}
 			return nil

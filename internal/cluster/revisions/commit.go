@@ -135,7 +135,7 @@ func (r *Repository) draft(base *Snapshot, edit Edit, note Note) (*Snapshot, []p
 		return base, nil, err
 	}
 	r.prepare(writes)
-	next := &Snapshot{root: base.tree().apply(0, writes)}
+	next := &Snapshot{root: base.tree().private().apply(0, writes)}
 	top, below := p.tree(next.root, base.below)
 	p.settle()
 	rev.root, rev.Items, next.below = *top, next.root.items, below
@@ -344,7 +344,7 @@ func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note
 		if err != nil {
 			return nil, err
 		}
-		rev := Revision{Note: note, Number: newest.Revision.Number + 1, Time: r.opts.Now(), parent: newest.Revision.id.hash, root: old.Revision.root, Items: old.Len(), Restores: n}
+		rev := Revision{Note: note, Number: newest.Revision.Number + 1, Time: r.opts.Now(), parent: newest.Revision.id.hash, root: old.Revision.root, Items: old.Revision.Items, Restores: n}
 		old.Since(newest, func(_, is *Item) bool {
 			if is != nil {
 				rev.Set++

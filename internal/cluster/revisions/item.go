@@ -170,15 +170,15 @@ func (it *Item) encode(pieces []place) []byte {
 }
 
 // decodeItem decodes an item. The result refers to b. If the body is stored in pieces, the caller
-// must pass it to finish. decodeItem does not check the item.
-func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), err error) {
+// must pass it to finish. decodeItem does not check the item. The key k is the stored one: an earlier version
+// stored names that are not canonical, and the item has the canonical name.
+func decodeItem(b []byte) (k Key, it *Item, pieces []place, finish func(body []byte), err error) {
 	it = &Item{}
-	var k Key
 	var r xds.Resource
 	var body []byte
 	for f, e := range protoscan.Fields(b) {
 		if e != nil {
-			return nil, nil, nil, e
+			return k, nil, nil, nil, e
 		}
 		switch f.Number {
 		case itemGroup:
@@ -190,7 +190,7 @@ func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), e
 		case itemBody:
 			body = f.Bytes
 		case itemAlias:
-			r.Aliases = append(r.Aliases, string(f.Bytes))
+			r.Aliases = append(r.Aliases, xds.CanonicalName(string(f.Bytes)))
 		case itemTTL:
 			r.TTL = time.Duration(f.Varint)
 		case itemOnDemand:
@@ -200,7 +200,7 @@ func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), e
 		case itemPiece:
 			p, ok := decodePlace(f.Bytes)
 			if !ok {
-				return nil, nil, nil, fmt.Errorf("reference to a piece of a body: %w", ErrDamaged)
+				return k, nil, nil, nil, fmt.Errorf("reference to a piece of a body: %w", ErrDamaged)
 			}
 			pieces = append(pieces, p)
 		case itemFile:
@@ -224,7 +224,7 @@ func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), e
 	} else {
 		version := it.Version
 		it.Version = ""
-		res := &xds.Resource{Stamp: &xds.Stamp{Name: k.Name}, Type: xds.TypeOf(k.Type), Aliases: r.Aliases, TTL: r.TTL, OnDemand: r.OnDemand}
+		res := &xds.Resource{Stamp: &xds.Stamp{Name: xds.CanonicalName(k.Name)}, Type: xds.TypeOf(k.Type), Aliases: r.Aliases, TTL: r.TTL, OnDemand: r.OnDemand}
 		it.Resource = res
 		finish = func(body []byte) {
 			res.Body = body
@@ -234,7 +234,7 @@ func decodeItem(b []byte) (it *Item, pieces []place, finish func(body []byte), e
 	if pieces == nil {
 		finish(body)
 	}
-	return it, pieces, finish, nil
+	return k, it, pieces, finish, nil
 }
 
 func appendBytes(b []byte, num protowire.Number, v []byte) []byte {

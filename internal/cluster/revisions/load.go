@@ -270,7 +270,7 @@ func decodePage(b []byte) (*node, []*body, error) {
 		if f.Number != pageItem {
 			continue
 		}
-		it, pieces, finish, err := decodeItem(f.Bytes)
+		k, it, pieces, finish, err := decodeItem(f.Bytes)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -279,8 +279,9 @@ func decodePage(b []byte) (*node, []*body, error) {
 		} else if err := it.check(); err != nil {
 			return nil, nil, errors.Join(ErrDamaged, err)
 		}
-		e := &entry{at: it.Key().position(), raw: f.Bytes, item: it, pieces: pieces}
+		e := &entry{at: k.position(), raw: f.Bytes, item: it, pieces: pieces}
 		n.page = append(n.page, e)
+		n.renamed = n.renamed || k != it.Key()
 		n.size += e.size()
 		n.items++
 	}

@@ -178,7 +178,7 @@ func (r *Repository) read(ctx context.Context, id revisionID, l *loader) (*Snaps
 	if root.items != rev.Items {
 		return nil, fmt.Errorf("%s: its tree has %d items, its record says %d: %w", id.key(), root.items, rev.Items, ErrDamaged)
 	}
-	return &Snapshot{Revision: *rev, root: root, below: below}, nil
+	return &Snapshot{Revision: *rev, root: root.canonical(), below: below}, nil
 }
 
 func (r *Repository) revision(ctx context.Context, id revisionID) (*Revision, error) {

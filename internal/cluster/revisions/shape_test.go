@@ -131,12 +131,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encodeManifest([]child{{1, false, place{hash{1}, 2, 3}}, {1, true, place{}}}))
 	f.Add([]byte(`{"format":1,"number":1,"revision":"00","oldest":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if it, pieces, finish, err := decodeItem(b); err == nil {
+		if _, it, pieces, finish, err := decodeItem(b); err == nil {
 			if pieces != nil {
 				finish(nil)
 			}
 			if it.check() == nil {
-				again, _, _, err := decodeItem(it.encode(nil))
+				_, again, _, _, err := decodeItem(it.encode(nil))
 				if err != nil || again.Key() != it.Key() || !again.same(it) {
 					t.Errorf("%v: %+v, %+v", err, it, again)
 				}

@@ -30,7 +30,10 @@ type node struct {
 	pages int      // number of pages
 	kids  [2]*node // nil: the node is a page
 	page  []*entry // sorted entries
-	at    place    // where the page is stored; zero: not stored yet
+
+	// renamed is true if an item below was stored under a name that is not canonical.
+	renamed bool
+	at      place // where the page is stored; zero: not stored yet
 }
 
 // pageMost is the maximum size of a page with more than one entry. With it, a change of one item
@@ -63,7 +66,7 @@ func half(depth, n int, at func(int) uint64) int {
 func bit(at uint64, depth int) bool { return at<<depth>>63 == 1 }
 
 func join(a, b *node) *node {
-	return &node{size: a.size + b.size, items: a.items + b.items, pages: a.pages + b.pages, kids: [2]*node{a, b}}
+	return &node{size: a.size + b.size, items: a.items + b.items, pages: a.pages + b.pages, kids: [2]*node{a, b}, renamed: a.renamed || b.renamed}
 }
 
 func (n *node) isPage() bool { return n.kids[0] == nil }
@@ -74,6 +77,57 @@ func (n *node) entries(all []*entry) []*entry {
 		return append(all, n.page...)
 	}
 	return n.kids[1].entries(n.kids[0].entries(all))
+}
+
+// canonical returns the tree with each item at the position of its canonical name. Only the changed pages are new,
+// and they have no place, so the next commit stores them. Of two items with one canonical name, the newer counts,
+// because its author meant to replace the other. If both have the same revision, the one that was stored
+// under the canonical name counts, or else the one with the last position.
+func (n *node) canonical() *node {
+	if !n.renamed {
+		return n
+	}
+	var writes []write
+	set := map[Key]*entry{}
+	n.walk(func(e *entry) bool {
+		k := e.item.Key()
+		at := k.position()
+		if at == e.at {
+			return true
+		}
+		writes = append(writes, write{at: e.at, key: k})
+		other := set[k]
+		if other == nil {
+			other = n.get(k)
+		}
+		if other == nil || e.item.Since > other.item.Since || e.item.Since == other.item.Since && other.at != at {
+			set[k] = e
+		}
+		return true
+	})
+	for k, e := range set {
+		at := k.position()
+		writes = append(writes, write{at, k, &entry{at: at, raw: e.item.encode(e.pieces), item: e.item, pieces: e.pieces}})
+	}
+	slices.SortFunc(writes, write.compare)
+	return n.apply(0, writes)
+}
+
+// private returns the tree with copies of the pages that are not stored, because the writer sets their places and a
+// reader may have the originals.
+func (n *node) private() *node {
+	if n.isPage() {
+		if n.at != (place{}) {
+			return n
+		}
+		own := *n
+		return &own
+	}
+	a, b := n.kids[0].private(), n.kids[1].private()
+	if a == n.kids[0] && b == n.kids[1] {
+		return n
+	}
+	return join(a, b)
 }
 
 // A write is the new value of a key.

@@ -138,7 +138,7 @@ func TestAssignments(t *testing.T) {
 	t.Run("SAFE-3 the server serves what Envoy refuses, and warns of it", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, nil, "a.yaml", cluster("a")+"connect_timeout: 0s\n")
-		line := d.logged("refusal expected: clients of Envoy will refuse a served resource")
+		line := d.loggedAround("refusal expected: clients of Envoy will refuse a served resource")
 		if at := fmt.Sprint(line["problem"]); line["code"] != "XDS0301" || !strings.Contains(at, "a.yaml:") || !strings.Contains(at, ": connect_timeout: ") {
 			t.Error(line)
 		}
@@ -151,7 +151,7 @@ func TestAssignments(t *testing.T) {
 		}
 		const bootstrap = `static_resources: {clusters: [{name: kept}]}`
 		d := serve(t, nil, "_bootstrap.yaml", bootstrap, "a.yaml", route("missing"))
-		if line := d.logged("refusal expected: clients of Envoy will refuse a served resource"); line["code"] != "XDS0415" {
+		if line := d.loggedAround("refusal expected: clients of Envoy will refuse a served resource"); line["code"] != "XDS0415" {
 			t.Error(line)
 		}
 		d = serve(t, []string{"--validate"}, "_bootstrap.yaml", bootstrap, "a.yaml", route("kept"))

@@ -38,7 +38,7 @@ func TestVariablesOfCommands(t *testing.T) {
 		{reader + " import", "MAX_FILE"},
 		{reader + " agent bootstrap-envoy fetch import watch", "PROTO_SET"},
 		{"bugreport health serve", "METRICS_LISTEN"},
-		{"agent reload serve", "STATE_DIR"},
+		{"agent reload serve state-ls state-rm", "STATE_DIR"},
 		{"agent endpoints-follow export serve", "LOG_FORMAT LOG_LEVEL"},
 		{"serve", "TLS_CERT TLS_KEY LISTEN ACCESS VALIDATE ALLOW_MASS_DELETE"},
 		{"agent", "DELTA SETTLE"},

@@ -54,7 +54,7 @@ var rooms = map[string]string{
 	// The client is one room of several files.
 	"Client":     "clientask.go clientevent.go clienttime.go",
 	"clientType": "clientask.go clientname.go clienthold.go clienttake.go clienttime.go",
-	"clientName": "client.go clienthold.go clienttake.go clienttime.go",
+	"clientName": "budget.go client.go clienthold.go clienttake.go clienttime.go",
 	"fault":      "clienthold.go",
 	"verdict":    "clienttake.go",
 

@@ -97,22 +97,14 @@ func (l *fileFlags) loading(f *pflag.FlagSet) {
 	f.BoolVar(&l.allowMassDelete, "allow-mass-delete", false, "allow every load to remove more than half of a type, or everything, at once; chancery reload --allow-mass-delete allows one load")
 }
 
-// options returns the options of a directory source that reads the files in root. The bootstrap in root is read
-// once: its Envoys need a restart to read it again.
-func (l *fileFlags) options(sv *services, root string) dir.Options {
+// options returns the options of a directory source.
+func (l *fileFlags) options(sv *services) dir.Options {
 	r := &loadReview{exposed: sv.exposed, emptyAssignments: l.emptyMissing}
-	opts := dir.Options{
+	return dir.Options{
 		Log: sv.log, MaxFile: l.maxFile, FollowLinksOutside: l.followOutside, V2: l.v2, AllowMassDelete: l.allowMassDelete,
 		LoadAtOnce: l.atOnce, Types: sv.types, CEL: cel.Compile, Confirm: l.confirm, References: true, Validate: l.validate, Flag: dirload.FlagOfOption, Review: r.load,
+		ReadBootstraps: true,
 	}
-	bootstrap, problems := dirload.Bootstrap(root, opts)
-	for _, p := range problems {
-		sv.log.Warn("bootstrap not read: its clusters are unknown", "code", p.CodeOrOther(), "problem", p.Error())
-	}
-	if bootstrap != nil {
-		opts.Bootstraps = append(opts.Bootstraps, bootstrap)
-	}
-	return opts
 }
 
 func (c *Config) draining(f *pflag.FlagSet) {

@@ -31,7 +31,7 @@ func (d *directorySource) load(signals <-chan os.Signal) (bool, error) {
 	if err := d.state.open(d.log, d.dir); err != nil {
 		return false, err
 	}
-	opts := d.flags.options(&d.services, d.dir)
+	opts := d.flags.options(&d.services)
 	opts.AllowEmpty, opts.HowToAllow = d.flags.allowEmpty, d.state.howToAllow(d.dir)
 	opts.Done = func(at time.Time, err error) {
 		d.state.loaded(err)

@@ -23,7 +23,7 @@ func (d *storeSource) openCommitter(e revisions.Engine) {
 	if d.root == "" {
 		return
 	}
-	opts := d.loading.options(&d.services, d.root)
+	opts := d.loading.options(&d.services)
 	opts.HowToAllow = "chancery reload --allow-mass-delete --admin URL allows it once"
 	review := opts.Review
 	opts.Review = func(all []dir.Loaded) ([]dir.Loaded, error) {

@@ -1,52 +1,85 @@
 package dir
 
 import (
+	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/envoy/importer"
 	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A bootstrapContent has the resources and references in the bootstraps of the clients.
+// BootstrapFile is the name of the bootstrap of the clients that get the resources of a directory: see
+// [Options.ReadBootstraps].
+const BootstrapFile = importer.BootstrapFile
+
+func isBootstrapFile(path string) bool { return filepath.Base(path) == BootstrapFile }
+
+// needsBootstraps are the findings that are wrong if a bootstrap is unknown.
+var needsBootstraps = []findings.Code{findings.Dangling, findings.UnknownCluster, findings.Unused, findings.SecretSource}
+
+// A Bootstrap is a file with the bootstrap of clients (envoy.config.bootstrap.v3.Bootstrap).
+type Bootstrap struct {
+	File    string
+	Message proto.Message
+}
+
+// A bootstrapSet has the known bootstraps of the clients. It does not change once made.
+type bootstrapSet struct {
+	all    bootstrapContent            // of all clients
+	groups map[string]bootstrapContent // of the nodes of a group, by the directory of the group
+
+	files   map[string]*file   // the files, by path
+	scanned []findings.Problem // problems of paths
+}
+
+// A bootstrapContent has the resources and references in the bootstraps of some clients.
 type bootstrapContent struct {
 	clusters map[string]bool
 	secrets  []string // static secrets: a resource can name one without a source; with a source, the client subscribes to it
 	refs     []xds.Ref
-	complete bool // there are bootstraps, and they name no other source of clusters than a server
+	known    bool // there are bootstraps, perhaps unreadable ones
+	complete bool // all of them could be read, and name no other source of clusters than a server
 }
 
-// readBootstraps returns the resources and references in bootstraps.
-func readBootstraps(types *Types, bootstraps []proto.Message) (b bootstrapContent) {
-	b.clusters, b.complete = map[string]bool{}, len(bootstraps) > 0
-	for _, m := range bootstraps {
-		dynamic := get(m.ProtoReflect(), "dynamic_resources").Message()
-		source := get(dynamic, "cds_config").Message()
-		if path := source.WhichOneof(source.Descriptor().Oneofs().ByName("config_source_specifier")); path != nil && strings.HasPrefix(string(path.Name()), "path") {
-			b.complete = false
-		}
-		for _, ref := range refs.With(types, m) {
-			// A bootstrap may contain messages of unknown types, such as values of the runtime. They
-			// count as a wildcard reference to clusters. Only a wildcard of the listeners and clusters
-			// below is likely to be real.
-			if ref.Name != xds.Wildcard {
-				b.refs = append(b.refs, ref)
-			}
-		}
-		for _, l := range list(m, "listeners") {
-			b.refs = append(b.refs, refs.With(types, l.Interface())...)
-		}
-		for _, c := range list(m, "clusters") {
-			b.clusters[get(c, "name").String()] = true
-			b.refs = append(b.refs, refs.With(types, c.Interface())...)
-		}
-		for _, s := range list(m, "secrets") {
-			b.secrets = append(b.secrets, get(s, "name").String())
+// add adds the resources and references of a bootstrap; nil: the bootstrap could not be read.
+func (b *bootstrapContent) add(types *Types, m proto.Message) {
+	if !b.known {
+		b.clusters, b.known, b.complete = map[string]bool{}, true, true
+	}
+	if m == nil {
+		b.complete = false
+		return
+	}
+	dynamic := get(m.ProtoReflect(), "dynamic_resources").Message()
+	source := get(dynamic, "cds_config").Message()
+	if path := source.WhichOneof(source.Descriptor().Oneofs().ByName("config_source_specifier")); path != nil && strings.HasPrefix(string(path.Name()), "path") {
+		b.complete = false
+	}
+	for _, ref := range refs.With(types, m) {
+		// A bootstrap may contain messages of unknown types, such as values of the runtime. They
+		// count as a wildcard reference to clusters. Only a wildcard of the listeners and clusters
+		// below is likely to be real.
+		if ref.Name != xds.Wildcard {
+			b.refs = append(b.refs, ref)
 		}
 	}
-	return b
+	for _, l := range list(m, "listeners") {
+		b.refs = append(b.refs, refs.With(types, l.Interface())...)
+	}
+	for _, c := range list(m, "clusters") {
+		b.clusters[get(c, "name").String()] = true
+		b.refs = append(b.refs, refs.With(types, c.Interface())...)
+	}
+	for _, s := range list(m, "secrets") {
+		b.secrets = append(b.secrets, get(s, "name").String())
+	}
 }
 
 // list returns the static resources of a kind in a bootstrap.
@@ -58,11 +91,142 @@ func list(bootstrap proto.Message, kind protoreflect.Name) (all []protoreflect.M
 	return all
 }
 
-// has reports whether the bootstrap of the clients has the resource of a reference.
-func (b bootstrapContent) has(ref xds.Ref) bool {
-	return ref.Type.Is(xds.Cluster) && b.clusters[ref.Name]
+// newBootstrapSet returns the bootstraps of the options and the files. The group of a directory in roots has
+// all clients.
+func newBootstrapSet(types *Types, given []proto.Message, roots []string, files map[string]*file, scanned []findings.Problem) *bootstrapSet {
+	b := &bootstrapSet{groups: map[string]bootstrapContent{}, files: files, scanned: scanned}
+	for _, m := range given {
+		b.all.add(types, m)
+	}
+	add := func(path string, m proto.Message) {
+		dir := filepath.Dir(path)
+		if slices.Contains(roots, dir) {
+			b.all.add(types, m)
+			return
+		}
+		of := b.groups[dir]
+		of.add(types, m)
+		b.groups[dir] = of
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		add(path, files[path].bootstrap)
+	}
+	for _, p := range scanned {
+		add(p.File, nil)
+	}
+	return b
 }
 
-// InBootstrap reports whether a known bootstrap of the clients has the resource of a reference. Any goroutine
-// may call it.
-func (s *Source) InBootstrap(ref xds.Ref) bool { return s.bootstraps.has(ref) }
+// problems returns the reasons why bootstraps could not be read.
+func (b *bootstrapSet) problems() []findings.Problem {
+	all := slices.Clone(b.scanned)
+	for _, path := range slices.Sorted(maps.Keys(b.files)) {
+		all = append(all, b.files[path].errs...)
+	}
+	return all
+}
+
+// secrets returns the names of the static secrets of all bootstraps.
+func (b *bootstrapSet) secrets() []string {
+	all := slices.Clone(b.all.secrets)
+	for _, dir := range slices.Sorted(maps.Keys(b.groups)) {
+		all = append(all, b.groups[dir].secrets...)
+	}
+	return all
+}
+
+// mayComplete reports whether all bootstraps of some nodes may be known: see [reach.complete].
+func (b *bootstrapSet) mayComplete() bool {
+	return b.all.complete || !b.all.known && slices.ContainsFunc(slices.Collect(maps.Values(b.groups)), func(c bootstrapContent) bool { return c.complete })
+}
+
+// byCluster returns the groups whose bootstraps have a cluster, by its name, without the bootstraps of all clients.
+func (b *bootstrapSet) byCluster(l *layout) map[string][]string {
+	in := map[string][]string{}
+	for _, dir := range slices.Sorted(maps.Keys(b.groups)) {
+		for name := range b.groups[dir].clusters {
+			in[name] = append(in[name], l.group(dir))
+		}
+	}
+	return in
+}
+
+// readBootstraps reads the bootstraps that a scan has found, and reports whether they have changed.
+func (s *Source) readBootstraps(sc *scanner, force bool) (changed bool) {
+	was, files := s.bootstraps, map[string]*file{}
+	for _, f := range sc.bootstraps {
+		files[f.path] = s.readSafely(f, was.files[f.path], force)
+	}
+	if maps.Equal(files, was.files) && slices.Equal(sc.bootstrapErrs, was.scanned) {
+		return false
+	}
+	s.bootstraps = newBootstrapSet(s.types, s.opts.Bootstraps, s.layout.roots, files, sc.bootstrapErrs)
+	if now := s.bootstraps.secrets(); !slices.Equal(now, was.secrets()) {
+		s.examineValidator.SetSecrets(now)
+		s.secretsRound++
+	}
+	before, problems := was.problems(), s.bootstraps.problems()
+	for _, p := range problems {
+		if !s.checking && !slices.Contains(before, p) {
+			s.opts.Log.Warn("bootstrap not read: its clusters are unknown", "code", p.CodeOrOther(), "problem", p.Error())
+		}
+	}
+	if s.checking && len(problems) > 0 { // its clusters and secrets are unknown
+		s.ignore = append(slices.Clone(s.ignore), needsBootstraps...)
+	}
+	return true
+}
+
+// fillBootstrap decodes the content of a bootstrap.
+func (s *Source) fillBootstrap(now *file, path string, data []byte) {
+	m, problems := importer.Bootstrap(importer.File{Name: path, Data: data}, s.types)
+	now.note(problems)
+	if m != nil {
+		now.bootstrap = m.Interface()
+	}
+}
+
+// inBootstrap reports whether a node may have the resource of a reference in its bootstrap, and get the group of
+// the reference.
+func (r *reach) inBootstrap(group string, ref xds.Ref) bool {
+	switch {
+	case !ref.Type.Is(xds.Cluster):
+		return false
+	case r.bootstraps.all.clusters[ref.Name]:
+		return true
+	case r.kept == nil:
+		r.kept = r.bootstraps.byCluster(r.layout)
+	}
+	in := r.kept[ref.Name]
+	return r.together.FirstPossible(group, in) != "" || len(in) > 0 && r.layout.invalid(group)
+}
+
+// complete reports whether the bootstraps of all nodes that get a group are known.
+func (r *reach) complete(group string) bool {
+	b := r.bootstraps
+	if b.all.known && !b.all.complete {
+		return false
+	}
+	for dir, c := range b.groups {
+		if !c.complete && r.together.Possible(group, r.layout.group(dir)) {
+			return false
+		}
+	}
+	return b.all.known || r.bootstrapOf(group).known
+}
+
+// bootstrapOf returns the content of the bootstrap in the directory of a group.
+func (r *reach) bootstrapOf(group string) bootstrapContent {
+	if d := r.layout.named[group]; d != nil {
+		return r.bootstraps.groups[d.dir]
+	}
+	return bootstrapContent{}
+}
+
+// InBootstrap reports whether a known bootstrap of a client that gets these groups has the resource of a
+// reference. Any goroutine may call it.
+func (s *Source) InBootstrap(groups []string, ref xds.Ref) bool {
+	now := s.served.Load()
+	return now != nil && ref.Type.Is(xds.Cluster) && (now.bootstraps.all.clusters[ref.Name] ||
+		slices.ContainsFunc(now.kept[ref.Name], func(in string) bool { return slices.Contains(groups, in) }))
+}

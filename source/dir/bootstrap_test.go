@@ -1,14 +1,17 @@
 package dir
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // Clusters in a bootstrap are not dangling, and resources that it refers to are not unused.
@@ -51,4 +54,152 @@ func TestBootstrapResourcesCount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The bootstrap in the directory of a group counts for the nodes of that group, as the resources there do.
+func TestBootstrapOfGroup(t *testing.T) {
+	const kept, other = "static_resources: {clusters: [{name: kept}]}\n", "static_resources: {clusters: [{name: other}]}\n"
+	route := func(cluster string) string { return inlineRoutes("cluster: "+cluster, "", "") }
+	match := func(id string) string { return "match: {id: \"" + id + "\"}\n" }
+	const refers = `LDS "l" refers to CDS "kept"`
+	for name, tt := range map[string]struct {
+		files         []string
+		errs, warning string // parts of the problems; "": none
+		bootstrap     string // the error of the bootstrap, with its group
+	}{
+		"its own group":                   {files: []string{"g/group.yaml", match("g-*"), "g/_bootstrap.yaml", kept, "g/l.yaml", route("kept")}},
+		"an included group":               {files: []string{"g/group.yaml", match("g-*") + "include: [default]\n", "g/_bootstrap.yaml", kept, "l.yaml", route("kept")}},
+		"a nested group of the same node": {files: []string{"g/group.yaml", match("g-*"), "g/n/group.yaml", match("g-1"), "g/n/l.yaml", route("kept"), "g/_bootstrap.yaml", kept}},
+		"a nested group of other nodes": {
+			files:   []string{"g/group.yaml", match("g-*"), "g/n/group.yaml", match("n-1"), "g/n/l.yaml", route("kept"), "g/_bootstrap.yaml", kept},
+			warning: "XDS0201 g/n/l.yaml:6:10: "},
+		"another group": {
+			files:   []string{"g/group.yaml", match("g-*"), "g/_bootstrap.yaml", kept, "h/group.yaml", match("h-*"), "h/l.yaml", route("kept")},
+			warning: "XDS0201 h/l.yaml:6:10: "},
+		"another group with a bootstrap": {
+			files: []string{"g/group.yaml", match("g-*"), "g/_bootstrap.yaml", kept, "h/group.yaml", match("h-*"), "h/_bootstrap.yaml", other, "h/l.yaml", route("kept")},
+			errs:  "XDS0415 h/l.yaml:6:10: "},
+		"the bootstrap of the root counts, too": {files: []string{"_bootstrap.yaml", kept, "g/group.yaml", match("g-*"), "g/_bootstrap.yaml", other, "g/l.yaml", route("kept")}},
+		"a directory that is not a group": {
+			files:   []string{"g/group.yaml", match("g-*"), "g/d/_bootstrap.yaml", kept, "g/l.yaml", route("kept")},
+			warning: "XDS0201 g/l.yaml:6:10: "},
+		"invalid YAML": {
+			files:     []string{"g/group.yaml", match("g-*"), "g/_bootstrap.yaml", "node: {\n  id: [\n", "g/l.yaml", route("kept")},
+			bootstrap: "g g/_bootstrap.yaml:"},
+		"an unknown field": {
+			files:     []string{"g/group.yaml", match("g-*"), "g/_bootstrap.yaml", "node: {}\nstatic_resource: {}\n", "g/l.yaml", route("kept")},
+			bootstrap: "g g/_bootstrap.yaml:2:1: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFixture(t, tt.files...)
+			c := Check(b.dir, Options{ReadBootstraps: true})
+			errs, warnings := problemsOf(b.dir, c)
+			if strings.Contains(errs, refers) != (tt.errs != "") || !strings.Contains(errs, tt.errs) {
+				t.Errorf("errors %q, want %q", errs, tt.errs)
+			}
+			if strings.Contains(warnings, refers) != (tt.warning != "") || !strings.Contains(warnings, tt.warning) {
+				t.Errorf("warnings %q, want %q", warnings, tt.warning)
+			}
+			bootstrap := ""
+			for _, p := range c.BootstrapErrors {
+				bootstrap += p.Group + " " + strings.ReplaceAll(p.Error(), b.dir+"/", "")
+			}
+			if (bootstrap != "") != (tt.bootstrap != "") || !strings.HasPrefix(bootstrap, tt.bootstrap) {
+				t.Errorf("errors of the bootstrap %q, want %q", bootstrap, tt.bootstrap)
+			}
+		})
+	}
+	t.Run("a resource that it refers to is used", func(t *testing.T) {
+		const sink = "static_resources: {clusters: [{name: kept, transport_socket_matches: [{name: m, match: {}, transport_socket: {name: t, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {tls_certificate_sds_secret_configs: [{name: cert, sds_config: {ads: {}, resource_api_version: V3}}]}}}}]}]}\n"
+		const secret = `{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: cert, generic_secret: {secret: {inline_string: x}}}`
+		b := newFixture(t, "g/group.yaml", match("g-*"), "g/s.yaml", secret, "g/c.yaml", clusters("c"), "g/l.yaml", route("c"))
+		for bootstrap, used := range map[string]bool{kept: false, sink: true} {
+			b.write("g/_bootstrap.yaml", bootstrap)
+			if _, warnings := problemsOf(b.dir, Check(b.dir, Options{ReadBootstraps: true})); strings.Contains(warnings, `nothing refers to SDS "cert"`) == used {
+				t.Errorf("used %v: %s", used, warnings)
+			}
+		}
+	})
+}
+
+// A server reads bootstraps at each load.
+func TestBootstrapOfGroupWhileServing(t *testing.T) {
+	const kept = "static_resources: {clusters: [{name: kept}]}\n"
+	route := func(cluster string) string { return inlineRoutes("cluster: "+cluster, "", "") }
+	served := func(t *testing.T, files ...string) *fixture {
+		b := newFixture(t, append([]string{"a.yaml", clusters("a"), "_bootstrap.yaml", "{}"}, files...)...)
+		b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.DiscardHandler), References: true, Validate: true, ReadBootstraps: true})
+		if _, err := b.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	group := []string{"g/group.yaml", "match: {id: \"g-*\"}\n", "g/_bootstrap.yaml", kept, "g/l.yaml", route("kept")}
+	t.Run("a new group with a bootstrap is loaded", func(t *testing.T) {
+		b := served(t)
+		b.write(group...)
+		if _, err := b.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		b.expectNode("g-1", "LDS l")
+		if ref := (xds.Ref{Type: xds.Cluster, Name: "kept"}); !b.src.InBootstrap([]string{"g"}, ref) || b.src.InBootstrap([]string{"default"}, ref) {
+			t.Error("the cluster counts for another group, or not for its own")
+		}
+	})
+	t.Run("a removed cluster counts no more, and resources stay", func(t *testing.T) {
+		b := served(t, group...)
+		b.write("g/_bootstrap.yaml", "{}")
+		if _, err := b.src.Load(); err == nil || !strings.Contains(err.Error(), `l.yaml:6:10: `) {
+			t.Errorf("a route to a cluster that is gone: %v", err)
+		}
+		b.expectNode("g-1", "LDS l")
+		b.write("g/_bootstrap.yaml", kept)
+		if _, err := b.src.Load(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a removed bootstrap is unknown, and resources stay", func(t *testing.T) {
+		b := newFixture(t, group...)
+		b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.DiscardHandler), References: true, Validate: true, ReadBootstraps: true, AllowEmpty: true})
+		for _, want := range []string{"", requiredHint} {
+			r, err := b.src.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.expectNode("g-1", "LDS l")
+			if got := Errors(r.Warnings).Error(); strings.Contains(got, requiredHint) != (want != "") {
+				t.Errorf("warnings %q", got)
+			}
+			b.remove("g/_bootstrap.yaml")
+		}
+	})
+	t.Run("a secret of a new bootstrap is known", func(t *testing.T) {
+		const listener = `{"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: c, transport_socket: {name: t, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, common_tls_context: {tls_certificate_sds_secret_configs: [{name: cert}]}}}}`
+		b := served(t)
+		b.write("g/group.yaml", "match: {id: \"g-*\"}\n", "g/c.yaml", listener)
+		if _, err := b.src.Load(); err == nil || !strings.Contains(err.Error(), `secret "cert" has no sds_config`) {
+			t.Fatal(err)
+		}
+		b.write("g/_bootstrap.yaml", "static_resources: {secrets: [{name: cert}]}\n")
+		if _, err := b.src.Load(); err != nil {
+			t.Fatal(err)
+		}
+		b.expectNode("g-1", "CDS c")
+	})
+	t.Run("an invalid bootstrap is logged with its place", func(t *testing.T) {
+		b := newFixture(t, append([]string{"a.yaml", clusters("a")}, group...)...)
+		b.src = New(b.src.root, b.st, Options{References: true, ReadBootstraps: true})
+		log := b.run()
+		b.write("g/_bootstrap.yaml", "node: [\n")
+		for late := time.After(10 * time.Second); ; {
+			select {
+			case line := <-log:
+				if strings.Contains(line, "bootstrap not read") && strings.Contains(line, "g/_bootstrap.yaml:") {
+					return
+				}
+			case <-late:
+				t.Fatal("not logged")
+			}
+		}
+	})
 }

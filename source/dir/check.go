@@ -36,6 +36,9 @@ type Checked struct {
 	// [findings.Count].
 	Errors, Warnings []findings.Problem
 
+	// BootstrapErrors are the reasons why bootstraps could not be read (Options.ReadBootstraps).
+	BootstrapErrors []findings.Problem
+
 	// Loaded are the resources that could be read, in the order of the files.
 	Loaded []Loaded
 
@@ -82,9 +85,9 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 		refused, s.missing = s.missingResources(p)
 	}
 	if readable(errs) { // resources that cannot be read may have references, too
-		s.missing = append(s.missing, newReach(&p.layout, p.next).unused(s.bootstraps.refs)...)
+		s.missing = append(s.missing, newReach(&p.layout, p.next, s.bootstraps).unused()...)
 	}
-	s.missing = append(s.missing, newReach(&p.layout, p.next).largeResponses()...)
+	s.missing = append(s.missing, newReach(&p.layout, p.next, s.bootstraps).largeResponses()...)
 	if len(refused) > 0 {
 		errs = s.summary("error", slices.Concat(errs, refused), 0)
 	}
@@ -96,7 +99,12 @@ func CheckAll(paths []string, stdin io.Reader, opts Options, ignore ...findings.
 	if len(paths) == 1 && paths[0] == Stdin && len(errs) == 1 && errs[0].Code == findings.NoResources {
 		errs[0] = findings.Problem{File: stdinName, Code: findings.NoResources, Message: "the file has no resource"}
 	}
-	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.allWarnings(), by: s, plan: p}
+	c := Checked{Files: len(s.files), Counts: p.counts(), Groups: len(p.layout.named), Errors: errs, Warnings: s.allWarnings(), BootstrapErrors: s.bootstraps.problems(), by: s, plan: p}
+	for i := range c.BootstrapErrors {
+		if c.Groups > 0 {
+			c.BootstrapErrors[i].Group = p.layout.group(c.BootstrapErrors[i].File)
+		}
+	}
 	for _, f := range sc.files {
 		c.Loaded = append(c.Loaded, s.files[f.path].loaded...)
 	}
@@ -133,7 +141,8 @@ func readable(errs []findings.Problem) bool {
 func (s *Source) missingResources(of *plan) (refused, warnings []findings.Problem) {
 	p := newPlacer(s)
 	bad := s.mentionedInBadFile()
-	errs, missing := s.splitRequired(newReach(&of.layout, of.next).dangling(s.shown, func(ref xds.Ref) bool { return s.bootstraps.has(ref) || bad(ref.Name) }))
+	r := newReach(&of.layout, of.next, s.bootstraps)
+	errs, missing := s.splitRequired(r, r.dangling(s.shown, func(ref xds.Ref) bool { return bad(ref.Name) }))
 	placed := func(code findings.Code, all []dangling) []findings.Problem {
 		if slices.Contains(s.ignore, code) {
 			return nil
@@ -168,7 +177,7 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) {
 		return
 	}
 	s.layout = newLayout()
-	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
+	s.prepare(sc)
 	var piped *file
 	for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
 		info, err := os.Stat(path)
@@ -184,6 +193,8 @@ func (s *Source) lookAt(paths []string, stdin io.Reader, sc *scanner) {
 		}
 	}
 	sc.files = distinct(sc.files)
+	sc.bootstraps = distinct(sc.bootstraps)
+	s.readBootstraps(sc, true)
 	files := s.read(sc.files, nil, true)
 	if piped != nil {
 		s.layout.filesByName = true
@@ -271,13 +282,19 @@ func (c Checked) BrokenClusters() []string {
 	return slices.Sorted(maps.Keys(broken))
 }
 
+// A View has the resources and bootstraps that one node has together.
+type View struct {
+	Loaded     []Loaded
+	Bootstraps []Bootstrap // that were read from files; of a group before those of all clients
+}
+
 // Views returns the resources of [Checked.Valid] as nodes get them: for each group that is not empty,
 // those of the group and of the groups that it includes. Without groups it returns all resources as
 // one view.
-func (c Checked) Views() (views [][]Loaded) {
+func (c Checked) Views() (views []View) {
 	sound := c.Valid()
 	if c.Groups == 0 {
-		return [][]Loaded{sound}
+		return []View{{sound, c.bootstraps()}}
 	}
 	good := map[Pos]bool{}
 	for _, l := range sound {
@@ -301,9 +318,29 @@ func (c Checked) Views() (views [][]Loaded) {
 				}
 			}
 		}
-		views = append(views, view)
+		views = append(views, View{view, c.bootstraps(together.Includes(group)...)})
 	}
 	return views
+}
+
+// bootstraps returns the bootstraps of groups, and those of all clients.
+func (c Checked) bootstraps(groups ...string) (all []Bootstrap) {
+	l, files := &c.plan.layout, c.by.bootstraps.files
+	add := func(dir string) {
+		path := filepath.Join(dir, BootstrapFile)
+		if f := files[path]; f != nil && f.bootstrap != nil && !slices.ContainsFunc(all, func(b Bootstrap) bool { return b.File == path }) {
+			all = append(all, Bootstrap{path, f.bootstrap})
+		}
+	}
+	for _, name := range groups {
+		if d := l.named[name]; d != nil {
+			add(d.dir)
+		}
+	}
+	for _, root := range l.roots {
+		add(root)
+	}
+	return all
 }
 
 // around returns the resource that contains the place of a problem; nil if it is not known.

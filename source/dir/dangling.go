@@ -30,18 +30,21 @@ type reach struct {
 	contents map[string]groupContent
 	together *groups.Overlap
 	where    map[xds.Ref][]string // the groups that have a resource; filled by have
+
+	bootstraps *bootstrapSet
+	kept       map[string][]string // see bootstrapSet.byCluster; filled by inBootstrap
 }
 
-func newReach(l *layout, worlds map[string]groupContent) *reach {
-	return &reach{layout: l, contents: worlds, together: l.together()}
+func newReach(l *layout, worlds map[string]groupContent, b *bootstrapSet) *reach {
+	return &reach{layout: l, contents: worlds, together: l.together(), bootstraps: b}
 }
 
 // dangling returns the warnings of [reach.dangling] for the served configuration, without the references of
 // [Source.required].
 func (s *Source) dangling(r *reach) []dangling {
-	found := r.dangling(s.shown, s.bootstraps.has)
-	if s.bootstraps.complete {
-		_, found = s.splitRequired(found)
+	found := r.dangling(s.shown, nil)
+	if r.bootstraps.mayComplete() {
+		_, found = s.splitRequired(r, found)
 		return found
 	}
 	required := requirer{source: s}
@@ -53,9 +56,9 @@ func (s *Source) dangling(r *reach) []dangling {
 	return found
 }
 
-// dangling returns a warning for each reference to a missing resource, unless elsewhere reports that
-// the client has it from another place. A resource counts if its group can be seen by a node together
-// with the group of the reference. The first warnings, as many as shown returns, suggest a similar
+// dangling returns a warning for each reference to a missing resource, unless a bootstrap has it, or elsewhere,
+// if set, reports that it may be in another place. A resource or bootstrap counts if its group can be seen by a
+// node together with the group of the reference. The first warnings, as many as shown returns, suggest a similar
 // name.
 func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (found []dangling) {
 	for _, group := range slices.SortedFunc(maps.Keys(r.contents), byGroup) {
@@ -92,7 +95,7 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 	for _, c := range w.types {
 		for name, l := range c.at {
 			for _, ref := range l.Refs {
-				if ref.Name == xds.Wildcard || w.has(ref, collections) || elsewhere(ref) {
+				if ref.Name == xds.Wildcard || w.has(ref, collections) || r.inBootstrap(group, ref) || elsewhere != nil && elsewhere(ref) {
 					continue
 				}
 				others := r.have(ref)

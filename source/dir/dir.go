@@ -27,7 +27,8 @@ type Source struct {
 	force chan order // requests of Reload and Order; has one slot
 
 	*reader
-	bootstraps       bootstrapContent
+	bootstraps       *bootstrapSet
+	secretsRound     int                 // counts the changes of secrets of bootstraps
 	examineValidator *validate.Validator // for Examine, also if Options.Validate is off
 
 	files       map[string]*file // as last read
@@ -70,10 +71,10 @@ type Source struct {
 func New(root string, st *store.Store, opts Options) *Source {
 	opts = opts.withDefaults()
 	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.MaxProblems), force: make(chan order, 1), layout: newLayout(root)}
-	s.bootstraps = readBootstraps(opts.Types, opts.Bootstraps)
+	s.bootstraps = newBootstrapSet(opts.Types, opts.Bootstraps, nil, nil, nil)
 	s.home = s.newPart(groups.Default)
 	s.parts = map[string]*part{groups.Default: s.home}
-	s.examineValidator = validate.New(opts.Types, s.bootstraps.secrets...)
+	s.examineValidator = validate.New(opts.Types, s.bootstraps.secrets()...)
 	if opts.Validate {
 		s.validator = s.examineValidator
 	}

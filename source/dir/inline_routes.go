@@ -140,12 +140,16 @@ func (r *requirer) path(d dangling) string {
 
 // splitRequired makes an error of each missing cluster without which Envoy refuses a resource, if the bootstraps
 // of the clients are known. It returns the others as warnings.
-func (s *Source) splitRequired(missing []dangling) (refused, doubtful []dangling) {
-	required := requirer{source: s}
+func (s *Source) splitRequired(r *reach, missing []dangling) (refused, doubtful []dangling) {
+	required, complete := requirer{source: s}, map[string]bool{}
 	for _, d := range missing {
+		group := cmp.Or(d.Group, groups.Default)
+		if _, known := complete[group]; !known {
+			complete[group] = r.complete(group)
+		}
 		d.path = required.path(d)
 		switch {
-		case d.path != "" && s.bootstraps.complete:
+		case d.path != "" && complete[group]:
 			d.Warning, d.Code = false, findings.UnknownCluster
 			if d.Hint == hints[xds.Cluster.URL] {
 				d.Hint = "add the cluster; Envoy does not look for it with validate_clusters: false"
@@ -163,10 +167,10 @@ func (s *Source) splitRequired(missing []dangling) (refused, doubtful []dangling
 // required returns an error for each missing cluster without which Envoy refuses a resource, at the place of the
 // reference. It returns none if the bootstraps of the clients are unknown.
 func (s *Source) required(r *reach) (refused []dangling) {
-	if !s.bootstraps.complete {
+	if !r.bootstraps.mayComplete() {
 		return nil
 	}
-	refused, _ = s.splitRequired(r.dangling(s.shown, s.bootstraps.has))
+	refused, _ = s.splitRequired(r, r.dangling(s.shown, nil))
 	at := newPlacer(s)
 	for i, d := range refused[:s.shown(len(refused))] {
 		refused[i] = at.reference(d)
@@ -187,7 +191,7 @@ func (p *plan) checkRequired() {
 			contents[name] = was.content
 		}
 	}
-	for _, d := range p.required(newReach(&p.layout, contents)) {
+	for _, d := range p.required(newReach(&p.layout, contents, p.bootstraps)) {
 		if group := cmp.Or(d.Group, groups.Default); !kept[group] {
 			p.blame(group, d.Problem)
 		}

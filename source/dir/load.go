@@ -172,13 +172,20 @@ func (s *Source) addGroups(p *plan) {
 
 // look reads the changed files, and reports whether any changed.
 func (s *Source) look(force bool, sc *scanner) (changed bool) {
-	sc.outside, sc.option = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside")
+	s.prepare(sc)
 	sc.scan(s.root)
+	moved := s.readBootstraps(sc, force) // before the resources, which may name secrets of bootstraps
 	files := s.read(sc.files, s.files, force)
 	for again := 0; again < rereads && !maps.Equal(files, s.files) && !sc.still(s.root); again++ {
+		moved = s.readBootstraps(sc, false) || moved
 		files = s.read(sc.files, files, false)
 	}
-	return s.gather(sc, files)
+	return s.gather(sc, files) || moved
+}
+
+// prepare sets the options of a scan.
+func (s *Source) prepare(sc *scanner) {
+	sc.outside, sc.option, sc.readsBootstraps = s.opts.FollowLinksOutside, s.opts.called("FollowLinksOutside"), s.opts.ReadBootstraps
 }
 
 // gather records the files that were read, and reports whether they differ from the last ones.

@@ -59,6 +59,10 @@ type Options struct {
 	// resource is unused if a bootstrap refers to it. Validate treats the secrets of a bootstrap as
 	// known, and a route inside a listener to an unknown cluster as a mistake.
 	Bootstraps []proto.Message
+	// ReadBootstraps reads a bootstrap from the file [BootstrapFile] in the directory, which counts for all
+	// clients, and in the directory of each group, which counts for the nodes of that group. A load does not
+	// fail because of an error in such a file: the source logs it, and [Checked] has it.
+	ReadBootstraps bool
 	// Validate reports resources that Envoy would refuse, as mistakes. If false, [Source.Run] logs some
 	// of them after a load.
 	Validate bool

@@ -14,6 +14,9 @@ type served struct {
 	contents map[string]groupContent
 	files    int           // number of files that were read
 	rules    *groups.Rules // nil: all nodes get the group of the root
+
+	bootstraps *bootstrapSet
+	kept       map[string][]string // see bootstrapSet.byCluster
 }
 
 // Place returns the place of a served resource, by its name or an alias, such as "clusters.yaml:12:3".
@@ -86,7 +89,7 @@ func (w groupContent) place(t *xds.Type, name string) string {
 
 // publishServed publishes the served configuration to other goroutines.
 func (s *Source) publishServed() {
-	now := &served{contents: make(map[string]groupContent, len(s.parts)), files: len(s.files), rules: s.rules}
+	now := &served{contents: make(map[string]groupContent, len(s.parts)), files: len(s.files), rules: s.rules, bootstraps: s.bootstraps, kept: s.bootstraps.byCluster(&s.layout)}
 	for name, p := range s.parts {
 		now.contents[name] = p.content
 	}

@@ -201,7 +201,7 @@ func (s *Source) newlyMissing(p *plan) []dangling {
 		}
 	}
 	find := func(l *layout, contents map[string]groupContent) []dangling {
-		return newReach(l, contents).dangling(func(int) int { return 0 }, s.bootstraps.has)
+		return newReach(l, contents, s.bootstraps).dangling(func(int) int { return 0 }, nil)
 	}
 	missing := find(&p.layout, contents)
 	if now := s.served.Load(); len(missing) > 0 && now != nil {

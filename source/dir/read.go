@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
@@ -25,6 +27,9 @@ type file struct {
 
 	definition *definition // of a group file; nil: it is another file, or invalid
 	groupName  string      // of an invalid group file; "": unknown
+
+	bootstrap    proto.Message // of a bootstrap; nil: it is another file, or invalid
+	secretsRound int           // of the source when the file was decoded
 
 	errs, warnings []findings.Problem
 
@@ -78,7 +83,9 @@ func (s *Source) defines(path string) bool {
 
 // readFile reads a file, and returns old, which may be nil, if the content did not change.
 func (s *Source) readFile(f found, old *file, force bool) *file {
-	if old != nil && old.settled && old.Stamp == f.Stamp && !force {
+	// A validator knows the secrets of bootstraps.
+	decoded := old != nil && (old.secretsRound == s.secretsRound || s.validator == nil || isGroupFile(f.path) || isBootstrapFile(f.path))
+	if decoded && old.settled && old.Stamp == f.Stamp && !force {
 		return old
 	}
 	at := time.Now()
@@ -97,19 +104,23 @@ func (s *Source) readFile(f found, old *file, force bool) *file {
 	// may change again without a change of its stamp.
 	settled := at.Sub(stamp.Modified()) > 2*time.Second
 	sum := sha256.Sum256(data)
-	if old != nil && old.sum == sum {
+	if decoded && old.sum == sum {
 		old.Stamp, old.settled = stamp, settled
 		return old
 	}
-	now := &file{Stamp: stamp, settled: settled, sum: sum}
+	now := &file{Stamp: stamp, settled: settled, sum: sum, secretsRound: s.secretsRound}
 	s.fill(now, f.path, data)
 	return now
 }
 
 // fill decodes the content of a file.
 func (s *Source) fill(now *file, path string, data []byte) {
-	if isGroupFile(path) {
+	switch {
+	case isGroupFile(path):
 		s.fillGroup(now, path, data)
+		return
+	case isBootstrapFile(path):
+		s.fillBootstrap(now, path, data)
 		return
 	}
 	d := s.reader.decode(path, data)

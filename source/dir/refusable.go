@@ -30,8 +30,9 @@ type refusableLog struct {
 
 // A committed is a configuration that was committed. It does not change.
 type committed struct {
-	contents map[string]groupContent
-	layout   layout
+	contents   map[string]groupContent
+	layout     layout
+	bootstraps *bootstrapSet
 }
 
 func newRefusableLog(s *Source) *refusableLog {
@@ -50,7 +51,7 @@ func (r *refusableLog) offer() {
 	case <-r.inputs:
 	default:
 	}
-	r.inputs <- committed{now.contents, r.source.layout}
+	r.inputs <- committed{now.contents, r.source.layout, now.bootstraps}
 }
 
 // run examines configurations until ctx is done.
@@ -121,7 +122,7 @@ func (s *Source) Refusable() (found []findings.Problem, more int) {
 	if now == nil {
 		return nil, 0
 	}
-	return newRefusableLog(s).find(context.Background(), committed{now.contents, s.layout})
+	return newRefusableLog(s).find(context.Background(), committed{now.contents, s.layout, now.bootstraps})
 }
 
 // changed returns the resources whose content differs from the last examination, in any order. Several
@@ -172,7 +173,7 @@ func (r *refusableLog) newClashes(in committed) (found []findings.Problem) {
 // newMissing returns the missing clusters, see [Source.required], that the last examination did not find.
 func (r *refusableLog) newMissing(in committed) (found []findings.Problem) {
 	now := map[string]bool{}
-	for _, d := range r.source.required(newReach(&in.layout, in.contents)) {
+	for _, d := range r.source.required(newReach(&in.layout, in.contents, in.bootstraps)) {
 		key := d.Group + " " + d.Message
 		now[key] = true
 		if !r.missing[key] {

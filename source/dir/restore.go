@@ -90,6 +90,12 @@ func (s *Source) Restore(c LastGood) error {
 		return err
 	}
 	s.layout, s.rules, s.neverLoaded = l, rules, unready
+	if s.opts.ReadBootstraps {
+		sc := &scanner{}
+		s.prepare(sc)
+		sc.scan(s.root)
+		s.readBootstraps(sc, false)
+	}
 	for _, p := range ended {
 		delete(s.parts, p.name)
 	}

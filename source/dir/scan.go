@@ -33,10 +33,16 @@ type scanner struct {
 	outside bool   // follow links that lead out of the root
 	option  string // name of the option that allows it
 
+	readsBootstraps bool // find the bootstraps of the root and of groups
+
 	files []found
 	errs  []findings.Problem
-	seen  map[watch.ID]string
-	root  string // without symbolic links
+
+	bootstraps    []found
+	bootstrapErrs []findings.Problem
+
+	seen map[watch.ID]string
+	root string // without symbolic links
 }
 
 // maxNesting limits the depth of directories. A symbolic link to a parent would otherwise repeat them
@@ -63,9 +69,10 @@ func (s *scanner) scan(root string) {
 
 // still scans again, and reports whether the result is the same. The scanner then has the new result.
 func (s *scanner) still(root string) bool {
-	now := scanner{enter: s.enter, touch: s.touch, outside: s.outside, option: s.option}
+	now := scanner{enter: s.enter, touch: s.touch, outside: s.outside, option: s.option, readsBootstraps: s.readsBootstraps}
 	now.scan(root)
-	same := slices.Equal(now.files, s.files) && slices.Equal(now.errs, s.errs)
+	same := slices.Equal(now.files, s.files) && slices.Equal(now.errs, s.errs) &&
+		slices.Equal(now.bootstraps, s.bootstraps) && slices.Equal(now.bootstrapErrs, s.bootstrapErrs)
 	*s = now
 	return same
 }
@@ -91,11 +98,22 @@ func (s *scanner) dir(path, real string, info fs.FileInfo, nesting int) {
 		s.fail(path, err)
 		return
 	}
+	group := nesting == 0 || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == GroupFile })
 	for _, e := range entries {
-		if name := e.Name(); name[0] != '.' && name[0] != '_' {
+		switch name := e.Name(); {
+		case name == BootstrapFile && group && s.readsBootstraps:
+			s.bootstrap(e, filepath.Join(path, name), filepath.Join(real, name))
+		case name[0] != '.' && name[0] != '_':
 			s.entry(e, filepath.Join(path, name), filepath.Join(real, name), nesting)
 		}
 	}
+}
+
+// bootstrap finds a bootstrap by the rules of other files.
+func (s *scanner) bootstrap(e fs.DirEntry, path, real string) {
+	b := scanner{touch: s.touch, outside: s.outside, option: s.option, root: s.root}
+	b.entry(e, path, real, 0)
+	s.bootstraps, s.bootstrapErrs = append(s.bootstraps, b.files...), append(s.bootstrapErrs, b.errs...)
 }
 
 func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
@@ -116,7 +134,7 @@ func (s *scanner) entry(e fs.DirEntry, path, real string, nesting int) {
 		s.fail(path, err)
 	case link && !s.outside && (info.IsDir() || wanted) && !s.within(real):
 		s.fail(path, fmt.Errorf("a symbolic link that points outside the directory, to %s: %s follows it", real, s.option))
-	case info.IsDir() && isGroupFile(path): // for example a failed mount of the file; without its rule, all nodes would get the group
+	case info.IsDir() && (isGroupFile(path) || isBootstrapFile(path)): // for example a failed mount of the file; without its rule, all nodes would get the group
 		s.fail(path, errors.New("a directory in the place of a file"))
 	case info.IsDir():
 		s.dir(path, real, info, nesting+1)

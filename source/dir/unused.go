@@ -21,11 +21,11 @@ var referrers = map[string][]*xds.Type{
 }
 
 // unused returns a warning for each resource without a reference to it. References in all groups that
-// a node may get together with its group count, and so do references from elsewhere. Only types in
+// a node may get together with its group count, and so do references in bootstraps. Only types in
 // referrers are checked.
-func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
+func (r *reach) unused() (found []findings.Problem) {
 	outside := map[xds.Ref]bool{}
-	for _, ref := range elsewhere {
+	for _, ref := range r.bootstraps.all.refs {
 		outside[ref] = true
 	}
 	used, all, have := map[xds.Ref][]string{}, map[string][]string{}, map[string][]string{}
@@ -37,15 +37,19 @@ func (r *reach) unused(elsewhere []xds.Ref) (found []findings.Problem) {
 			}
 			return append(in, group)
 		}
+		use := func(refs []xds.Ref) {
+			for _, ref := range refs {
+				if ref.Name == xds.Wildcard {
+					all[ref.Type.URL] = note(all[ref.Type.URL])
+				}
+				used[ref] = note(used[ref])
+			}
+		}
+		use(r.bootstrapOf(group).refs)
 		for url, c := range r.contents[group].types {
 			have[url] = append(have[url], group)
 			for _, l := range c.at {
-				for _, ref := range l.Refs {
-					if ref.Name == xds.Wildcard {
-						all[ref.Type.URL] = note(all[ref.Type.URL])
-					}
-					used[ref] = note(used[ref])
-				}
+				use(l.Refs)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (b *fixture) run() lines {
 	log := make(lines, 100)
 	was := b.src.opts
 	b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Poll: time.Hour,
-		FollowLinksOutside: was.FollowLinksOutside, References: was.References, Bootstraps: was.Bootstraps})
+		FollowLinksOutside: was.FollowLinksOutside, References: was.References, Bootstraps: was.Bootstraps, ReadBootstraps: was.ReadBootstraps, Validate: was.Validate})
 	if _, err := b.src.Load(); err != nil {
 		b.Fatal(err)
 	}

@@ -44,7 +44,7 @@ type Source interface {
 	ErrorsMentioning(name string) []findings.Problem
 	Examine(l dir.Loaded) []findings.Problem
 	SocketClashes(groups []string, l dir.Loaded) ([]findings.Problem, []dir.Occurrence)
-	InBootstrap(ref xds.Ref) bool
+	InBootstrap(groups []string, ref xds.Ref) bool
 	FieldAt(l dir.Loaded, path string) string
 	Types() *envoy.Types
 }

@@ -187,7 +187,7 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 		}
 	}
 	for _, ref := range l.Refs {
-		if ref.Name == xds.Wildcard || ref.Type.V2 || c.e.d.Source.InBootstrap(ref) || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
+		if ref.Name == xds.Wildcard || ref.Type.V2 || c.e.d.Source.InBootstrap(c.decision.Groups, ref) || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
 			continue
 		}
 		text := fmt.Sprintf("it refers to %s, which no file has", title(ref.Type, ref.Name))

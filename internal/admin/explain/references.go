@@ -38,7 +38,7 @@ func (c *chain) follower() follower {
 // misses reports whether the node gets no resource for a reference, neither from the server nor from a known
 // bootstrap. A relay knows that only if its upstream has answered.
 func (f follower) misses(ref xds.Ref) bool {
-	return len(f.groups) > 0 && ref.Name != xds.Wildcard && !ref.Type.V2 && !hasName(f.view, ref.Type, ref.Name) && !f.e.d.Source.InBootstrap(ref) &&
+	return len(f.groups) > 0 && ref.Name != xds.Wildcard && !ref.Type.V2 && !hasName(f.view, ref.Type, ref.Name) && !f.e.d.Source.InBootstrap(f.groups, ref) &&
 		(f.e.d.Undecided == nil || !f.e.d.Undecided(ref.Type, ref.Name))
 }
 

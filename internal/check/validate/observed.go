@@ -206,7 +206,7 @@ func (w *walk) equalMatches(m protoreflect.Message, chains protoreflect.List) {
 }
 
 func (w *walk) sds(m protoreflect.Message) {
-	if name := get(m, "name").String(); !has(m, "sds_config") && name != "" && !slices.Contains(w.secrets, name) {
+	if name := get(m, "name").String(); !has(m, "sds_config") && name != "" && !slices.Contains(*w.secrets.Load(), name) {
 		w.report(findings.SecretSource, "", "sds_config: {ads: {}, resource_api_version: V3}", "secret %q has no sds_config, so Envoy's bootstrap must have it", name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -42,7 +43,7 @@ type Validator struct {
 	rules    protoreflect.MessageType // validate.FieldRules; nil: unknown, so no rules are checked
 	programs sync.Map                 // *program by message descriptor
 
-	secrets []string // names of the secrets in Envoy's bootstrap
+	secrets atomic.Pointer[[]string] // names of the secrets in Envoy's bootstrap
 
 	shallow bool // do not check inside Anys, like generated validators
 }
@@ -53,8 +54,13 @@ func New(types Types, secrets ...string) *Validator {
 	if err != nil {
 		rules = nil
 	}
-	return &Validator{types: types, rules: rules, secrets: secrets}
+	v := &Validator{types: types, rules: rules}
+	v.SetSecrets(secrets)
+	return v
 }
+
+// SetSecrets replaces the names of the secrets in Envoy's bootstrap. Any goroutine may call it.
+func (v *Validator) SetSecrets(names []string) { v.secrets.Store(&names) }
 
 // Validate returns the violations in a message, sorted by path. Their texts quote only numbers and
 // ambiguous names, such as domains.

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups/cel"
@@ -26,7 +28,7 @@ type checker struct {
 	ignore, sets           []string
 	opts                   dir.Options
 
-	bootstrapFiles []string // the bootstraps that were read
+	given []dir.Bootstrap // of --bootstrap; the others are in the directories
 }
 
 // Check returns the command check.
@@ -47,7 +49,8 @@ of an extension: --envoy runs a real one.
 
 _bootstrap.yaml, which "chancery import" writes into the directory, or the file given by
 --bootstrap, is the bootstrap of the Envoy that gets the resources. Clusters and secrets
-in it count as present, and --envoy gives Envoy the extensions in it.
+in it count as present, and --envoy gives Envoy the extensions in it. In the directory
+of a group, _bootstrap.yaml counts for the nodes of that group.
 
 A warning reports a probable mistake, such as a reference to a resource that no
 file has, or a resource without references to it.
@@ -152,12 +155,20 @@ func (k *checker) run(cmd *cobra.Command, args []string) error {
 	if k.envoy != "" {
 		opts.MaxProblems = -1 // find all errors, not only --max-findings: Envoy must not validate resources with errors
 	}
-	wrong := k.bootstraps(args)
-	if len(wrong) > 0 { // an invalid bootstrap: its clusters and secrets are unknown
-		ignore = append(ignore, findings.Dangling, findings.UnknownCluster, findings.Unused, findings.SecretSource)
+	var wrong []findings.Problem
+	opts.ReadBootstraps = k.bootstrap == ""
+	if k.bootstrap != "" {
+		m, problems := dirload.ReadBootstrap(k.bootstrap, opts, func() (*os.File, error) { return os.Open(k.bootstrap) })
+		if m != nil {
+			opts.Bootstraps, k.given = []proto.Message{m}, []dir.Bootstrap{{File: k.bootstrap, Message: m}}
+		}
+		wrong = problems
+		if len(wrong) > 0 { // its clusters and secrets are unknown
+			ignore = append(ignore, findings.Dangling, findings.UnknownCluster, findings.Unused, findings.SecretSource)
+		}
 	}
-	opts.Bootstraps = k.opts.Bootstraps
 	c := dir.CheckAll(args, cmd.InOrStdin(), opts, ignore...)
+	wrong = append(wrong, c.BootstrapErrors...)
 	r := report.Report{Program: cli.Version(), Files: c.Files, Groups: c.Groups}
 	switch {
 	case len(wrong) > 0 && k.envoy != "":

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
@@ -48,10 +47,10 @@ func addNew(all, more []findings.Problem) []findings.Problem {
 }
 
 // askEnvoyAbout validates resources that one Envoy may get together; broken are names of clusters with errors.
-func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded, broken []string) (errs, warnings []findings.Problem, err error) {
+func (k *checker) askEnvoyAbout(ctx context.Context, view dir.View, broken []string) (errs, warnings []findings.Problem, err error) {
 	var asked []dir.Loaded
 	var all []envoybinary.Resource
-	for _, l := range loaded {
+	for _, l := range view.Loaded {
 		if !l.Type.V2 {
 			asked = append(asked, l)
 			all = append(all, envoybinary.Resource{Type: l.Type, Name: l.Name, Body: l.Body})
@@ -61,19 +60,21 @@ func (k *checker) askEnvoyAbout(ctx context.Context, loaded []dir.Loaded, broken
 		all = append(all, envoybinary.Resource{Type: xds.Cluster, Name: name, Broken: true})
 	}
 	var bootstraps []protoreflect.Message
-	for _, m := range k.opts.Bootstraps {
-		bootstraps = append(bootstraps, m.ProtoReflect())
+	var files []string
+	secret, finder := false, sensitive.NewFinder(k.opts.Types)
+	for _, b := range slices.Concat(k.given, view.Bootstraps) {
+		bootstraps, files = append(bootstraps, b.Message.ProtoReflect()), append(files, b.File)
+		secret = secret || len(finder.Find(b.Message).Values) > 0
 	}
 	answer, err := envoybinary.Ask(ctx, k.envoy, k.opts.Types, all, bootstraps...)
 	if err != nil {
 		return nil, nil, err
 	}
 	if why := answer.Bootstrap; why != "" {
-		finder := sensitive.NewFinder(k.opts.Types)
-		if slices.ContainsFunc(k.opts.Bootstraps, func(m proto.Message) bool { return len(finder.Find(m).Values) > 0 }) {
+		if secret {
 			why = hiddenReason
 		}
-		errs = append(errs, findings.Problem{File: k.bootstrapFiles[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses the content of %s: %s", strings.Join(k.bootstrapFiles, " and "), why)})
+		errs = append(errs, findings.Problem{File: files[0], Code: findings.RefusedByEnvoy, Message: fmt.Sprintf("Envoy refuses the content of %s: %s", strings.Join(files, " and "), why)})
 	}
 	for i, l := range asked {
 		why, refused := answer.Rejected[i]

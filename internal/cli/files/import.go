@@ -57,8 +57,8 @@ sources that read an imported resource from a file or another server
 only Envoy accepts, such as a mapping instead of a list, become forms that all readers
 accept.
 
-Settings that no server can send stay in _bootstrap.yaml, which serve ignores: admin, node,
-layered_runtime, stats_sinks and the like, and the clusters that they need.
+Settings that no server can send stay in _bootstrap.yaml, which serve does not send:
+admin, node, layered_runtime, stats_sinks and the like, and the clusters that they need.
 "chancery bootstrap envoy --from" makes a bootstrap from it that points to the server.
 
 The directory must be new or empty, unless --force is given. Import writes all files,

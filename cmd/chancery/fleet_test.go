@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The commands of docs/fleet.md bring ten running Envoys into groups. Each then has the configuration that it had
+// before.
+func TestPageOfManyEnvoys(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newTypist(t)
+	if p.envoy == "" {
+		t.Skip("there is no Envoy")
+	}
+	write(t, p.root, "bin/envoy", "#!/bin/sh\nexec "+p.envoy+" \"$@\" --concurrency 1 --disable-hot-restart --log-level error\n")
+	if err := os.Chmod(filepath.Join(p.root, "bin/envoy"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(p.root, "fleet")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shell := func(script string) *exec.Cmd {
+		cmd := exec.Command("sh", "-euc", script)
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, p.env, &syscall.SysProcAttr{Setpgid: true}
+		return cmd
+	}
+	run := func(script string) string {
+		t.Helper()
+		out, err := shell(script).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s\n%s", err, script, out)
+		}
+		return string(out)
+	}
+	start := func(script, address string) *exec.Cmd {
+		t.Helper()
+		cmd := shell(script)
+		log, err := os.Create(filepath.Join(p.root, fmt.Sprint("log", time.Now().UnixNano())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.ends(cmd) })
+		for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			r, err := http.Get("http://" + address)
+			if err == nil {
+				r.Body.Close()
+				if r.StatusCode == http.StatusOK {
+					return cmd
+				}
+			}
+			if time.Now().After(end) {
+				b, _ := os.ReadFile(log.Name())
+				t.Fatalf("%s: not ready\n%s", script, b)
+			}
+		}
+	}
+
+	const envoys = 10
+	list, old, admins := "", map[string]*exec.Cmd{}, map[string]string{}
+	for i := range envoys {
+		id, port := fmt.Sprintf("edge-%d", i+1), freePort(t)
+		admins[id] = "127.0.0.1:" + port
+		list += id + " " + admins[id] + "\n"
+		write(t, dir, id+".yaml", fleetEnvoy(id, port, freePort(t)))
+		old[id] = start("exec envoy -c "+id+".yaml", admins[id]+"/ready")
+	}
+	write(t, dir, "envoys", list)
+
+	var steps []string
+	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		steps = append(steps, m[1])
+	}
+	const serve, restart = 5, 6 // places in steps
+	if len(steps) != 9 || !strings.HasPrefix(steps[serve], "chancery serve") || !strings.HasPrefix(steps[restart], "envoy -c") {
+		t.Fatalf("the page has other steps: %q", steps)
+	}
+	for _, step := range steps[:serve] {
+		out := run(step)
+		t.Log(out)
+		if strings.Contains(step, "chancery check") && !strings.HasPrefix(out, "ok") {
+			t.Errorf("check: %s", out)
+		}
+	}
+	for path, want := range map[string]bool{"shared/clusters/backend.yaml": true, "edge-1/clusters/backend.yaml": false, "edge-1/listeners/in.yaml": true,
+		"shared/listeners/in.yaml": false, "edge-10/_bootstrap.yaml": true} {
+		if _, err := os.Stat(filepath.Join(dir, "config", path)); (err == nil) != want {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+	start("exec "+steps[serve], "127.0.0.1:"+p.ports["18001"]+"/api/v1/status")
+	for id := range old {
+		p.ends(old[id])
+		start("id="+id+"\nexec "+steps[restart], admins[id]+"/ready")
+		run("id=" + id + "\n" + steps[restart+1])
+	}
+	out := run(steps[restart+2])
+	t.Log(out)
+	for id := range old {
+		if !regexp.MustCompile(`(?m)^` + id + ` .*` + id + `,shared`).MatchString(out) {
+			t.Errorf("%s is not a client with its groups", id)
+		}
+	}
+	if !strings.Contains(run(`curl -s "`+admins["edge-7"]+`/clusters"`), "only-in-bootstrap::") {
+		t.Error("edge-7 has lost the cluster of its bootstrap")
+	}
+}
+
+// fleetEnvoy is the file of one of many similar Envoys.
+func fleetEnvoy(id, admin, port string) string {
+	return `
+node: {id: ` + id + `, cluster: edge}
+admin: {address: {socket_address: {address: 127.0.0.1, port_value: ` + admin + `}}}
+stats_sinks:
+- name: envoy.stat_sinks.statsd
+  typed_config: {"@type": type.googleapis.com/envoy.config.metrics.v3.StatsdSink, tcp_cluster_name: only-in-bootstrap}
+static_resources:
+  clusters:
+  - {name: only-in-bootstrap, type: STATIC, load_assignment: {cluster_name: only-in-bootstrap, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 9}}}}]}]}}
+  - {name: backend, type: STATIC, load_assignment: {cluster_name: backend, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 9}}}}]}]}}
+  listeners:
+  - name: in
+    address: {socket_address: {address: 127.0.0.1, port_value: ` + port + `}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: in
+          http_filters: [{name: router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]
+          route_config:
+            name: local
+            virtual_hosts:
+            - {name: all, domains: ["*"], routes: [{match: {prefix: /stats}, route: {cluster: only-in-bootstrap}}, {match: {prefix: /}, route: {cluster: backend}}]}
+`
+}

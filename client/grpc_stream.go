@@ -54,7 +54,7 @@ func (s *grpcStream) Recv() (*xds.Response, error) {
 	s.transport.answered.Store(true)
 	r, err := wire.DecodeResponse(s.transport.variant, m.ReadOnlyData(), wire.ResponseOptions{Only: s.only, Name: s.transport.options.ResourceName, Limit: s.transport.options.Limit, Memory: &s.memory})
 	if err != nil {
-		err = fmt.Errorf("%s: %w", s.transport.uri, err)
+		err = &xds.MalformedError{Err: fmt.Errorf("%s: %w", s.transport.uri, err)}
 		s.cancel(err)
 		return nil, err
 	}

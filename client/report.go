@@ -111,12 +111,7 @@ func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
 	c.logRepeated(l, typeURL(resp.Type), "refused resources of an xDS server", err, slog.String("type", resp.Type.String()), slog.String("version", resp.Version))
 }
 
-// logLarge logs a response that is too large to be received. The stream has ended.
-func (c *Client) logLarge(l *link, over *xds.LimitError) {
-	c.logRepeated(l, "", "response of an xDS server is too large", over)
-}
-
-// logRepeated logs an error about the responses of a type.
+// logRepeated logs an error about the responses of a type; "" for a response that ended the stream.
 func (c *Client) logRepeated(l *link, of, message string, err error, more ...any) {
 	key := l.up.uri + " " + of
 	r := c.refusals[key]

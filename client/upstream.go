@@ -304,7 +304,9 @@ func (l *link) ended(s *stream, err error) {
 	delete(l.exceeded, "")
 	if over, is := errors.AsType[*xds.LimitError](err); is {
 		l.exceeded[""] = over
-		l.c.logLarge(l, over)
+		l.c.logRepeated(l, "", "response of an xDS server is too large", over)
+	} else if _, is := errors.AsType[*xds.MalformedError](err); is && s.answered {
+		l.c.logRepeated(l, "", "malformed response of an xDS server", err)
 	}
 	if s.answered {
 		l.changedAt = l.c.now

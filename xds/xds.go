@@ -107,7 +107,7 @@ type Response struct {
 	Malformed []error         // one *MalformedError for each resource that cannot be decoded
 }
 
-// A MalformedError is the error of a resource in a response that cannot be decoded.
+// A MalformedError is the error of a resource in a response, or of a whole response, that cannot be decoded.
 type MalformedError struct {
 	Name string // "" if unknown
 	Err  error  // the text of the error includes the name, if known

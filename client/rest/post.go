@@ -71,7 +71,7 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 	case err != nil && ctx.Err() != nil:
 		return nil, fail(fmt.Errorf("the response of %d bytes was not decoded in time: %w", len(said), t.explain(ctx, err)))
 	case err != nil:
-		return nil, fail(fmt.Errorf("%s %s: %w", http.MethodPost, r.Type.REST, err))
+		return nil, fail(&xds.MalformedError{Err: fmt.Errorf("%s %s: %w", http.MethodPost, r.Type.REST, err)})
 	}
 	return resp, nil
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -79,9 +78,7 @@ func (c *Client) Servers() (list []ServerStatus) {
 				if l.failedAt.After(s.ErrAt) {
 					s.Err, s.ErrAt = l.failed, l.failedAt
 				}
-				for _, url := range slices.Sorted(maps.Keys(l.exceeded)) {
-					s.Exceeded = cmp.Or(s.Exceeded, l.exceeded[url])
-				}
+				s.Exceeded = cmp.Or(s.Exceeded, l.exceededLimit())
 			}
 			list = append(list, s)
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/panics"
@@ -230,6 +232,20 @@ func (l *link) exceeds(url string, err error) {
 	case err == nil && l.up.Transport.Variant() == xds.SotW:
 		delete(l.exceeded, url)
 	}
+}
+
+// largeShown is how long the next stream is answered until a response that ended an earlier stream is forgotten. Its
+// type is unknown, so no response replaces it.
+const largeShown = time.Minute
+
+// exceededLimit returns a limit that the newest response of some type exceeds; nil: none.
+func (l *link) exceededLimit() error {
+	for _, url := range slices.Sorted(maps.Keys(l.exceeded)) {
+		if url != "" || l.s == nil || !l.s.answered || l.c.now.Before(l.changedAt.Add(largeShown)) {
+			return l.exceeded[url]
+		}
+	}
+	return nil
 }
 
 func typeURL(t *xds.Type) string {

@@ -1,16 +1,25 @@
 package daemon
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/daemon/procmetrics"
 	"github.com/chancery-xds/chancery/internal/envoy"
+	"github.com/chancery-xds/chancery/internal/relay"
 	"github.com/chancery-xds/chancery/internal/testkit/upstreamtest"
+	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -156,5 +165,96 @@ func TestRelayRefusesExposedSecrets(t *testing.T) {
 		if err := cfg.Servers[0].Transport.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// busyRelay is a relay whose client checks a resource until release is called.
+func busyRelay(t *testing.T) (r *relaySource, begin, release func()) {
+	t.Helper()
+	up := upstreamtest.New()
+	free := make(chan struct{})
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: up}}, Check: func(*xds.Resource) error { <-free; return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = &relaySource{upstream: &xdsclient.Server{Text: "xds://up"}, client: c, source: relay.New(store.New(), c, relay.Options{})}
+	r.log = slog.New(slog.DiscardHandler)
+	return r, func() { up.Send(xds.Cluster, upstreamtest.Cluster(t, "a")) }, func() { close(free) }
+}
+
+// While the client of the upstream is busy, status has an earlier state, and a stop does not wait for the client.
+func TestRelayWithBusyClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begin, release := busyRelay(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		r.run(ctx, &running, nil)
+		synctest.Wait()
+		if s := r.status(); s.Idle || s.Connected {
+			t.Errorf("%+v", s)
+		}
+		begin()
+		for range 3 {
+			start := time.Now()
+			if s := r.status(); s.URL != "xds://up" || s.Idle || time.Since(start) > time.Second {
+				t.Errorf("SAFE-14 status after %v: %+v", time.Since(start), s)
+			}
+		}
+		cancel()
+		start := time.Now()
+		running.Wait()
+		if d := time.Since(start); d != stopTime {
+			t.Errorf("SAFE-14 a stop during a check takes %v", d)
+		}
+		release()
+		synctest.Wait()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r, begin, release := busyRelay(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		r.run(ctx, &running, nil)
+		synctest.Wait()
+		begin()
+		release()
+		if s := r.status(); !s.Connected {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+		start := time.Now()
+		running.Wait()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("a stop takes %v", d)
+		}
+	})
+}
+
+// The limits for the upstream reach its client.
+func TestRelayLimitsUpstream(t *testing.T) {
+	var none xdsclient.Flags
+	up, err := none.Server("xds://up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv := services{types: envoy.Envoy(), store: store.New(), log: slog.New(slog.DiscardHandler), metrics: procmetrics.New(procmetrics.Options{})}
+	r, err := newRelaySource(sv, up, stateFlags{}, &limitFlags{Limits: server.DefaultLimits(), upstream: 1 << 20, upstreamResponse: 1 << 16}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.client.Close()
+	if up.Response.Bytes != 1<<16 || !strings.Contains(up.Response.Hint, "--max-upstream-response") {
+		t.Errorf("SAFE-14 a response: %+v", up.Response)
+	}
+	cfg, err := r.clientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Servers[0].Transport.Close()
+	if cfg.Held.Bytes != 1<<20 || !strings.Contains(cfg.Held.Hint, "--max-upstream for more") {
+		t.Errorf("SAFE-14 all resources: %+v", cfg.Held)
+	}
+	checks := bytes.Repeat([]byte{8<<3 | 2, 0}, 10_000) // health checks without content
+	if err := cfg.Check(xds.NewResource(xds.Cluster, "a", append([]byte("\x0a\x01a"), checks...))); err == nil || !strings.Contains(err.Error(), "--max-upstream") {
+		t.Errorf("SAFE-14 a resource with many messages: %v", err)
 	}
 }

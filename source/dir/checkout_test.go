@@ -6,15 +6,20 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/disk/watch"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -50,8 +55,30 @@ type checkout struct {
 	rng    *rand.Rand
 	step   time.Duration   // a pause before each file
 	pauses []time.Duration // some long pauses of the program
+	pause  func()          // before each file, if set
 	stalls int             // long pauses that the machine has added
 	last   time.Time
+	events func(fsnotify.Event) // receives the events of each change; nil: the system has them
+}
+
+func (c *checkout) event(path string, op fsnotify.Op) {
+	if c.events != nil {
+		c.events(fsnotify.Event{Name: path, Op: op})
+	}
+}
+
+func (c *checkout) remove(path string) {
+	if err := os.Remove(path); err == nil {
+		c.event(path, fsnotify.Remove)
+	} else if !os.IsNotExist(err) {
+		c.Fatal(err)
+	}
+}
+
+func (c *checkout) rename(from, to string) {
+	c.must(os.Rename(from, to))
+	c.event(from, fsnotify.Rename)
+	c.event(to, fsnotify.Create)
 }
 
 // each calls do for each name in a random order, with the pauses.
@@ -67,6 +94,9 @@ func (c *checkout) each(names []string, do func(name string)) {
 		}
 		c.last = time.Now()
 		time.Sleep(c.step)
+		if c.pause != nil {
+			c.pause()
+		}
 		do(name)
 	}
 }
@@ -75,9 +105,13 @@ func (c *checkout) create(path, text string, flags int) {
 	c.must(os.MkdirAll(filepath.Dir(path), 0o777))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o666)
 	c.must(err)
+	if flags == os.O_EXCL {
+		c.event(path, fsnotify.Create)
+	}
 	for _, part := range []string{text[:len(text)/2], text[len(text)/2:]} {
 		_, err = f.WriteString(part)
 		c.must(err)
+		c.event(path, fsnotify.Write)
 	}
 	c.must(f.Close())
 }
@@ -95,29 +129,27 @@ func removed(was, is map[string]string) (names []string) {
 // checkouts are the ways in which programs replace a directory, by their system calls.
 var checkouts = map[string]func(c *checkout, was, is map[string]string){
 	"git checkout": func(c *checkout, was, is map[string]string) {
-		c.each(removed(was, is), func(name string) { c.must(os.Remove(filepath.Join(c.dir, name))) })
+		c.each(removed(was, is), func(name string) { c.remove(filepath.Join(c.dir, name)) })
 		c.each(slices.Collect(maps.Keys(is)), func(name string) {
 			path := filepath.Join(c.dir, name)
 			if is[name] == was[name] {
 				return
 			}
-			if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-				c.Fatal(err)
-			}
+			c.remove(path)
 			c.create(path, is[name], os.O_EXCL)
 		})
 	},
 	"rsync --delete-before": func(c *checkout, was, is map[string]string) {
-		c.each(removed(was, is), func(name string) { c.must(os.Remove(filepath.Join(c.dir, name))) })
+		c.each(removed(was, is), func(name string) { c.remove(filepath.Join(c.dir, name)) })
 		c.rsync(was, is)
 	},
 	"rsync --delete-after": func(c *checkout, was, is map[string]string) {
 		c.rsync(was, is)
-		c.each(removed(was, is), func(name string) { c.must(os.Remove(filepath.Join(c.dir, name))) })
+		c.each(removed(was, is), func(name string) { c.remove(filepath.Join(c.dir, name)) })
 	},
 	"cp -r": func(c *checkout, was, is map[string]string) {
 		c.each(slices.Collect(maps.Keys(is)), func(name string) { c.create(filepath.Join(c.dir, name), is[name], os.O_TRUNC) })
-		c.each(removed(was, is), func(name string) { c.must(os.Remove(filepath.Join(c.dir, name))) })
+		c.each(removed(was, is), func(name string) { c.remove(filepath.Join(c.dir, name)) })
 	},
 	"mv of directories": func(c *checkout, was, is map[string]string) {
 		for name, text := range is {
@@ -131,8 +163,8 @@ var checkouts = map[string]func(c *checkout, was, is map[string]string){
 		}
 		c.must(os.MkdirAll(filepath.Join(c.dir, ".old"), 0o777))
 		c.each(names, func(name string) {
-			c.must(os.Rename(filepath.Join(c.dir, name), filepath.Join(c.dir, ".old", name)))
-			c.must(os.Rename(filepath.Join(c.dir, ".next", name), filepath.Join(c.dir, name)))
+			c.rename(filepath.Join(c.dir, name), filepath.Join(c.dir, ".old", name))
+			c.rename(filepath.Join(c.dir, ".next", name), filepath.Join(c.dir, name))
 		})
 	},
 }
@@ -145,7 +177,7 @@ func (c *checkout) rsync(was, is map[string]string) {
 		path := filepath.Join(c.dir, name)
 		temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".a1B2c3")
 		c.create(temp, is[name], os.O_EXCL)
-		c.must(os.Rename(temp, path))
+		c.rename(temp, path)
 	})
 }
 
@@ -201,6 +233,93 @@ func TestCheckoutIsGathered(t *testing.T) {
 				t.Logf("%d commits, %d stops", n, c.stalls)
 			})
 		}
+	}
+}
+
+// A checkout of up to 10 s, with any pauses of less than a second, is gathered as well.
+func TestSlowCheckoutIsGathered(t *testing.T) {
+	n := 1000
+	if testing.Short() {
+		n = 90
+	}
+	for way, do := range checkouts {
+		for kind, tree := range map[string]func(n, version int) map[string]string{
+			"endpoints":                      endpointTree,
+			"routes, clusters and endpoints": func(n, version int) map[string]string { return tree(n/3, version) },
+		} {
+			t.Run("SAFE-18 "+way+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					seed := uint64(rand.Int64())
+					t.Logf("seed %d", seed)
+					was, is := tree(n, 1), tree(n, 2)
+					w, b := watch.NewManual(), newFixture(t)
+					c := &checkout{fixture: b, rng: rand.New(rand.NewPCG(seed, 0)), events: w.Event}
+					for name, text := range was {
+						c.create(filepath.Join(b.dir, name), text, os.O_EXCL)
+					}
+					kept := &commits{t: t}
+					b.src = New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Poll: time.Hour, AllowMassDelete: true, Keep: kept.keep})
+					_, err := b.src.Load()
+					b.must(err)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					go b.src.run(ctx, w)
+					time.Sleep(time.Hour / 2)
+					often, longest, left := math.Pow(10, -3*c.rng.Float64()), bulkTime*9/10, maxBulkWait
+					c.pause = func() {
+						if c.rng.Float64() < often {
+							d := min(left, time.Duration(c.rng.Float64()*c.rng.Float64()*float64(longest)))
+							left -= d
+							time.Sleep(d)
+						}
+					}
+					do(c, was, is)
+					want := New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Keep: func(c LastGood) { kept.set(c) }})
+					_, err = want.Load()
+					b.must(err)
+					if n := kept.wait() - 1; n < 1 || n > 3 { // the first one is before the checkout
+						t.Errorf("%d commits, want at most 3; %.3f of the files after a pause, %v in all", n, often, maxBulkWait-left)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A program that writes a file without end, and one that writes many, delay a load only to the bound.
+func TestChangesWithoutEndAreLoaded(t *testing.T) {
+	for name, files := range map[string]int{"one file": 1, "many files": 1000} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, b := watch.NewManual(), newFixture(t)
+				c := &checkout{fixture: b, events: w.Event}
+				var at []time.Duration
+				start := time.Now()
+				b.src = New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Poll: time.Hour, Keep: func(LastGood) { at = append(at, time.Since(start)) }})
+				c.create(filepath.Join(b.dir, "c.yaml"), clusters("c"), os.O_EXCL)
+				_, err := b.src.Load()
+				b.must(err)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go b.src.run(ctx, w)
+				time.Sleep(time.Hour / 2)
+				start, at = time.Now(), nil
+				for i := 0; time.Since(start) < 20*time.Second; i++ {
+					c.create(filepath.Join(b.dir, fmt.Sprintf("e%d.yaml", i%files)), port(fmt.Sprint("e", i%files), i+1), os.O_TRUNC)
+					time.Sleep(quietTime * 6 / 10) // no load begins in the middle of a write
+				}
+				most := maxQuietWait + quietTime
+				if files > 1 {
+					most = maxBulkWait + quietTime
+				}
+				for i, next := range append(at[1:], time.Since(start)) {
+					if next-at[i] > most {
+						t.Errorf("loaded after %v: %v without a load", at, next-at[i])
+					}
+				}
+			})
+		})
 	}
 }
 

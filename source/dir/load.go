@@ -27,11 +27,11 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	if !changed && !s.mayDiffer() {
 		return s.report(store.Commit{}, start), nil
 	}
-	files := countChanged(before, s.files)
-	if files > 0 {
-		s.last = lastChange{files: files, replaced: o.replaced}
+	files := s.changedFiles(before)
+	if len(files) > 0 {
+		s.last.found(files)
 	}
-	if o.unsettled && o.replaced == "" && files > 0 {
+	if o.unsettled && o.replaced == "" && len(files) > 0 {
 		s.pending = true
 		return Report{}, errUnsettled
 	}
@@ -42,7 +42,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.err = err
 		return Report{}, err
 	}
-	if o.mayWait && o.replaced == "" && s.waitsForMissing(p, files > 0) {
+	if o.mayWait && o.replaced == "" && s.waitsForMissing(p, len(files) > 0) {
 		s.pending = true
 		return Report{}, errMissing
 	}
@@ -50,6 +50,9 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.err = err
 	if err != nil {
 		return Report{}, err
+	}
+	if o.mayWait && len(commit.Changes) > 0 && !s.last.again {
+		s.last.commits++
 	}
 	return s.report(commit, start), nil
 }

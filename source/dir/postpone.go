@@ -16,7 +16,9 @@ import (
 const (
 	quietTime    = 100 * time.Millisecond // without a change, before the files are loaded
 	maxQuietWait = 2 * time.Second        // after the first change, even if changes continue
-	bulkTime     = time.Second            // after a change of several files, the next may be part of it
+	bulkTime     = time.Second            // after a change, the next change of other files may be part of it
+	maxBulkWait  = 10 * time.Second       // for the rest of a change of many files, even if changes continue
+	quickCommits = 2                      // of a change of many files, before Run waits for its end
 
 	missingWait    = 2 * time.Second  // without a change, for resources that are missing
 	maxMissingWait = 10 * time.Second // for them, even if changes continue
@@ -30,10 +32,39 @@ var (
 
 // A lastChange is the last change of the files that a load has found.
 type lastChange struct {
-	at       time.Time     // when Run loaded it
-	took     time.Duration // the duration of that load
-	files    int           // number of changed files
-	replaced string        // the real path of the only file, if it was replaced by a rename
+	at      time.Time     // when Run loaded it
+	took    time.Duration // the duration of that load
+	files   int           // number of changed files
+	only    string        // the real path of the only changed file
+	again   bool          // the change before had the same only file
+	commits int           // of other files, each less than bulkTime after the one before
+}
+
+// found records a change of files.
+func (c *lastChange) found(changed []string) {
+	only := ""
+	if len(changed) == 1 {
+		only = changed[0]
+	}
+	c.files, c.only, c.again = len(changed), only, only != "" && only == c.only
+}
+
+// delay returns the time from an event of the files until the load, and the reason of the load; first is the time
+// of the first event since the last load. A program that writes many files may pause longer than quietTime. So
+// after two commits in quick succession Run waits for the end of the change, but only once: other programs
+// change files without end.
+func (s *Source) delay(w *watch.Watcher, first time.Time) (time.Duration, watch.Cause) {
+	if first.Sub(s.last.at) >= bulkTime {
+		s.last.commits = 0
+	}
+	if delay, ok := s.early(w); ok {
+		return delay, watch.Early
+	}
+	quiet, most := quietTime, maxQuietWait
+	if s.last.commits == quickCommits {
+		quiet, most = bulkTime, maxBulkWait
+	}
+	return min(quiet, most-time.Since(first)), watch.Settled
 }
 
 // early decides after each event of the files whether to load before they are quiet. A program that renames a
@@ -50,9 +81,9 @@ func (s *Source) early(w *watch.Watcher) (delay time.Duration, ok bool) {
 	switch {
 	case !ok || s.mayDiffer():
 		return 0, false
-	case path == s.last.replaced: // no program replaces the same file twice in one change
+	case path == s.last.only: // no program replaces the same file twice in one change
 		return delay, true
-	case s.last.files > 1:
+	case s.last.files > 1 || s.last.commits == quickCommits:
 		return delay, since >= bulkTime
 	}
 	return delay, since >= quietTime
@@ -80,19 +111,19 @@ func (s *Source) ofRun(o order, why watch.Cause, w *watch.Watcher) order {
 	return o
 }
 
-// countChanged returns how many files differ.
-func countChanged(was, is map[string]*file) (n int) {
-	for path, f := range is {
-		if was[path] != f {
-			n++
+// changedFiles returns the real paths of the files that differ from those before, and the paths of deleted files.
+func (s *Source) changedFiles(before map[string]*file) (changed []string) {
+	for _, f := range s.order {
+		if before[f.path] != s.files[f.path] {
+			changed = append(changed, f.real)
 		}
 	}
-	for path := range was {
-		if is[path] == nil {
-			n++
+	for path := range before {
+		if s.files[path] == nil {
+			changed = append(changed, path)
 		}
 	}
-	return n
+	return changed
 }
 
 // lookAtReplaced reads one file that a rename has replaced. It reports whether the content changed, and whether

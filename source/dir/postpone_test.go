@@ -149,7 +149,8 @@ func TestEarlyLoadsArePaced(t *testing.T) {
 		"another file some time before":      {lastChange{files: 1}, 3 * quietTime, true},
 		"several files some time before":     {lastChange{files: 2}, 3 * quietTime, false},
 		"several files more than 1 s before": {lastChange{files: 2}, 2 * bulkTime, true},
-		"the same file just before":          {lastChange{files: 1, replaced: "e.yaml"}, 0, true},
+		"two commits some time before":       {lastChange{files: 1, commits: quickCommits}, 3 * quietTime, false},
+		"the same file just before":          {lastChange{files: 1, only: "e.yaml"}, 0, true},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			b := newFixture(t, "e.yaml", port("e", 1))
@@ -158,8 +159,8 @@ func TestEarlyLoadsArePaced(t *testing.T) {
 			b.src.reload(order{}, w)
 			b.write("e.yaml", port("e", 2))
 			b.events(w)
-			if tt.last.replaced != "" {
-				tt.last.replaced = filepath.Join(b.dir, tt.last.replaced)
+			if tt.last.only != "" {
+				tt.last.only = filepath.Join(b.dir, tt.last.only)
 			}
 			b.src.last = tt.last
 			b.src.last.at = time.Now().Add(-tt.ago)

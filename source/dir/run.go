@@ -15,7 +15,11 @@ import (
 func (s *Source) Run(ctx context.Context) {
 	w := watch.NewWatcher(s.opts.Log, s.opts.Poll)
 	defer w.Close()
-	pace := watch.Pace{Quiet: quietTime, Most: maxQuietWait, Poll: s.opts.Poll, Early: func() (time.Duration, bool) { return s.early(w) }}
+	s.run(ctx, w)
+}
+
+func (s *Source) run(ctx context.Context, w *watch.Watcher) {
+	pace := watch.Pace{Poll: s.opts.Poll, Delay: func(first time.Time) (time.Duration, watch.Cause) { return s.delay(w, first) }}
 	refusable := newRefusableLog(s)
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -11,9 +11,9 @@ type Pace struct {
 	Most  time.Duration // after the first hint, even if hints keep coming
 	Poll  time.Duration // after the last look, without any hint
 
-	// Early, if set, is called after each hint. If it returns true, the look is after this delay instead
-	// of Quiet, unless another hint comes before it.
-	Early func() (delay time.Duration, ok bool)
+	// Delay, if set, replaces Quiet and Most. It is called after each hint with the time of the first one. The
+	// look is after this delay, unless another hint comes before it, and Wait returns the cause.
+	Delay func(first time.Time) (time.Duration, Cause)
 }
 
 // A Cause is the reason why Wait returned.
@@ -23,7 +23,7 @@ const (
 	Ended   Cause = iota // the context is done
 	Ordered              // an order
 	Settled              // after hints, Pace.Quiet or Pace.Most
-	Early                // after hints, Pace.Early
+	Early                // after hints, before the files are quiet: see Pace.Delay
 	Polled               // without a hint: Pace.Poll, or the time again
 )
 
@@ -61,10 +61,8 @@ func Wait[O any](ctx context.Context, p Pace, hints <-chan struct{}, orders <-ch
 // afterHint returns the delay from a hint until the look, and the reason of the look; first is the time of the
 // first hint.
 func (p Pace) afterHint(first time.Time) (time.Duration, Cause) {
-	if p.Early != nil {
-		if delay, ok := p.Early(); ok {
-			return delay, Early
-		}
+	if p.Delay != nil {
+		return p.Delay(first)
 	}
 	return min(p.Quiet, p.Most-time.Since(first)), Settled
 }

@@ -57,6 +57,11 @@ func NewWatcher(log *slog.Logger, poll time.Duration) *Watcher {
 	return w
 }
 
+// NewManual returns a watcher that has no events but those of Event.
+func NewManual() *Watcher {
+	return &Watcher{bell: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), told: true}
+}
+
 // Bell receives a value when files may have changed.
 func (w *Watcher) Bell() <-chan struct{} { return w.bell }
 
@@ -81,21 +86,25 @@ func (w *Watcher) pump() {
 			if !ok {
 				return
 			}
-			if !w.matters(ev.Name) {
-				continue
-			}
-			w.note(ev)
+			w.Event(ev)
 		case _, ok := <-w.fs.Errors: // events were lost
 			if !ok {
 				return
 			}
-			w.note(fsnotify.Event{})
+			w.Event(fsnotify.Event{})
 		}
+	}
+}
+
+// Event rings the bell for an event, and keeps it for Replaced. An event without a name means that events were
+// lost.
+func (w *Watcher) Event(ev fsnotify.Event) {
+	if w.matters(ev.Name) {
+		w.note(ev)
 		w.Ring()
 	}
 }
 
-// note keeps an event for Replaced.
 func (w *Watcher) note(ev fsnotify.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // and the checksum of the file up to there. If the last part is incomplete, the parts before it are still valid.
 const (
 	formatParts = "chancery last good 5\n"
-	minGrowing  = 1 << 20 // size of all bodies from which changes are appended
+	minGrowing  = 1 << 14 // size of all bodies from which changes are appended
 	maxParts    = 256     // the file is rewritten after that many: a read goes through all resources for each part
 )
 

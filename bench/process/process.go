@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // A Server is a running "chancery serve".
@@ -44,6 +45,9 @@ func Start(binary string, args ...string) (*Server, error) {
 
 // Kill ends the server.
 func (s *Server) Kill() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() }
+
+// Reload sends SIGHUP, as an operator does.
+func (s *Server) Reload() error { return s.cmd.Process.Signal(syscall.SIGHUP) }
 
 // CPU returns the CPU seconds that the servers have used.
 func CPU(servers ...*Server) (sum float64) {

@@ -59,7 +59,7 @@ var table = []Kind{
 		"Write 0s or more. For many timeouts, 0s means no timeout."},
 
 	{DuplicateDomain, false, "a domain twice in one route configuration",
-		"A domain may belong to only one virtual host; upper and lower case are the same. Virtual hosts of VHDS count with the route configuration in their names. Envoy refuses the route configuration: \"Only unique values for domains are permitted\", or for two \"*\" \"Only a single wildcard domain is permitted\".",
+		"A domain may belong to only one virtual host; upper and lower case are the same. Virtual hosts of VHDS count with the route configuration in their names. Envoy refuses the route configuration: \"Only unique values for domains are permitted\", or for two \"*\" \"Only a single wildcard domain is permitted\". With VHDS it accepts the route configuration and refuses the response with the virtual host, under the same message. A running Envoy keeps its earlier virtual hosts, and a starting one has none of that response.",
 		"Keep the domain in one virtual host, and move the routes of the others to it."},
 	{EDS, false, "a cluster of type EDS without eds_config, or eds_cluster_config in another type",
 		"A cluster of type EDS needs eds_cluster_config.eds_config. Without it Envoy refuses the cluster: \"cannot create an EDS cluster without an EDS config\". It also refuses eds_cluster_config in a cluster of another type.",

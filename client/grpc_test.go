@@ -225,6 +225,12 @@ func TestGRPCErrors(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("SAFE-14 an error text above the limit of headers", func(t *testing.T) {
+		long := status.Error(codes.Aborted, strings.Repeat("x", 300<<10))
+		if _, err := open(t, handle(t, refuse(long)).transport(client.GRPCOptions{}), nil).Recv(); err == nil || status.Code(err) == codes.Aborted {
+			t.Errorf("%.200v", err)
+		}
+	})
 	t.Run("CLI-1 a malformed response", func(t *testing.T) {
 		bad := []byte{0xff}
 		k := open(t, handle(t, func(s grpc.ServerStream) error { s.SendMsg(&bad); <-s.Context().Done(); return nil }).transport(client.GRPCOptions{}), nil)

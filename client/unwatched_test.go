@@ -125,3 +125,15 @@ func TestUnwatchedResources(t *testing.T) {
 		}
 	})
 }
+
+func TestUnwatchedResourcesCountInHeld(t *testing.T) {
+	c, err := New(Config{Node: &xds.Node{ID: "n"}, Servers: []Server{{Transport: &inert{}}}, Dir: t.TempDir(), Held: xds.MemoryLimit{Bytes: 4000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := xds.NewResource(xds.Cluster, "a", make([]byte, 1500))
+	if gone := c.disk.unwatched.put(r); gone != 1 {
+		t.Error("SAFE-14 a resource above a quarter of the limit is kept without a watch")
+	}
+}

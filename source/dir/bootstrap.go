@@ -2,14 +2,17 @@ package dir
 
 import (
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/check/validate"
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
 	"github.com/chancery-xds/chancery/refs"
 	"github.com/chancery-xds/chancery/xds"
@@ -46,17 +49,21 @@ type bootstrapContent struct {
 	refs     []xds.Ref
 	known    bool // there are bootstraps, perhaps unreadable ones
 	complete bool // all of them could be read, and name no other source of clusters than a server
+
+	// maxProgram is the smallest limit for the size of a regular expression, because each Envoy must accept it.
+	maxProgram int
 }
 
 // add adds the resources and references of a bootstrap; nil: the bootstrap could not be read.
 func (b *bootstrapContent) add(types *Types, m proto.Message) {
 	if !b.known {
-		b.clusters, b.known, b.complete = map[string]bool{}, true, true
+		b.clusters, b.known, b.complete, b.maxProgram = map[string]bool{}, true, true, math.MaxInt
 	}
 	if m == nil {
-		b.complete = false
+		b.complete, b.maxProgram = false, min(b.maxProgram, validate.MaxProgram)
 		return
 	}
+	b.maxProgram = min(b.maxProgram, maxProgram(m))
 	dynamic := get(m.ProtoReflect(), "dynamic_resources").Message()
 	source := get(dynamic, "cds_config").Message()
 	if path := source.WhichOneof(source.Descriptor().Oneofs().ByName("config_source_specifier")); path != nil && strings.HasPrefix(string(path.Name()), "path") {
@@ -80,6 +87,40 @@ func (b *bootstrapContent) add(types *Types, m proto.Message) {
 	for _, s := range list(m, "secrets") {
 		b.secrets = append(b.secrets, get(s, "name").String())
 	}
+}
+
+// maxProgram returns the limit for the size of a regular expression in the static runtime of a bootstrap. Of several
+// layers, the last one with the value counts. Layers of other kinds are not known.
+func maxProgram(bootstrap proto.Message) int {
+	limit := validate.MaxProgram
+	layers := get(get(bootstrap.ProtoReflect(), "layered_runtime").Message(), "layers").List()
+	for i := range layers.Len() {
+		if v := runtimeValue(get(layers.Get(i).Message(), "static_layer").Message(), validate.MaxProgramKey); v != nil {
+			n, err := get(v, "number_value").Float(), error(nil)
+			if !v.Has(v.Descriptor().Fields().ByName("number_value")) {
+				n, err = strconv.ParseFloat(strings.TrimSpace(get(v, "string_value").String()), 64)
+			}
+			limit = validate.MaxProgram // Envoy 1.40 uses the default for other values than numbers
+			if err == nil && n >= 0 {
+				limit = int(min(n, math.MaxInt32))
+			}
+		}
+	}
+	return limit
+}
+
+// runtimeValue returns the google.protobuf.Value with a key in a layer of the runtime, or nil. The components of a key
+// may be one key, or keys of nested objects.
+func runtimeValue(layer protoreflect.Message, key string) (found protoreflect.Message) {
+	get(layer, "fields").Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		if k.String() == key {
+			found = v.Message()
+		} else if below, ok := strings.CutPrefix(key, k.String()+"."); ok {
+			found = runtimeValue(get(v.Message(), "struct_value").Message(), below)
+		}
+		return found == nil
+	})
+	return found
 }
 
 // list returns the static resources of a kind in a bootstrap.
@@ -135,6 +176,14 @@ func (b *bootstrapSet) secrets() []string {
 	return all
 }
 
+// maxProgram returns the limit for the size of a regular expression in the bootstraps of all clients.
+func (b *bootstrapSet) maxProgram() int {
+	if b.all.known {
+		return b.all.maxProgram
+	}
+	return validate.MaxProgram
+}
+
 // mayComplete reports whether all bootstraps of some nodes may be known: see [reach.complete].
 func (b *bootstrapSet) mayComplete() bool {
 	return b.all.complete || !b.all.known && slices.ContainsFunc(slices.Collect(maps.Values(b.groups)), func(c bootstrapContent) bool { return c.complete })
@@ -161,8 +210,9 @@ func (s *Source) readBootstraps(sc *scanner, force bool) (changed bool) {
 		return false
 	}
 	s.bootstraps = newBootstrapSet(s.types, s.opts.Bootstraps, s.layout.roots, files, sc.bootstrapErrs)
-	if now := s.bootstraps.secrets(); !slices.Equal(now, was.secrets()) {
+	if now := s.bootstraps.secrets(); !slices.Equal(now, was.secrets()) || s.bootstraps.maxProgram() != was.maxProgram() {
 		s.examineValidator.SetSecrets(now)
+		s.examineValidator.SetMaxProgram(s.bootstraps.maxProgram())
 		s.secretsRound++
 	}
 	before, problems := was.problems(), s.bootstraps.problems()

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -202,4 +203,48 @@ func TestBootstrapOfGroupWhileServing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The results are those of Envoy 1.40, for a regular expression whose program has 304 instructions.
+func TestProgramSizeOfBootstrap(t *testing.T) {
+	b := newFixture(t, "r.yaml", `{"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration, name: r, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {safe_regex: {regex: "^/[0-9a-z-]{100}$"}}, direct_response: {status: 200}}]}]}`)
+	value := func(v string) string { return `{"re2.max_program_size.error_level":` + v + `}` }
+	for _, tt := range []struct {
+		name   string
+		layers []string
+		limit  string // in the warning; "": no warning
+	}{
+		{"no layer", nil, "100"},
+		{"above", []string{value("1000")}, ""},
+		{"below", []string{value("200")}, "200"},
+		{"nothing is allowed", []string{value("0")}, "0"},
+		{"a string", []string{value(`" 1000"`)}, ""},
+		{"a fraction", []string{value("1000.5")}, ""},
+		{"a large number", []string{value("1e15")}, ""},
+		{"nested", []string{`{"re2":{"max_program_size":{"error_level":1000}}}`}, ""},
+		{"partly nested", []string{`{"re2.max_program_size":{"error_level":1000}}`}, ""},
+		{"a boolean", []string{value("true")}, "100"},
+		{"a text", []string{value(`"x"`)}, "100"},
+		{"a negative number", []string{value("-5")}, "100"},
+		{"the last layer counts", []string{value("1000"), value("50")}, "50"},
+		{"the last layer with the value counts", []string{value("1000"), `{"x":1}`}, ""},
+		{"a text after a number", []string{value("1000"), value(`"x"`)}, "100"},
+	} {
+		t.Run("SAFE-3 "+tt.name, func(t *testing.T) {
+			var layers []string
+			for i, l := range tt.layers {
+				layers = append(layers, fmt.Sprintf(`{"name":"%d","static_layer":%s}`, i, l))
+			}
+			bootstrap := bootstrapOf(t, `{"layered_runtime":{"layers":[`+strings.Join(layers, ",")+`]}}`)
+			c := Check(b.dir, Options{Bootstraps: bootstrap, Validate: true})
+			got := Errors(append(c.Errors, c.Warnings...)).Error()
+			if is := strings.Contains(got, "RE2 program"); is != (tt.limit != "") || !strings.Contains(got, "the limit is "+tt.limit) && is {
+				t.Error(got)
+			}
+		})
+	}
+	both := append(bootstrapOf(t, `{"layered_runtime":{"layers":[{"name":"a","static_layer":`+value("1000")+`}]}}`), bootstrapOf(t, `{}`)...)
+	if c := Check(b.dir, Options{Bootstraps: both, Validate: true}); !strings.Contains(Errors(c.Warnings).Error(), "the limit is 100") {
+		t.Error("each Envoy must accept the resource:", c.Warnings)
+	}
 }

@@ -75,6 +75,7 @@ func New(root string, st *store.Store, opts Options) *Source {
 	s.home = s.newPart(groups.Default)
 	s.parts = map[string]*part{groups.Default: s.home}
 	s.examineValidator = validate.New(opts.Types, s.bootstraps.secrets()...)
+	s.examineValidator.SetMaxProgram(s.bootstraps.maxProgram())
 	if opts.Validate {
 		s.validator = s.examineValidator
 	}

@@ -11,9 +11,12 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// maxProgram is the limit of a default Envoy for the size of a regular expression that RE2 has compiled: the
-// runtime value re2.max_program_size.error_level.
-const maxProgram = 100
+// MaxProgram is the limit of a default Envoy for the size of a regular expression that RE2 has compiled. Its bootstrap
+// may have another: the runtime value [MaxProgramKey].
+const MaxProgram = 100
+
+// MaxProgramKey is the name of the runtime value with the limit.
+const MaxProgramKey = "re2.max_program_size.error_level"
 
 // unknownToGo matches \C, which RE2 accepts and Go's regexp package rejects.
 var unknownToGo = regexp.MustCompile(`(^|[^\\])(\\\\)*\\C`)
@@ -46,8 +49,12 @@ func (w *walk) regex(m protoreflect.Message) {
 		w.report(findings.InvalidRegex, "regex", "", "Envoy does not accept this regular expression: it reads bytes, and \\x{...} is above FF")
 		return
 	}
-	if size := programSize(expr); size > maxProgram {
-		w.report(findings.LargeRegex, "regex", "", "a default Envoy refuses this regular expression: its RE2 program has about %d instructions, and the limit is %d", size, maxProgram)
+	if size := programSize(expr); int64(size) > w.maxProgram.Load() {
+		client := "a default Envoy"
+		if w.maxProgram.Load() != MaxProgram {
+			client = "Envoy"
+		}
+		w.report(findings.LargeRegex, "regex", "", "%s refuses this regular expression: its RE2 program has about %d instructions, and the limit is %d", client, size, w.maxProgram.Load())
 	}
 }
 

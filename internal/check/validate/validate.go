@@ -43,7 +43,8 @@ type Validator struct {
 	rules    protoreflect.MessageType // validate.FieldRules; nil: unknown, so no rules are checked
 	programs sync.Map                 // *program by message descriptor
 
-	secrets atomic.Pointer[[]string] // names of the secrets in Envoy's bootstrap
+	secrets    atomic.Pointer[[]string] // names of the secrets in Envoy's bootstrap
+	maxProgram atomic.Int64             // Envoy's limit for the size of a regular expression
 
 	shallow bool // do not check inside Anys, like generated validators
 }
@@ -56,11 +57,16 @@ func New(types Types, secrets ...string) *Validator {
 	}
 	v := &Validator{types: types, rules: rules}
 	v.SetSecrets(secrets)
+	v.SetMaxProgram(MaxProgram)
 	return v
 }
 
 // SetSecrets replaces the names of the secrets in Envoy's bootstrap. Any goroutine may call it.
 func (v *Validator) SetSecrets(names []string) { v.secrets.Store(&names) }
+
+// SetMaxProgram replaces Envoy's limit for the size of a regular expression, which is [MaxProgram] at first. Any
+// goroutine may call it.
+func (v *Validator) SetMaxProgram(limit int) { v.maxProgram.Store(int64(limit)) }
 
 // Validate returns the violations in a message, sorted by path. Their texts quote only numbers and
 // ambiguous names, such as domains.

@@ -105,6 +105,8 @@ func clientBootstrap(name, short, long, example string, write func(bootstrap.Opt
 		f.StringVar(&o.Admin, "admin", bootstrap.DefaultAdmin, "`IP:PORT` or unix:///PATH of Envoy's admin interface")
 		cli.MarkEnvoyAdmin(f)
 		f.StringVar(&from, "from", "", "`FILE` with a bootstrap, such as chancery import writes: all of it is kept, except the server that resources come from; --node, --cluster and --admin replace its own values if they are given")
+		f.Uint32Var(&o.RE2ProgramSize, "re2-program-size", 0, "maximum size of the RE2 program of a regular expression, as `N` instructions; 0 means Envoy's default of 100; check and serve know the value if the output is DIR/_bootstrap.yaml")
+		cmd.MarkFlagsMutuallyExclusive("re2-program-size", "from")
 		dirload.ProtoSetFlag(f, &sets)
 	}
 	return cmd

@@ -24,6 +24,9 @@ type Options struct {
 	PerType bool   // one service per type, instead of ADS
 	REST    bool   // polling over REST-JSON, instead of gRPC; one service per type, and Delta is not possible
 	Admin   string // the address of Envoy's admin interface; "" means [DefaultAdmin]
+
+	// RE2ProgramSize is the largest RE2 program of a regular expression that Envoy accepts; 0 means Envoy's default, 100.
+	RE2ProgramSize uint32
 }
 
 // Defaults for Envoy.

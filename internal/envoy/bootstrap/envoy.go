@@ -64,6 +64,13 @@ func (o Options) envoy(resources ...field) ([]byte, error) {
 	}
 	b := object{{"node", object{{"id", o.Node}, {"cluster", o.Cluster}}}}
 	b = append(b, resources...)
+	if o.RE2ProgramSize > 0 {
+		// A default Envoy has only the admin layer.
+		b = append(b, field{"layered_runtime", object{{"layers", list{
+			object{{"name", "limits"}, {"static_layer", object{{"re2.max_program_size.error_level", o.RE2ProgramSize}}}},
+			object{{"name", "admin"}, {"admin_layer", object{}}},
+		}}}})
+	}
 	return encode(append(b, field{"admin", object{{"address", address(admin)}}}), "  ")
 }
 

@@ -94,6 +94,27 @@ func TestEnvoyValidates(t *testing.T) {
 	}
 }
 
+// Envoy refuses the program of a regular expression, about 300 instructions, unless the bootstrap raises the limit.
+func TestRE2ProgramSize(t *testing.T) {
+	needsEnvoy(t)
+	const listener = `{"name": "in", "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}, "filter_chains": [{"filters": [{"name": "http",
+		"typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "s",
+		"http_filters": [{"name": "router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}],
+		"route_config": {"virtual_hosts": [{"name": "v", "domains": ["*"], "routes": [{"match": {"safe_regex": {"regex": "^/[0-9a-z-]{100}$"}}, "direct_response": {"status": 200}}]}]}}}]}]}`
+	for limit, refused := range map[uint32]bool{0: true, 200: true, 1000: false} {
+		b, err := Envoy(Options{Node: "a", Server: "127.0.0.1:18000", RE2ProgramSize: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = []byte(strings.Replace(string(b), `"static_resources": {`, `"static_resources": {"listeners": [`+listener+`],`, 1))
+		path := write(t, t.TempDir(), "bootstrap.json", b)
+		out, err := exec.CommandContext(t.Context(), envoyPath, "--config-path", path, "--mode", "validate", "--log-level", "warning").CombinedOutput()
+		if is := err != nil && strings.Contains(string(out), "> max program size of"); is != refused || err == nil == refused {
+			t.Errorf("limit %d: %v\n%s", limit, err, out)
+		}
+	}
+}
+
 // opened receives the opened streams.
 type opened chan *server.Stream
 

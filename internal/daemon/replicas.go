@@ -73,7 +73,7 @@ type self struct {
 	admin   func(address, host string) string // the URL of its admin API
 	streams func() int                        // number of open streams
 	writes  func() time.Time                  // the time since when this server writes to the store; zero: it does not
-	served  func() revisions.Number
+	served  func() revisions.State            // the served state
 }
 
 // name gives this process its ID among the servers of its store.
@@ -99,8 +99,8 @@ func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, o
 	}
 	r.all = peers.New(peers.Options{Engine: engine, Ask: asking, Log: log, Self: func() peers.About {
 		a := peers.About{ID: r.id, Admin: own.admin(r.address, host), Host: host, Version: cli.Version(), Since: r.since, Streams: own.streams(), Writes: own.writes()}
-		if n := own.served(); n > 0 {
-			a.Revision = n.String()
+		if is := own.served(); is.Number > 0 {
+			a.Revision, a.Turns = is.Number.String(), is.Turns
 		}
 		return a
 	}})

@@ -27,6 +27,7 @@ type About struct {
 	Host     string    `json:"host,omitempty"`     // name of the server's machine
 	Version  string    `json:"version,omitempty"`  // version of the program
 	Revision string    `json:"revision,omitempty"` // revision that the server served a moment ago
+	Turns    int       `json:"turns,omitempty"`    // how many times the served holds had changed
 	Since    time.Time `json:"since"`              // start of the process
 	Streams  int       `json:"streams"`            // number of open streams a moment ago; after parse, -1 means an impossible number
 	Writes   time.Time `json:"writes,omitzero"`    // the time since when the server writes a directory to the store; zero: it does not

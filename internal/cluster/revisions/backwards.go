@@ -43,6 +43,8 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 		return fmt.Errorf("%w: the key %s is missing, it was at %s", ErrBackwards, headKey, was.at.number)
 	case is.turns < was.turns:
 		return fmt.Errorf("%w: its holds have changed %d times, before that %d times", ErrBackwards, is.turns, was.turns)
+	case is.turns == was.turns && was.raw != nil && !bytes.Equal(is.raw, was.raw) && !sameHolds(is, *was):
+		return fmt.Errorf("%w: it has other holds after as many changes, %d", ErrBackwards, is.turns)
 	case is.at == was.at, was.at.number < is.from: // the ancestors are no longer kept, so this cannot be checked
 		return nil
 	}
@@ -69,15 +71,22 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	return nil
 }
 
+// sameHolds reports whether two heads have equal holds.
+func sameHolds(a, b head) bool {
+	x, _ := json.Marshal(a.holds) // encoding cannot fail
+	y, _ := json.Marshal(b.holds)
+	return bytes.Equal(x, y)
+}
+
 // ServerPrefix is the prefix of the keys under which servers announce themselves ([Announcer]). The values are
-// JSON. Their field "revision" is the number of the served revision.
+// JSON. Their field "revision" is the number of the served revision, "turns" how many times its holds have changed.
 const ServerPrefix = "replica/"
 
 // maxServers limits how many announcements are read.
 const maxServers = 128
 
-// served returns [ErrBackwards] if a running server serves a later revision than the head: then the repository
-// was replaced by a backup. A writer calls it before it changes the head. If the head has changed since it was
+// served returns [ErrBackwards] if a running server serves a later revision than the head, or later holds: then the
+// repository was replaced by a backup. A writer calls it before it changes the head. If the head has changed since it was
 // read, the error is [ErrConflict].
 func (r *Repository) served(ctx context.Context, h head) error {
 	e, ok := r.engine.(Announcer)
@@ -91,12 +100,13 @@ func (r *Repository) served(ctx context.Context, h head) error {
 	for key, value := range all {
 		var about struct {
 			Revision string `json:"revision"`
+			Turns    int    `json:"turns"`
 		}
 		if json.Unmarshal(value, &about) != nil || about.Revision == "" {
 			continue
 		}
 		n, err := ParseNumber(about.Revision)
-		if err != nil || n <= h.at.number {
+		if err != nil || n <= h.at.number && about.Turns <= h.turns {
 			continue
 		}
 		now, err := r.readHead(ctx)
@@ -105,6 +115,9 @@ func (r *Repository) served(ctx context.Context, h head) error {
 			return err
 		case !bytes.Equal(now.raw, h.raw):
 			return fmt.Errorf("%s: %w", headKey, ErrConflict)
+		}
+		if n <= h.at.number {
+			return fmt.Errorf("%w: a running server (%s) serves holds that have changed %d times, and those of the repository %d times", ErrBackwards, key, about.Turns, h.turns)
 		}
 		return fmt.Errorf("%w: a running server (%s) serves %s, and the newest revision is %s", ErrBackwards, key, n, h.at.number)
 	}

@@ -200,6 +200,45 @@ func mustLose(ctx context.Context, t *testing.T, e revisions.Engine, at *revisio
 	}
 }
 
+// backupOfHolds (SAFE-17): a store was put back to a backup with earlier holds, such as an earlier step of a rollout. While
+// a server serves the later ones, a program that has read nothing changes none. Later the server does not take other
+// holds for its own.
+func backupOfHolds(t *testing.T, open func(*testing.T) revisions.Engine) {
+	e := open(t)
+	a, ok := e.(revisions.Announcer)
+	if !ok {
+		t.Skip("the engine is not an Announcer")
+	}
+	ctx := t.Context()
+	announcing, cancel := context.WithCancel(ctx)
+	values, ended := make(chan []byte), make(chan error, 1)
+	go func() { ended <- a.Announce(announcing, revisions.ServerPrefix+"a", values) }()
+	server := revisions.Open(e, revisions.Options{})
+	grow(ctx, t, server, 2)
+	hold := func(repo *revisions.Repository, group string, n revisions.Number) error {
+		return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+			holds[group] = revisions.Hold{Number: n}
+			return nil
+		})
+	}
+	must(t, hold(server, "edge", 1))
+	head, err := e.Get(ctx, "head")
+	must(t, err)
+	must(t, hold(server, "edge", 2))
+	_, err = server.Serving(ctx)
+	must(t, err)
+	values <- []byte(`{"revision":"r2","turns":2}`)
+	values <- []byte(`{"revision":"r2","turns":2}`) // the first one is stored
+	must(t, hold(revisions.Open(e, revisions.Options{}), "edge", 2))
+	tamper(ctx, t, e, "head", head)
+	mustBe(t, hold(revisions.Open(e, revisions.Options{}), "web", 1), revisions.ErrBackwards, "serves holds that have changed 2 times, and those of the repository 1 times")
+	cancel()
+	must(t, <-ended)
+	must(t, hold(revisions.Open(e, revisions.Options{}), "web", 1))
+	_, err = server.Serving(ctx)
+	mustBe(t, err, revisions.ErrBackwards, "other holds after as many changes, 2")
+}
+
 // backup (SAFE-15): a whole store was put back to a backup, while a server serves a later revision. A program
 // that has read nothing before commits and sweeps nothing.
 func backup(t *testing.T, open func(*testing.T) revisions.Engine) {

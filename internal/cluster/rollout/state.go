@@ -7,6 +7,7 @@ package rollout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -319,19 +320,24 @@ func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
 	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error { return s.settle(holds) })
 }
 
-// fits returns an error if the holds for the new state are too large for the head. It is called
-// before the state is stored, because the state and the head must agree. A change that makes the head
-// smaller always fits.
+var errFits = errors.New("the head can have this state")
+
+// fits returns an error if the head cannot have the new state: the holds are too large, or the repository was put
+// back to a backup (SAFE-17). It is called before the state is stored, because the state and the head must agree. A
+// change that makes the head smaller always fits.
 func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
-	_, holds, err := repo.HoldsWithState(ctx)
-	if err != nil {
-		return err
+	err := repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+		was := size(holds)
+		err := s.settle(holds)
+		if err == nil {
+			err = fit(was, holds)
+		}
+		return cmp.Or(err, errFits) // changes nothing
+	})
+	if errors.Is(err, errFits) {
+		return nil
 	}
-	was := size(holds)
-	if err := s.settle(holds); err != nil {
-		return err
-	}
-	return fit(was, holds)
+	return err
 }
 
 func fit(was int, holds map[string]revisions.Hold) error {

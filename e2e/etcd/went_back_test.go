@@ -3,11 +3,13 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +20,10 @@ import (
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
+	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/internal/testkit/logtest"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // A restorable is an etcd whose data can be put back to a backup.
@@ -138,10 +142,16 @@ func TestEndpointsOfAnEtcdThatWentBack(t *testing.T) {
 	if lease, err := client.TimeToLive(ctx, clientv3.LeaseID(keys.Kvs[0].Lease)); err != nil || lease.GrantedTTL != 3600 {
 		t.Error(lease, err)
 	}
+	stored := 0
 	for i, at := range all {
-		if said := at.log.String(); strings.Count(said, "stored again") != 1-i || strings.Contains(said, "watch failed, serving the last known endpoints\" error=\"p/endpoints/: the etcd went back") {
+		said := at.log.String()
+		stored += strings.Count(said, "stored again")
+		if strings.Contains(said, "watch failed, serving the last known endpoints\" error=\"p/endpoints/: the etcd went back") {
 			t.Error(i, said)
 		}
+	}
+	if stored != 1 {
+		t.Errorf("%d servers have stored the registrations again", stored)
 	}
 }
 
@@ -234,4 +244,286 @@ func TestRefusalsOfAnEtcdThatWentBack(t *testing.T) {
 	}
 	stop()
 	<-ended
+}
+
+// SAFE-17: an etcd goes back to the first step of a rollout that had reached the second, or to before the rollout. The
+// servers keep what they serve and say why, and neither they nor a new server go on with the rollout. When the rollout
+// has vanished, and when its servers have ended, all servers agree again.
+func TestRolloutOfAnEtcdThatWentBack(t *testing.T) {
+	for _, vanishes := range []bool{false, true} {
+		t.Run(fmt.Sprint("vanishes=", vanishes), func(t *testing.T) {
+			r := startRestorable(t)
+			w := &rolling{t: t, endpoint: r.endpoint}
+			engine := open(t, w.options())
+			repo := revisions.Open(engine, revisions.Options{})
+			commitHeld(t, repo)
+			backup := ""
+			if vanishes {
+				backup = r.backup()
+			}
+			s := &rollout.State{Number: 2, Steps: []revisions.Pick{{Percent: 1}, {Percent: 50}, {Percent: 60}}, Bake: time.Second, Began: time.Now()}
+			w.until(func() error { return rollout.Start(t.Context(), engine, repo, s, nil) })
+			if !vanishes {
+				backup = r.backup()
+			}
+			w.until(func() error {
+				_, err := rollout.Change(t.Context(), engine, repo, s.ID, func(s *rollout.State) error {
+					if s.Step == 0 {
+						s.Go(time.Now(), "test")
+						s.Turn(s.Since, rollout.Paused, s.Step, "")
+					}
+					return nil
+				})
+				return err
+			})
+			all := []*rollingServer{w.server("a"), w.server("b")}
+			for _, one := range all {
+				w.until(func() error { return one.is(1) })
+			}
+			r.putBack(backup)
+			for _, one := range all {
+				w.until(func() error { return one.trouble(revisions.ErrBackwards) })
+			}
+			w.until(func() error { // the servers announce themselves again
+				found, _, err := engine.Announced(t.Context(), revisions.ServerPrefix, 9)
+				if err == nil && len(found) != 2 {
+					err = fmt.Errorf("%w: %d servers", revisions.ErrUnavailable, len(found))
+				}
+				return err
+			})
+			late := w.server("late")
+			time.Sleep(3 * time.Second) // longer than the bake time
+			step := 0
+			if vanishes {
+				step = -1
+			}
+			w.until(func() error { return late.is(step) })
+			if is, err := rollout.Read(t.Context(), engine, s.ID); (is == nil) != vanishes || is != nil && is.Step != 0 {
+				t.Error("the rollout goes on", is, err)
+			}
+			if said := late.log.String(); strings.Contains(said, "rollout waits") == vanishes {
+				t.Error(said)
+			}
+			for _, one := range all {
+				if err := errors.Join(one.is(1), one.trouble(revisions.ErrBackwards)); err != nil {
+					t.Error(err)
+				}
+				one.stop()
+			}
+		})
+	}
+}
+
+// SAFE-17: a lease that had ended returns with the backup, and ends again. Meanwhile and afterwards no other endpoint is
+// removed, and the servers agree.
+func TestEndedLeaseOfAnEtcdThatWentBack(t *testing.T) {
+	ctx := background(t)
+	r := startRestorable(t)
+	all, _ := registries(t, 2, r.endpoint)
+	c := endpoints.Cluster{Name: "backend"}
+	put := func(n int, ttl time.Duration) {
+		t.Helper()
+		if _, err := all[0].Put(ctx, c, []endpoints.Registered{one(n)}, ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(0, 0)
+	put(1, 5*time.Second)
+	backup := r.backup()
+	agree(t, all, c.Name, 1)
+	put(2, time.Hour)
+	agree(t, all, c.Name, 2)
+	r.putBack(backup)
+	healthy := func() (n int) {
+		for _, at := range all {
+			for _, e := range at.List("", c.Name)[0].Endpoints {
+				if e.Address == one(0).Address || e.Address == one(2).Address {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if n := healthy(); n != 4 {
+			t.Fatal(n)
+		}
+	}
+	agree(t, all, c.Name, 2)
+}
+
+// SAFE-17: a leader of after the backup loses its lease, so another can lead. It commits nothing onto what it has read.
+func TestLeaderOfAnEtcdThatWentBack(t *testing.T) {
+	ctx := background(t)
+	r := startRestorable(t)
+	w := &rolling{t: t, endpoint: r.endpoint}
+	leader := open(t, w.options())
+	repo := revisions.Open(leader, revisions.Options{})
+	commitHeld(t, repo)
+	backup := r.backup()
+	var held context.Context
+	w.until(func() (err error) { held, _, err = leader.Lease(ctx, "commit"); return err })
+	change := func(n int) error {
+		base, err := repo.Head(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = repo.Commit(ctx, base, revisions.Edit{Set: []*revisions.Item{resource(xds.Cluster, "c", n)}}, revisions.Note{})
+		return err
+	}
+	w.until(func() error { return change(3) })
+	stale, err := repo.Head(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.putBack(backup)
+	other := open(t, w.options())
+	w.until(func() error { _, _, err := other.Lease(ctx, "commit"); return err })
+	select {
+	case <-held.Done():
+	case <-time.After(30 * time.Second):
+		t.Error("the leader of before has its lease")
+	}
+	w.until(func() error {
+		if _, err := repo.Commit(ctx, stale, revisions.Edit{Set: []*revisions.Item{resource(xds.Cluster, "c", 4)}}, revisions.Note{}); !errors.Is(err, revisions.ErrBackwards) {
+			return fmt.Errorf("a commit onto the revision of before: %w", err)
+		}
+		return nil
+	})
+	if now, err := revisions.Open(other, revisions.Options{}).Head(ctx); err != nil || now.Revision.Number != 2 {
+		t.Error(now, err)
+	}
+}
+
+// A rolling has servers that take part in rollouts.
+type rolling struct {
+	t        *testing.T
+	endpoint string
+}
+
+func (w *rolling) options() etcdkv.Options {
+	return etcdkv.Options{Endpoints: []string{w.endpoint}, Prefix: "p"}
+}
+
+// until repeats f until it succeeds.
+func (w *rolling) until(f func() error) {
+	w.t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// commitHeld makes two revisions, and freezes group edge at the first.
+func commitHeld(t *testing.T, repo *revisions.Repository) {
+	t.Helper()
+	for n := range 2 {
+		base, err := repo.Head(t.Context())
+		if err == nil {
+			one := resource(xds.Cluster, "c", n)
+			one.Group = "edge"
+			_, err = repo.Commit(t.Context(), base, revisions.Edit{Set: []*revisions.Item{one}}, revisions.Note{})
+		}
+		if err == nil && n == 0 {
+			err = repo.SetHolds(t.Context(), func(_ revisions.Number, holds map[string]revisions.Hold) error {
+				holds["edge"] = revisions.Hold{Number: 1}
+				return nil
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A rollingServer follows the store, announces what it has read, and runs rollouts.
+type rollingServer struct {
+	stop func()
+	log  logtest.Log
+
+	mu   sync.Mutex
+	last *revisions.Snapshot
+	err  error
+}
+
+func (w *rolling) server(name string) *rollingServer {
+	w.t.Helper()
+	s := &rollingServer{}
+	engine := open(w.t, w.options())
+	repo := revisions.Open(engine, revisions.Options{Retry: 50 * time.Millisecond, Poll: 200 * time.Millisecond})
+	runner := rollout.New(engine, repo, name, slog.New(slog.NewTextHandler(&s.log, nil)), func([]string, time.Time) rollout.Look { return rollout.Look{Picked: 1, Acked: 1} })
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	values := make(chan []byte, 1)
+	running.Go(func() { runner.Run(ctx) })
+	running.Go(func() {
+		for ctx.Err() == nil {
+			_ = engine.Announce(ctx, revisions.ServerPrefix+name, values)
+		}
+	})
+	running.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			s.mu.Lock()
+			last := s.last
+			s.mu.Unlock()
+			if last != nil {
+				select {
+				case values <- fmt.Appendf(nil, `{"revision":%q,"turns":%d}`, last.State().Number, last.State().Turns):
+				default:
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	running.Go(func() {
+		for next, err := range repo.Watch(ctx, nil) {
+			s.mu.Lock()
+			s.err = err
+			if err == nil {
+				s.last = next
+				runner.Served(next.State(), next.Holds(), time.Now())
+			}
+			s.mu.Unlock()
+		}
+	})
+	s.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.t.Cleanup(s.stop)
+	return s
+}
+
+// is returns an error unless the server serves this step of a rollout; -1: none.
+func (s *rollingServer) is(step int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := -2
+	if s.last != nil {
+		got = -1
+		if next := s.last.Holds()["edge"].Next; next != nil {
+			got = next.Step
+		}
+	}
+	if got != step {
+		return fmt.Errorf("step %d, want %d; %v", got, step, s.err)
+	}
+	return nil
+}
+
+// trouble returns an error unless the server cannot read the store for a reason.
+func (s *rollingServer) trouble(want error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(s.err, want) {
+		return fmt.Errorf("%v, want %w", s.err, want)
+	}
+	return nil
 }

@@ -309,6 +309,7 @@ func TestChangesWithoutEndAreLoaded(t *testing.T) {
 					c.create(filepath.Join(b.dir, fmt.Sprintf("e%d.yaml", i%files)), port(fmt.Sprint("e", i%files), i+1), os.O_TRUNC)
 					time.Sleep(quietTime * 6 / 10) // no load begins in the middle of a write
 				}
+				synctest.Wait()
 				most := maxQuietWait + quietTime
 				if files > 1 {
 					most = maxBulkWait + quietTime

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/chancery-xds/chancery/internal/disk/watch"
 )
@@ -133,6 +136,46 @@ func TestLoadsEndpointsAtOnce(t *testing.T) {
 			if b.src.err == nil && commits != 1 {
 				t.Errorf("%d commits when the files are quiet", commits)
 			}
+		})
+	}
+}
+
+// If the system reports no event of a change, the poll finds it. If events were lost, any file may have changed, so
+// the load waits for the quiet time.
+func TestChangesWithoutEvents(t *testing.T) {
+	for name, tt := range map[string]struct {
+		events []fsnotify.Event
+		want   time.Duration
+	}{
+		"an event":        {[]fsnotify.Event{{Name: "e.yaml", Op: fsnotify.Create}}, 0},
+		"no event":        {nil, 30*time.Second + quietTime},
+		"events are lost": {[]fsnotify.Event{{Name: "e.yaml", Op: fsnotify.Create}, {}}, quietTime},
+	} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, b := watch.NewManual(), newFixture(t, "e.yaml", port("e", 1))
+				var loaded time.Time
+				b.src.opts.Poll, b.src.opts.Keep = 30*time.Second, func(LastGood) { loaded = time.Now() }
+				_, err := b.src.Load()
+				b.must(err)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go b.src.run(ctx, w)
+				synctest.Wait()
+				b.write("e.yaml", port("e", 2))
+				start := time.Now()
+				for _, ev := range tt.events {
+					if ev.Name != "" {
+						ev.Name = filepath.Join(b.dir, ev.Name)
+					}
+					w.Event(ev)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := loaded.Sub(start); got != tt.want {
+					t.Errorf("loaded after %v, want %v", got, tt.want)
+				}
+			})
 		})
 	}
 }

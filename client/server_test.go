@@ -76,6 +76,13 @@ func TestCLI1Server(t *testing.T) {
 	}
 }
 
+// clusterOf returns a response with cluster "a", whose body need not be a message.
+func clusterOf(version string, body []byte) *xds.Response {
+	r := xds.NewResource(xds.Cluster, "a", body)
+	r.Seal(version)
+	return &xds.Response{Type: xds.Cluster, Version: version, Nonce: version, Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}
+}
+
 // A body that is not a message of the watched type is refused.
 func TestTypedWatchRefusesOtherMessages(t *testing.T) {
 	both(t, "typed", func(t *testing.T, v xds.Variant) {
@@ -90,13 +97,13 @@ func TestTypedWatchRefusesOtherMessages(t *testing.T) {
 			}
 		}()
 		s := f.stream()
-		s.respond(xds.Cluster, "v1", "a=\xff\xff")
+		s.send(clusterOf("v1", []byte("\xff\xff")))
 		body, err := proto.Marshal(&clusterv3.Cluster{Name: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.respond(xds.Cluster, "v2", "a="+string(body))
-		s.respond(xds.Cluster, "v3", "a=\xff")
+		s.send(clusterOf("v2", body))
+		s.send(clusterOf("v3", []byte("\xff")))
 		for _, want := range []string{"refused  true", "updated a false", "refused a true"} {
 			if got := <-events; got != want {
 				t.Errorf("%q, not %q", got, want)
@@ -112,7 +119,7 @@ func TestTypedWatchRefusesOtherMessages(t *testing.T) {
 	both(t, "a resource in use before the first typed watch", func(t *testing.T, v xds.Variant) {
 		c, f := one(t, v)
 		watch(t, c, xds.Cluster, "a")
-		f.stream().respond(xds.Cluster, "v1", "a=\xff")
+		f.stream().send(clusterOf("v1", []byte("\xff")))
 		for ev, err := range client.Watch[*clusterv3.Cluster](t.Context(), c, "a") {
 			if err != nil || ev.Kind != client.Refused || ev.Err == nil || ev.Value != nil {
 				t.Errorf("%v %v", ev, err)

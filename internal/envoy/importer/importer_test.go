@@ -10,7 +10,6 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy"
-	"github.com/chancery-xds/chancery/source/dir"
 )
 
 func options() Options { return Options{Types: envoy.Envoy()} }
@@ -61,40 +60,6 @@ func file(t *testing.T, im *Import, path string) string {
 	}
 	t.Fatalf("no %s among %s", path, names(im))
 	return ""
-}
-
-// The serve command accepts every imported bootstrap, without warnings about spelling. A second import
-// gives the same files.
-func TestImportedBootstrapsAreServable(t *testing.T) {
-	for _, path := range bootstraps(t) {
-		for name, change := range map[string]func(*Options){
-			"default options": func(*Options) {},
-			"split":           func(o *Options) { o.SplitRoutes, o.EDS = true, true },
-		} {
-			t.Run("FILE-8 "+filepath.Base(path)+" "+name, func(t *testing.T) {
-				o := options()
-				change(&o)
-				im := do(t, o, read(t, path))
-				out := filepath.Join(t.TempDir(), "config")
-				if err := im.To(Write{Dir: out}); err != nil {
-					t.Fatal(err)
-				}
-				c := dir.Check(out, dir.Options{})
-				for _, p := range append(c.Errors, c.Warnings...) {
-					if !p.Warning || !strings.Contains(p.Message, "which no file has") {
-						t.Error(p)
-					}
-				}
-				if c.Files != len(im.Resources) {
-					t.Errorf("%d files of %d resources", c.Files, len(im.Resources))
-				}
-				again := do(t, o, read(t, path))
-				if !slices.EqualFunc(im.Files(), again.Files(), func(a, b Output) bool { return a.Path == b.Path && bytes.Equal(a.Data, b.Data) }) {
-					t.Error("the second import gives another result")
-				}
-			})
-		}
-	}
 }
 
 // Importing the result again gives the same resources.

@@ -108,11 +108,14 @@ const (
 // logRefused logs a refused response. Repeated refusals are logged at growing intervals. After a
 // minute without a refusal, the intervals start again.
 func (c *Client) logRefused(l *link, resp *xds.Response, err error) {
-	c.logRepeated(l, typeURL(resp.Type), "refused resources of an xDS server", err, slog.String("type", resp.Type.String()), slog.String("version", resp.Version))
+	if attrs, due := c.repeatedLine(l, typeURL(resp.Type), err); due {
+		c.log.Warn("refused resources of an xDS server", append(attrs, slog.String("type", resp.Type.String()), slog.String("version", resp.Version))...)
+	}
 }
 
-// logRepeated logs an error about the responses of a type; "" for a response that ended the stream.
-func (c *Client) logRepeated(l *link, of, message string, err error, more ...any) {
+// repeatedLine returns the attributes of a log line about the responses of a type; "" for a response that ended the
+// stream. It reports whether the line is due: it counts the lines that are left out between two due ones.
+func (c *Client) repeatedLine(l *link, of string, err error) (attrs []any, due bool) {
 	key := l.up.uri + " " + of
 	r := c.refusals[key]
 	switch {
@@ -121,15 +124,15 @@ func (c *Client) logRepeated(l *link, of, message string, err error, more ...any
 		c.refusals[key] = r
 	case c.now.Sub(r.at) < r.wait:
 		r.omitted++
-		return
+		return nil, false
 	}
 	if c.now.Sub(r.at) > r.wait+time.Minute {
 		r.wait = 0
 	}
-	args := append([]any{slog.String("server", l.up.uri)}, more...)
+	attrs = []any{slog.String("server", l.up.uri), slog.Any("error", err), slog.Int("left_out", r.omitted)}
 	if over, is := errors.AsType[*xds.LimitError](err); is {
-		args = append(args, slog.String("limit", string(over.Limit)))
+		attrs = append(attrs, slog.String("limit", string(over.Limit)))
 	}
-	c.log.Warn(message, append(args, slog.Any("error", err), slog.Int("left_out", r.omitted))...)
 	r.at, r.omitted, r.wait = c.now, 0, min(max(2*r.wait, refusalFirst), refusalMax)
+	return attrs, true
 }

@@ -320,9 +320,13 @@ func (l *link) ended(s *stream, err error) {
 	delete(l.exceeded, "")
 	if over, is := errors.AsType[*xds.LimitError](err); is {
 		l.exceeded[""] = over
-		l.c.logRepeated(l, "", "response of an xDS server is too large", over)
+		if attrs, due := l.c.repeatedLine(l, "", over); due {
+			l.c.log.Warn("response of an xDS server is too large", attrs...)
+		}
 	} else if _, is := errors.AsType[*xds.MalformedError](err); is && s.answered {
-		l.c.logRepeated(l, "", "malformed response of an xDS server", err)
+		if attrs, due := l.c.repeatedLine(l, "", err); due {
+			l.c.log.Warn("malformed response of an xDS server", attrs...)
+		}
 	}
 	if s.answered {
 		l.changedAt = l.c.now

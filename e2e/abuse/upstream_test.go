@@ -201,7 +201,7 @@ func misbehave(t *testing.T, delta bool) {
 		if m.short {
 			harness.Eventually(t, 10*time.Second, m.name+": status shows the limit", func() error {
 				if text, err := upstreamIn(admin); !strings.Contains(text, "--max-upstream") {
-					return fmt.Errorf("%q, %v", text, err)
+					return errors.Join(fmt.Errorf("it shows %q", text), err)
 				}
 				return nil
 			})
@@ -315,7 +315,7 @@ func (u *badUpstream) serve(_ any, stream grpc.ServerStream) error {
 			}
 			var req discovery.DeltaDiscoveryRequest
 			var state discovery.DiscoveryRequest
-			url, nonce, text := "", "", ""
+			var url, nonce, text string
 			if s.delta {
 				_ = proto.Unmarshal(b, &req)
 				url, nonce, text = req.TypeUrl, req.ResponseNonce, req.ErrorDetail.GetMessage()

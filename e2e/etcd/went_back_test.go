@@ -361,8 +361,15 @@ func TestLeaderOfAnEtcdThatWentBack(t *testing.T) {
 	repo := revisions.Open(leader, revisions.Options{})
 	commitHeld(t, repo)
 	backup := r.backup()
-	var held context.Context
-	w.until(func() (err error) { held, _, err = leader.Lease(ctx, "commit"); return err })
+	leases := make(chan context.Context, 1)
+	w.until(func() error {
+		lease, _, err := leader.Lease(ctx, "commit")
+		if err == nil {
+			leases <- lease
+		}
+		return err
+	})
+	held := <-leases
 	change := func(n int) error {
 		base, err := repo.Head(ctx)
 		if err != nil {
@@ -513,7 +520,7 @@ func (s *rollingServer) is(step int) error {
 		}
 	}
 	if got != step {
-		return fmt.Errorf("step %d, want %d; %v", got, step, s.err)
+		return errors.Join(fmt.Errorf("step %d, want %d", got, step), s.err)
 	}
 	return nil
 }
@@ -523,7 +530,7 @@ func (s *rollingServer) trouble(want error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(s.err, want) {
-		return fmt.Errorf("%v, want %w", s.err, want)
+		return errors.Join(fmt.Errorf("want %w", want), s.err)
 	}
 	return nil
 }

@@ -239,7 +239,7 @@ func (s *Source) plan(c *change) *plan {
 			names = slices.Collect(maps.Values(k.names))
 		}
 		names = slices.AppendSeq(slices.Clip(names), maps.Keys(k.refused))
-		held := k.holdsRemovals(c.now, s.opts.Confirm) && !(s.crowded() && k.standing.phase == doubted)
+		held := k.holdsRemovals(c.now, s.opts.Confirm) && (!s.crowded() || k.standing.phase != doubted)
 		k.due = time.Time{}
 		for _, e := range names {
 			if e.kind == k {

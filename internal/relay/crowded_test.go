@@ -62,16 +62,17 @@ func TestStopDuringLargeResponse(t *testing.T) {
 		}
 		up.set(xds.Cluster, names...)
 		var applied atomic.Int32
-		var w *testRelay
-		w = relayWith(t, up, "", delta, nil, func(o *relay.Options) {
+		stop := make(chan func(), 1)
+		w := relayWith(t, up, "", delta, nil, func(o *relay.Options) {
 			o.Refs = func(*xds.Resource) []xds.Ref {
 				if applied.Add(1) == 1 {
-					go w.stop()
+					go (<-stop)()
 					time.Sleep(time.Second)
 				}
 				return []xds.Ref{}
 			}
 		})
+		stop <- w.stop
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := applied.Load(); n == 0 || n > 1000 {

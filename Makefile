@@ -16,7 +16,7 @@ CHAOS    ?= 30m # of chaos-store
 SEED     ?= 0   # of chaos-store (0: any) and mutants
 N        ?= 100 # mutants of a package
 # Slow tests in which nothing is concurrent: the race detector would make them ten times as slow.
-SERIAL   := Scripts|UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap
+SERIAL   := Scripts|UnfinishedMemory|LineOfSecrets|Canaries|CheckOfManyIsFast|Decode|EncodeRequest|TreeAgreesWithMap|StepsInAnyOrder|MessagesQuick|WaitingNamesAreCheap|CheckoutIsGathered
 PLAIN    := Memory|$(SERIAL)
 # GOGC of what compiles, which has little to collect: a fifth less of time, for memory. Not of what measures memory, or of servers.
 ROOM     := 400

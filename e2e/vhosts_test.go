@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/chancery-xds/chancery/e2e/tap"
 )
 
 // The virtual hosts of a route configuration are separate resources. Envoy subscribes to them by a
@@ -54,6 +58,48 @@ func TestVirtualHosts(t *testing.T) {
 		exactly(t, 0, "NACK", s.Since(0).NACKs())
 		recorded(t, "envoy/VHDS "+v.String(), s.Since(0).About("VHDS"))
 	}, delta, ownDelta)
+}
+
+// Envoy refuses each response after which a domain would be in two virtual hosts, and keeps the earlier ones (XDS0401).
+func TestDomainInTwoVirtualHosts(t *testing.T) {
+	t.Parallel()
+	twice := virtualHost("ingress", "c.example", "9", "other")
+	var inner route.VirtualHost
+	if err := twice.GetResource().UnmarshalTo(&inner); err != nil {
+		t.Fatal(err)
+	}
+	inner.Domains = []string{"a.example"}
+	twice.Resource = pack(&inner)
+	a, b := virtualHost("ingress", "a.example", "1", "backend"), virtualHost("ingress", "b.example", "1", "other")
+	refusal := func(s *site, p tap.Point) func() error {
+		return func() error {
+			for _, r := range s.Since(p).NACKs() {
+				if r.Type == "VHDS" && strings.Contains(r.NACK, "Only unique values for domains are permitted. Duplicate entry of domain a.example in route ingress") {
+					return nil
+				}
+			}
+			return errors.New("no refusal")
+		}
+	}
+	t.Run("SAFE-3 a running Envoy keeps its virtual hosts", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, renamed, func(w world) { w.set(emptyRoutes("ingress"), a, b) })
+		s.ingress = asking(t, s.ingressPort, func(r *http.Request) { r.Host = "a.example" })
+		s.start(delta)
+		p := s.commit("a domain twice", func(w world) { w.set(twice) })
+		eventually(t, soon, "Envoy refuses", refusal(s, p))
+		if err := s.ingress.gets(answer{"a", "1"})(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("SAFE-3 a starting Envoy has none of them", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, renamed, func(w world) { w.set(emptyRoutes("ingress"), a, b, twice) })
+		s.ingress = asking(t, s.ingressPort, func(r *http.Request) { r.Host = "b.example" })
+		s.boot(delta)
+		eventually(t, soon, "Envoy refuses", refusal(s, 0))
+		eventually(t, soon, "no host is there", s.ingress.fails("404"))
+	})
 }
 
 func TestNoVirtualHosts(t *testing.T) {

@@ -29,6 +29,7 @@ func TestKubernetes(t *testing.T) {
 		{"permissions come and go", testPermissions},
 		{"of one namespace", testNamespace},
 		{"strangers", testStrangers},
+		{"a directory as ConfigMaps", testConfigMaps},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			one := *k

@@ -30,7 +30,6 @@ type faulty struct {
 const (
 	yamlListener = `"@type": type.googleapis.com/envoy.config.listener.v3.Listener`
 	yamlCluster  = `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster`
-	yamlWrapper  = `"@type": type.googleapis.com/envoy.service.discovery.v3.Resource`
 	yamlTCP      = `"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy`
 )
 
@@ -91,11 +90,9 @@ func faults(port, port2 int) []faulty {
   name: bad
   connect_timeout: -1s # here`},
 		{name: "a cluster that breaks a rule itself", typ: "CDS", resource: "bad", good: "good", text: "Proto constraint validation failed", file: goodCluster("good") + `
-- ` + yamlWrapper + `
+- ` + yamlCluster + `
   name: bad
-  resource:
-    ` + yamlCluster + ` # here
-    connect_timeout: 1s`},
+  connect_timeout: 0s # here`},
 		{name: "a cluster of type EDS without a source", typ: "CDS", resource: "bad", good: "good", text: "cannot create an EDS cluster without an EDS config", file: goodCluster("good") + `
 - ` + yamlCluster + `
   name: bad

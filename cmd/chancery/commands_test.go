@@ -264,6 +264,44 @@ func (p *typist) moved(text string) string {
 	return absolute.ReplaceAllString(text, "${1}"+p.root+"/$2/")
 }
 
+// starts starts a command that runs until the page ends. It returns the file with its output.
+func (p *typist) starts(cmd *exec.Cmd) (log string) {
+	p.Helper()
+	log = filepath.Join(p.root, fmt.Sprint("log", time.Now().UnixNano()))
+	f, err := os.Create(log)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer f.Close()
+	cmd.Stdout, cmd.Stderr = f, f
+	if err := cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { p.ends(cmd) })
+	return log
+}
+
+// awaits waits until a started command is ready.
+func (p *typist) awaits(line, log string, within time.Duration, ready func() bool) {
+	p.Helper()
+	for end := time.Now().Add(within); !ready(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b, _ := os.ReadFile(log)
+			p.Fatalf("%s: the command did not succeed\n%s", line, b)
+		}
+	}
+}
+
+// answers reports whether an HTTP server answers a GET with 200.
+func answers(address string) bool {
+	r, err := http.Get("http://" + address)
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
+}
+
 // types runs a command. A server runs until the page ends, or the next one is started.
 func (p *typist) types(c command) {
 	p.Helper()
@@ -285,17 +323,7 @@ func (p *typist) types(c command) {
 			p.ends(p.server)
 		}
 		cmd.Args[2] = p.moved(c.prelude) + regexp.MustCompile(`^chancery`).ReplaceAllString(line, "exec chancery") // the command ends with its shell
-		log := filepath.Join(p.root, fmt.Sprint("log", time.Now().UnixNano()))
-		f, err := os.Create(log)
-		if err != nil {
-			p.Fatal(err)
-		}
-		defer f.Close()
-		cmd.Stdout, cmd.Stderr = f, f
-		if err := cmd.Start(); err != nil {
-			p.Fatal(err)
-		}
-		p.Cleanup(func() { p.ends(cmd) })
+		log := p.starts(cmd)
 		if server {
 			p.server = cmd
 		}
@@ -304,21 +332,9 @@ func (p *typist) types(c command) {
 		case server:
 			ready = func() bool { b, _ := os.ReadFile(log); return strings.Contains(string(b), `"msg":"serving"`) }
 		case strings.Contains(line, "envoy -c"):
-			ready = func() bool {
-				r, err := http.Get("http://127.0.0.1:" + p.ports["9901"] + "/ready")
-				if err != nil {
-					return false
-				}
-				r.Body.Close()
-				return r.StatusCode == http.StatusOK
-			}
+			ready = func() bool { return answers("127.0.0.1:" + p.ports["9901"] + "/ready") }
 		}
-		for end := time.Now().Add(20 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				b, _ := os.ReadFile(log)
-				p.Fatalf("%s: the command did not succeed\n%s", c.line, b)
-			}
-		}
+		p.awaits(c.line, log, 20*time.Second, ready)
 		return
 	}
 	// A command that asks a server is repeated until there is an answer, as a reader would do.

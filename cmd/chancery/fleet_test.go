@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,29 +48,8 @@ func TestPageOfManyEnvoys(t *testing.T) {
 	start := func(script, address string) *exec.Cmd {
 		t.Helper()
 		cmd := shell(script)
-		log, err := os.Create(filepath.Join(p.root, fmt.Sprint("log", time.Now().UnixNano())))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer log.Close()
-		cmd.Stdout, cmd.Stderr = log, log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.ends(cmd) })
-		for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			r, err := http.Get("http://" + address)
-			if err == nil {
-				r.Body.Close()
-				if r.StatusCode == http.StatusOK {
-					return cmd
-				}
-			}
-			if time.Now().After(end) {
-				b, _ := os.ReadFile(log.Name())
-				t.Fatalf("%s: not ready\n%s", script, b)
-			}
-		}
+		p.awaits(script, p.starts(cmd), 60*time.Second, func() bool { return answers(address) })
+		return cmd
 	}
 
 	const envoys = 10

@@ -55,7 +55,7 @@ func TestBudget(t *testing.T) {
 		}
 		c.holds(xds.Cluster, "c=1")
 	})
-	bothVariants(t, "SAFE-14 resources that nobody subscribes to do not count", func(t *testing.T, v xds.Variant) {
+	bothVariants(t, "SAFE-14 resources without a subscription do not count", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{Budget: budget(two)}, xds.Endpoint, "a")
 		if err := c.respond(xds.Endpoint, "1", "v", "a=1", "b=1", "c=1"); err != nil {
 			t.Error(err)

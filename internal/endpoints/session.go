@@ -64,7 +64,8 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 }
 
 // Apply applies steps in order, and joins adjacent ones into one write where possible. errs has an error
-// for each refused step, and [BadMembers] for a step of which only those were refused. err is an error of the engine, which may have written some of them.
+// for each refused step, and [BadMembers] for a step with refused members whose other members were applied. err is an
+// error of the engine, which may have written some of the steps.
 func (s *Session) Apply(ctx context.Context, ops []Op) (errs map[int]error, err error) {
 	errs = map[int]error{}
 	for i := 0; i < len(ops) && err == nil; {

@@ -25,8 +25,8 @@ const (
 	leavingOut = "--without-redacted leaves the %s out"
 )
 
-// checkRedacted reports redacted values of what is written, or leaves out their resources with WithoutRedacted. Only
-// the first value of each resource gets the hint.
+// checkRedacted reports redacted values in the output, or leaves out their resources with WithoutRedacted. Only the
+// first value of each resource gets the hint.
 func (im *importer) checkRedacted() {
 	for _, e := range im.entries {
 		hidden := redactedIn(e.node, "")

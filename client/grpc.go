@@ -99,7 +99,7 @@ func GRPC(target string, o GRPCOptions) (Transport, error) {
 	t.options.MaxMessage = cmp.Or(o.MaxMessage, defaultMaxMessage)
 	t.options.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	dial := []grpc.DialOption{
-		grpc.WithTransportCredentials(o.Credentials),
+		grpc.WithTransportCredentials(&pacedCredentials{TransportCredentials: o.Credentials}),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDisableServiceConfig(), // a service config in DNS is for clients of another service
 		grpc.WithIdleTimeout(idleTimeout),

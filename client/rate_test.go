@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,11 +62,12 @@ func (a *attempts) count() int {
 
 // A client keeps to the stated rate, whatever the server does to its connections and streams.
 func TestReconnectRate(t *testing.T) {
+	t.Parallel()
 	const (
+		lasts    = 100 * time.Second
 		period   = 30 * time.Second
 		failures = 7  // the shortest waits are 0.8 s, 1.28 s, 2.05 s, 3.28 s, 5.24 s, 8.39 s, 13.4 s
 		reopened = 31 // one stream, reopened once a second
-		goAways  = 61 // gRPC connects by itself after a GOAWAY, at times of its own choice: up to 48 were seen
 	)
 	answer := func(s grpc.ServerStream) error { // of any type: a response needs only to arrive
 		b := wire.Encode(xds.SotW, &xds.Response{Type: xds.Cluster, Version: "1", Changes: &xds.Changes{}}, "1").Materialize()
@@ -78,11 +78,9 @@ func TestReconnectRate(t *testing.T) {
 		dial     func(net.Conn) error // handles a raw connection; nil: a gRPC server
 		handle   func(grpc.ServerStream) error
 		answered bool // each stream gets a response
-		most     int  // connections within the period; 0: reopened
 	}{
 		{name: "refuses each connection", dial: func(net.Conn) error { return errors.New("refused") }},
 		{name: "closes each connection", dial: func(c net.Conn) error { return c.Close() }},
-		{name: "sends GOAWAY on each connection", most: goAways, dial: func(c net.Conn) error { go goAway(c); return nil }},
 		{name: "closes each stream", handle: func(grpc.ServerStream) error { return nil }},
 		{name: "refuses each stream", handle: func(grpc.ServerStream) error { return status.Error(codes.Unavailable, "no") }},
 		{name: "closes each stream after a response", answered: true, handle: answer},
@@ -93,40 +91,12 @@ func TestReconnectRate(t *testing.T) {
 		for _, perType := range []bool{false, true} {
 			t.Run(fmt.Sprintf("CLI-4 the server %s, per type: %v", c.name, perType), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var connections, streams attempts
-					o := client.GRPCOptions{Credentials: insecure.NewCredentials(), PerType: perType}
-					lis := bufconn.Listen(64 << 10)
-					o.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-						connections.add()
-						if c.dial == nil {
-							return lis.DialContext(ctx)
-						}
-						ours, theirs := net.Pipe()
-						return ours, c.dial(theirs)
-					})}
-					g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
-						streams.add()
-						return c.handle(s)
-					}), grpc.ForceServerCodecV2(client.RawCodec{}), grpc.WaitForHandlers(true))
-					go g.Serve(lis)
-					defer g.Stop()
-					tr, err := client.GRPC("passthrough:///server", o)
-					if err != nil {
-						t.Fatal(err)
-					}
-					cl, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: tr}}})
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer cl.Close()
-					watch(t, cl, xds.Endpoint, "a")
+					connections, streams := reconnect(t, lasts, perType, c.dial, c.handle)
 					open := 1 // streams at a time
 					if perType {
-						watch(t, cl, xds.Cluster, "a")
 						open = 2
 					}
-					time.Sleep(100 * time.Second)
-					connections.within(t, "connections", period, cmp.Or(c.most, reopened)*open) // gRPC retries by itself, too
+					connections.within(t, "connections", period, mostConnections(period)) // gRPC retries by itself, too
 					if c.answered {
 						streams.within(t, "streams", period, reopened*open)
 						if streams.count() < 90 {
@@ -139,6 +109,64 @@ func TestReconnectRate(t *testing.T) {
 			})
 		}
 	}
+	// In real time: gRPC opens the stream again with a lock that its sender waits for, and synctest waits for both.
+	for _, perType := range []bool{false, true} {
+		t.Run(fmt.Sprintf("CLI-4 the server sends GOAWAY on each connection, per type: %v", perType), func(t *testing.T) {
+			t.Parallel()
+			const period = 5 * time.Second
+			connections, _ := reconnect(t, period, perType, func(c net.Conn) error { go goAway(c); return nil }, nil)
+			connections.within(t, "connections", period, mostConnections(period))
+			if connections.count() < 3 {
+				t.Errorf("%d connections: the client waits longer than it has to", connections.count())
+			}
+		})
+	}
+}
+
+// mostConnections is the limit of connections within a period: a handshake a second, and a connection that waits for
+// its handshake.
+func mostConnections(period time.Duration) int { return int(period/time.Second) + 2 }
+
+// reconnect runs a client against a server that ends its connections or streams. It returns when they began.
+func reconnect(t *testing.T, lasts time.Duration, perType bool, dial func(net.Conn) error, handle func(grpc.ServerStream) error) (connections, streams *attempts) {
+	connections, streams = &attempts{}, &attempts{}
+	o := client.GRPCOptions{Credentials: insecure.NewCredentials(), PerType: perType}
+	lis := bufconn.Listen(64 << 10)
+	o.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		connections.add()
+		if dial == nil {
+			return lis.DialContext(ctx)
+		}
+		ours, theirs := net.Pipe()
+		return ours, dial(theirs)
+	})}
+	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		streams.add()
+		return handle(s)
+	}), grpc.ForceServerCodecV2(client.RawCodec{}), grpc.WaitForHandlers(true))
+	go g.Serve(lis)
+	defer g.Stop()
+	tr, err := client.GRPC("passthrough:///server", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: tr}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	watched := []*xds.Type{xds.Endpoint}
+	if perType {
+		watched = append(watched, xds.Cluster)
+	}
+	for _, typ := range watched {
+		go func() {
+			for range cl.Watch(t.Context(), typ, "a") {
+			}
+		}()
+	}
+	time.Sleep(lasts)
+	return connections, streams
 }
 
 // goAway is a server that ends each connection after the handshake.

@@ -203,7 +203,7 @@ var (
 	// The client uses no instance, because it cannot know the right one (CLI-5).
 	errTwice    = errors.New("duplicate resource")
 	errClash    = errors.New("both present and removed")
-	errBodiless = errors.New("has no body, and the client does not hold this version")
+	errBodiless = errors.New("has no body, and the client holds another version")
 )
 
 // take puts a resource in use, or records the reason why it cannot be used.
@@ -304,19 +304,22 @@ func (in *intake) unread(err error) {
 	}
 }
 
-// beat restarts the TTL of a held resource: a resource without a body is a heartbeat (CLI-8). A
-// heartbeat of another version would need the body that the client does not have (CLI-15). In SotW
-// the version of a heartbeat is the version of the response, so only delta compares it.
+// beat restarts the TTL of a held resource: a resource without a body is a heartbeat (CLI-8). The
+// client refuses another version than the held one, because it lacks the body (CLI-15). In SotW the
+// version of a heartbeat is the version of the response, so only delta compares it. A heartbeat of a
+// resource that is not held has no effect: the TTL may have expired while the heartbeat was in flight,
+// and a refusal would end the heartbeats of all resources in the response.
 func (in *intake) beat(r *xds.Resource) {
 	if r == nil || r.Stamp == nil {
 		return
 	}
 	name := xds.CanonicalName(r.Name)
 	n := in.w.names[name]
-	if n == nil || n.res == nil || in.w.delta && r.Version != n.res.Version {
-		if in.w.covers(name, r, isTold, "") {
-			in.wrong.add(r.Name, errBodiless)
-		}
+	switch {
+	case n == nil || n.res == nil:
+		return
+	case in.w.delta && r.Version != n.res.Version:
+		in.wrong.add(r.Name, errBodiless)
 		return
 	}
 	if !in.w.delta { // in delta a removal may follow

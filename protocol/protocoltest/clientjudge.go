@@ -492,13 +492,15 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	return bad
 }
 
-// beat applies a heartbeat, and reports whether it is bad: requested, but of a version that the client does not hold.
+// beat applies a heartbeat, and reports whether it is bad: of another version than the client holds.
 func (j *clientJudge) beat(a *clientAccount, x *xds.Resource) (bad bool) {
 	old := a.held[x.Name]
-	if old == nil || j.cfg.Variant == xds.Delta && old.Version != x.Version {
-		return j.finding(a, a.requested, x, "")
-	}
-	if x.TTL > 0 {
+	switch {
+	case old == nil:
+		return false
+	case j.cfg.Variant == xds.Delta && old.Version != x.Version:
+		return true
+	case x.TTL > 0:
 		a.ends[x.Name] = j.now.Add(x.TTL)
 	}
 	return false

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/e2e/harness"
 )
@@ -19,6 +20,8 @@ type variant struct {
 	once bool   // sends its node in the first message of a stream only
 
 	unified bool // SotW by Envoy's code for delta, which a feature flag selects
+
+	drain time.Duration // of removed listeners, at least 1 s
 }
 
 var (
@@ -96,14 +99,14 @@ func startEnvoy(t *testing.T, id string, v variant, port int, edits ...func(boot
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return runEnvoy(t, config)
+	return &envoy{harness.RunEnvoy(t, envoyPath, config, max(v.drain, time.Second))}
 }
 
 // runEnvoy runs an Envoy with the bootstrap in a file. It is killed when the
 // test ends.
 func runEnvoy(t *testing.T, config string) *envoy {
 	t.Helper()
-	return &envoy{harness.RunEnvoy(t, envoyPath, config)}
+	return &envoy{harness.RunEnvoy(t, envoyPath, config, time.Second)}
 }
 
 // A bootstrap is Envoy's bootstrap as JSON.

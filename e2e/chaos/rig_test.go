@@ -117,7 +117,7 @@ func (r *rig) envoy(delta bool) *harness.Envoy {
 	r.must(err)
 	file := filepath.Join(filepath.Dir(r.dir), name+".json")
 	r.must(os.WriteFile(file, boot, 0o644))
-	e := harness.RunEnvoy(r.t, envoyPath, file)
+	e := harness.RunEnvoy(r.t, envoyPath, file, time.Second)
 	harness.Eventually(r.t, time.Minute, "an Envoy is live", e.Live)
 	return e
 }

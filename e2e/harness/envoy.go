@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +23,9 @@ type Envoy struct {
 // Signal sends the process a signal, such as one to stand still.
 func (e *Envoy) Signal(s os.Signal) error { return e.process.Signal(s) }
 
-// RunEnvoy runs the Envoy at path with the bootstrap in a file. It is killed when
-// the test ends.
-func RunEnvoy(t testing.TB, path, config string) *Envoy {
+// RunEnvoy runs the Envoy at path with the bootstrap in a file. drain is how long it drains removed
+// listeners, in full seconds. It is killed when the test ends.
+func RunEnvoy(t testing.TB, path, config string, drain time.Duration) *Envoy {
 	t.Helper()
 	Needs(t, path)
 	dir := t.TempDir()
@@ -36,7 +37,7 @@ func RunEnvoy(t testing.TB, path, config string) *Envoy {
 	}
 	defer log.Close()
 	cmd := exec.Command(path, "--config-path", config, "--admin-address-path", address,
-		"--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1",
+		"--concurrency", "1", "--disable-hot-restart", "--drain-time-s", strconv.Itoa(int(drain/time.Second)),
 		"--log-level", "info", "--component-log-level", "main:warning", "--log-format", "%E.%e %l %n] %v")
 	cmd.Stdout, cmd.Stderr = log, log
 	DieWithParent(cmd)

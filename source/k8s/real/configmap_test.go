@@ -118,7 +118,8 @@ func (k *kube) mounted(pod core.PodSpec) map[string]string {
 			k.Fatalf("volume %v", v)
 		}
 		for _, s := range v.Projected.Sources {
-			data, items := map[string][]byte{}, []core.KeyToPath{}
+			data := map[string][]byte{}
+			var items []core.KeyToPath
 			if s.ConfigMap != nil {
 				o, err := k.client.CoreV1().ConfigMaps("chancery").Get(k.Context(), s.ConfigMap.Name, meta.GetOptions{})
 				k.must(err)

@@ -18,6 +18,9 @@ func TestRestart(t *testing.T) {
 			s.kill()
 			p := s.restart()
 			s.back(p)
+			if v == sotw { // a new stream gets its named resources once
+				s.sees(p, soon, "named resources", func(rs tap.Records) bool { return len(rs.Responses("RDS", "EDS")) == 2 })
+			}
 			s.nextChange()
 			rs := s.Since(p)
 			if v == delta {

@@ -181,12 +181,13 @@ func newDaemon(t *testing.T, limit float64, secure bool) *daemon {
 	return d
 }
 
-// commit writes the cluster that has the next generation.
+// commit writes the cluster that has the next generation, and its assignment: a load with a missing reference waits.
 func (d *daemon) commit(t *testing.T) {
 	t.Helper()
 	d.generation++
 	next := filepath.Join(filepath.Dir(d.dir), "next")
-	err := os.WriteFile(next, harness.Document(harness.EDSCluster(fmt.Sprintf("%s%d", tick, d.generation), time.Second)), 0o600)
+	name := fmt.Sprintf("%s%d", tick, d.generation)
+	err := os.WriteFile(next, slices.Concat(harness.Document(harness.EDSCluster(name, time.Second)), harness.Document(harness.Assignment(name))), 0o600)
 	if err == nil {
 		err = os.Rename(next, filepath.Join(d.dir, "tick.yaml"))
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	quietTime    = 100 * time.Millisecond // without a change, before the files are loaded
 	maxQuietWait = 2 * time.Second        // after the first change, even if changes continue
-	bulkTime     = 300 * time.Millisecond // after a change, the next change of other files may be part of it
+	bulkTime     = time.Second            // after a change, the next change of other files may be part of it
 	maxBulkWait  = 10 * time.Second       // for the rest of a change of many files, even if changes continue
 	quickCommits = 2                      // of a change of many files, before Run waits for its end
 

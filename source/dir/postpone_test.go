@@ -187,13 +187,13 @@ func TestEarlyLoadsArePaced(t *testing.T) {
 		ago  time.Duration
 		want bool
 	}{
-		"no change before":               {lastChange{}, time.Hour, true},
-		"another file just before":       {lastChange{files: 1}, 0, false},
-		"another file some time before":  {lastChange{files: 1}, 3 * quietTime, true},
-		"several files some time before": {lastChange{files: 2}, bulkTime - quietTime, false},
-		"several files long before":      {lastChange{files: 2}, 2 * bulkTime, true},
-		"two commits some time before":   {lastChange{files: 1, commits: quickCommits}, bulkTime - quietTime, false},
-		"the same file just before":      {lastChange{files: 1, only: "e.yaml"}, 0, true},
+		"no change before":                   {lastChange{}, time.Hour, true},
+		"another file just before":           {lastChange{files: 1}, 0, false},
+		"another file some time before":      {lastChange{files: 1}, 3 * quietTime, true},
+		"several files some time before":     {lastChange{files: 2}, 3 * quietTime, false},
+		"several files more than 1 s before": {lastChange{files: 2}, 2 * bulkTime, true},
+		"two commits some time before":       {lastChange{files: 1, commits: quickCommits}, 3 * quietTime, false},
+		"the same file just before":          {lastChange{files: 1, only: "e.yaml"}, 0, true},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			b := newFixture(t, "e.yaml", port("e", 1))

@@ -28,9 +28,10 @@ var (
 	length  = flag.Duration("attack-for", 60*time.Second, "how long an attack takes, with -whole")
 	only    = flag.String("attacks", "", "names of attacks, separated by commas; empty: all")
 	limits  = flag.String("limits", "256,460,1024", "memory limits in MiB, with -whole")
-	program = flag.String("program", "", "the program under test; empty: it is built")
 	results = flag.String("results", "", "a file for the results, as a table")
 )
+
+var program string // under test
 
 // The environment of the attacker, which is this program in another process.
 const envAttack, envFrom, envTo, envFor = "ABUSE_ATTACK", "ABUSE_FROM", "ABUSE_TO", "ABUSE_FOR"
@@ -51,17 +52,14 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	flag.Parse()
-	if *program != "" {
-		return m.Run()
-	}
 	dir, err := os.MkdirTemp("", "chancery-abuse-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	*program = filepath.Join(dir, "chancery")
-	if err := harness.Build("../..", *program); err != nil {
+	program = filepath.Join(dir, "chancery")
+	if err := harness.Build("../..", program); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -152,7 +150,7 @@ func newDaemon(t *testing.T, limit float64, secure bool) *daemon {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	d.cmd = exec.Command(*program, args...)
+	d.cmd = exec.Command(program, args...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", int(limit)))
 	harness.DieWithParent(d.cmd)

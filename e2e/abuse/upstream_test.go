@@ -152,7 +152,7 @@ func misbehave(t *testing.T, delta bool) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(*program, "serve", url, "--listen", addr, "--admin-listen", admin, "--state-dir", t.TempDir(), "--log-format", "json")
+	cmd := exec.Command(program, "serve", url, "--listen", addr, "--admin-listen", admin, "--state-dir", t.TempDir(), "--log-format", "json")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", upstreamLimit))
 	harness.DieWithParent(cmd)

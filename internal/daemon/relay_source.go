@@ -39,6 +39,7 @@ type relaySource struct {
 	held     xds.MemoryLimit
 
 	seen    atomic.Pointer[api.Upstream] // the result of the last look
+	looking atomic.Pointer[upstreamLook] // the look that waits for the client; nil: none
 	refused func() []relay.Refusal       // returns the refusals of clients, for the upstream; nil: they are not reported
 }
 
@@ -204,17 +205,31 @@ func (r *relaySource) reload(context.Context, bool) api.Reload {
 	return api.Reload{Errors: []string{cli.RelayReload}}
 }
 
-// status returns the state of the upstream. While the client applies a large response, this is an earlier state.
+// An upstreamLook is one question to the client for the state of the upstream.
+type upstreamLook struct {
+	done  chan struct{} // closed when state is set
+	state api.Upstream
+}
+
+// status returns the state of the upstream. While the client applies a large response, this is an earlier state, and
+// all calls wait for the same look.
 func (r *relaySource) status() api.Upstream {
-	found := make(chan api.Upstream, 1)
-	go func() {
-		u := r.look()
-		r.seen.Store(&u)
-		found <- u
-	}()
+	l := &upstreamLook{done: make(chan struct{})}
+	if r.looking.CompareAndSwap(nil, l) {
+		go func() {
+			l.state = r.look()
+			r.seen.Store(&l.state)
+			r.looking.Store(nil)
+			close(l.done)
+		}()
+	} else if other := r.looking.Load(); other != nil {
+		l = other
+	} else { // it has just ended
+		return *r.seen.Load()
+	}
 	select {
-	case u := <-found:
-		return u
+	case <-l.done:
+		return l.state
 	case <-time.After(lookTime):
 	}
 	if u := r.seen.Load(); u != nil {

@@ -194,10 +194,16 @@ func TestRelayWithBusyClient(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		begin()
-		for range 3 {
+		var look *upstreamLook
+		for i := range 3 {
 			start := time.Now()
 			if s := r.status(); s.URL != "xds://up" || s.Idle || time.Since(start) > time.Second {
 				t.Errorf("SAFE-14 status after %v: %+v", time.Since(start), s)
+			}
+			if l := r.looking.Load(); l == nil || i > 0 && l != look {
+				t.Error("SAFE-14 each status of a busy client leaves a goroutine")
+			} else {
+				look = l
 			}
 		}
 		cancel()

@@ -204,12 +204,8 @@ var effects = map[string]string{
 	"internal/auth/access New clock":         "the default of Options.Now: when identities expire",
 	"internal/auth/access View.watch timer":  "rings when an identity expires; Close stops it",
 
-	"internal/auth/identity Keys mutex":                     "the state of the one read of keys at a time; not held during I/O",
-	"internal/auth/identity Keys.refresh goroutine":         "reads keys; ends after 5 s at most",
 	"internal/auth/identity Keys.Run timer":                 "the time of the next read",
-	"internal/auth/identity Keys.Run clock":                 "when a read began",
-	"internal/auth/identity Keys.find clock":                "the same",
-	"internal/auth/identity OpenKeys clock":                 "the same",
+	"internal/auth/identity Keys.refresh clock":             "when a read began",
 	"internal/auth/identity Finder.Find clock":              "whether a token or certificate has expired",
 	"internal/auth/identity expiring.ServerHandshake clock": "how long the certificate of a connection is valid",
 	"internal/auth/identity closeIn timer":                  "closes a connection before its certificate expires",

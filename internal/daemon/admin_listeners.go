@@ -48,7 +48,8 @@ type adminListeners struct {
 	inUse     []listen.Address // in use by another process at the start; serve tries them again
 	control   controlSocket
 	limit     *listen.Limit
-	certs     *authcerts.Source // nil: no TLS
+	certs     *authcerts.Source      // nil: no TLS
+	lastToken func() (string, error) // the token in the file; nil: requests need no token
 }
 
 func (a *adminFlags) flags(f *pflag.FlagSet) {
@@ -153,9 +154,7 @@ func (a *adminListeners) opened() []net.Listener {
 
 // serve answers requests until ctx is done.
 func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *admin.Server) {
-	if a.token != "" { // it is read for each request, so that a new token works at once
-		s.Token = newTokenFile(func() (string, error) { return readToken(a.token) }, s.Log).Token
-	}
+	s.Token = a.lastToken
 	if a.certs != nil {
 		s.TLS = webTLS(a.certs.Config())
 	}

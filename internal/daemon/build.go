@@ -85,6 +85,9 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 		admin:     &adminListeners{adminFlags: c.admin},
 		endpoints: &endpointServer{endpointFlags: c.endpoints},
 	}
+	if path := c.admin.token; path != "" {
+		d.admin.lastToken = newTokenFile(func() (string, error) { return readToken(path) }, log).Token
+	}
 	d.unready.Store(new("the configuration is not loaded yet"))
 	host, _ := os.Hostname()
 	d.id = identifier(host)
@@ -139,7 +142,7 @@ func (d *daemon) buildSource(stderr io.Writer) (source, watchFunc, error) {
 	c := d.cfg
 	switch {
 	case c.store.at.URL != "":
-		src, err := newStoreSource(d.services, c, d.state, d.replicas, self{admin: d.admin.urlFor, streams: d.open})
+		src, err := newStoreSource(d.services, c, d.state, d.replicas, self{admin: d.admin.urlFor, token: d.admin.lastToken, streams: d.open})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -71,6 +71,7 @@ var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 // A self describes this server for the other servers of its store.
 type self struct {
 	admin   func(address, host string) string // the URL of its admin API
+	token   func() (string, error)            // the token of the admin APIs; nil: they need none
 	streams func() int                        // number of open streams
 	writes  func() time.Time                  // the time since when this server writes to the store; zero: it does not
 	served  func() revisions.State            // the served state
@@ -84,19 +85,15 @@ func (r *replicaList) name(host string) {
 	r.id, r.since = strings.TrimPrefix(name[:min(len(name), 63)]+"-"+hex.EncodeToString(random[:]), "-"), time.Now()
 }
 
-// open lists the servers of the store, if the engine supports it. The argument token is the file with
-// the token of the admin API.
-func (r *replicaList) open(log *slog.Logger, e revisions.Engine, token string, own self) {
+// open lists the servers of the store, if the engine supports it.
+func (r *replicaList) open(log *slog.Logger, e revisions.Engine, own self) {
 	host, _ := os.Hostname()
 	r.name(host)
 	engine, ok := e.(revisions.Announcer)
 	if !ok {
 		return
 	}
-	asking := peers.Asking{TLS: r.files, Log: log}
-	if token != "" {
-		asking.Token = func() (string, error) { return readToken(token) }
-	}
+	asking := peers.Asking{TLS: r.files, Token: own.token, Log: log}
 	r.all = peers.New(peers.Options{Engine: engine, Ask: asking, Log: log, Self: func() peers.About {
 		a := peers.About{ID: r.id, Admin: own.admin(r.address, host), Host: host, Version: cli.Version(), Since: r.since, Streams: own.streams(), Writes: own.writes()}
 		if is := own.served(); is.Number > 0 {

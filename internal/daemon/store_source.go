@@ -96,7 +96,7 @@ func newStoreSource(sv services, c *Config, state *state, replicas *replicaList,
 	d.engine, d.engineCloser = engine, closer
 	d.refusals = revsource.NewRefusals(engine, d.log)
 	own.writes, own.served = d.writesSince, func() revisions.State { return d.repo.State() }
-	d.replicas.open(d.log, engine, c.admin.token, own)
+	d.replicas.open(d.log, engine, own)
 	d.repo = revsource.New(engine, d.store, revsource.Options{
 		Types: d.types, CEL: cel.Compile, Log: d.log,
 		Review: func(next *revisions.Snapshot) error {

@@ -1,27 +1,25 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
-// tokenTime is how long a request waits for a read of the token.
-const tokenTime = time.Second
-
-// A tokenFile reads the token of the admin API. One read runs at a time. While a read does not end, as on a hung
-// network mount, the last token stays.
+// A tokenFile reads the token of the admin API for each request, so that a new token works at once. While a read
+// hangs, the last token stays.
 type tokenFile struct {
-	read func() (string, error)
-	log  *slog.Logger
+	read  func() (string, error)
+	log   *slog.Logger
+	reads disk.Reads
 
-	mu     sync.Mutex    // not held during I/O
-	done   chan struct{} // of the read that is under way; nil: none
-	began  time.Time     // of this read
-	warned bool          // that this read does not end
-	token  string        // the result of the read before
-	err    error
+	mu    sync.Mutex // not held during I/O
+	token string     // the result of the last read
+	err   error
 }
 
 func newTokenFile(read func() (string, error), log *slog.Logger) *tokenFile {
@@ -30,34 +28,18 @@ func newTokenFile(read func() (string, error), log *slog.Logger) *tokenFile {
 
 // Token returns the token in the file.
 func (f *tokenFile) Token() (string, error) {
+	_, first := f.reads.Do(context.Background(), time.Now(), 0, f.look)
 	f.mu.Lock()
-	if f.done == nil {
-		f.done, f.began, f.warned = make(chan struct{}), time.Now(), false
-		go f.look(f.done)
+	defer f.mu.Unlock()
+	if first && f.err == nil {
+		f.log.Warn("a read of the admin API's token does not end, using the last token", "after", disk.ReadTime.String())
 	}
-	done, left := f.done, tokenTime-time.Since(f.began)
-	f.mu.Unlock()
-	t := time.NewTimer(left) // fires at once if the time is over
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C:
-	}
-	f.mu.Lock()
-	warn := f.done == done && !f.warned && f.err == nil
-	f.warned = f.warned || warn
-	token, err := f.token, f.err
-	f.mu.Unlock()
-	if warn {
-		f.log.Warn("a read of the admin API's token does not end, using the last token", "after", tokenTime.String())
-	}
-	return token, err
+	return f.token, f.err
 }
 
-func (f *tokenFile) look(done chan struct{}) {
+func (f *tokenFile) look() {
 	token, err := f.read()
 	f.mu.Lock()
-	f.token, f.err, f.done = token, err, nil
-	f.mu.Unlock()
-	close(done)
+	defer f.mu.Unlock()
+	f.token, f.err = token, err
 }

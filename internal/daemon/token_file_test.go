@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // A read that hangs delays a request by at most a second, and runs once. The last token stays until it ends.
@@ -40,7 +42,7 @@ func TestHungTokenFile(t *testing.T) {
 			gets("two", false, 0) // a new token works at once
 			for range 2 {
 				hangs = make(chan struct{})
-				gets("two", false, tokenTime)
+				gets("two", false, disk.ReadTime)
 				for range 100 {
 					gets("two", false, 0)
 				}

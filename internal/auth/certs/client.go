@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,8 +28,9 @@ type ClientFiles struct {
 
 // ClientCredentials returns the credentials of a gRPC client from files. The files may change, and
 // need not exist yet. A new connection reads the files if the last read is longer ago than
-// [ClientFiles.Every]. If the files are invalid, the last valid content stays in use, and the log
-// gets a line; the log may be nil. If there was no valid content yet, the connection fails.
+// [ClientFiles.Every]. If the files are invalid, or a read does not end within [disk.ReadTime], the
+// last valid content stays in use, and the log gets a line; the log may be nil. If there was no valid
+// content yet, the connection fails.
 func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCredentials {
 	return &clientCredentials{source: newClientSource(f, log)}
 }
@@ -37,18 +39,19 @@ func ClientCredentials(f ClientFiles, log *slog.Logger) credentials.TransportCre
 type clientSource struct {
 	files ClientFiles
 	log   *slog.Logger
-	now   func() time.Time // replaced by tests
+	read  func() (c *tls.Config, skipped []string, err error) // replaced by tests
+	reads disk.Reads
 
-	mu   sync.Mutex
-	read time.Time
+	skip []string // the unusable certificates of the CA file at the last valid read; the running read owns it
+
+	mu   sync.Mutex // not held during I/O
 	good *tls.Config
-	last string   // the error of the last read
-	skip []string // the unusable certificates of the CA file at the last valid read
+	err  error // of the last read
 }
 
 // ClientConfig returns a function that returns the TLS configuration of a client for a new connection. It
 // reads the files as [ClientCredentials] does. The caller must not change the configuration.
-func ClientConfig(f ClientFiles, log *slog.Logger) func() (*tls.Config, error) {
+func ClientConfig(f ClientFiles, log *slog.Logger) func(context.Context) (*tls.Config, error) {
 	return newClientSource(f, log).config
 }
 
@@ -56,32 +59,48 @@ func newClientSource(f ClientFiles, log *slog.Logger) *clientSource {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &clientSource{files: f, log: log, now: time.Now}
+	return &clientSource{files: f, log: log, read: f.config, err: errors.New("TLS: the file system does not answer")}
 }
 
-func (s *clientSource) config() (*tls.Config, error) {
+func (s *clientSource) config(ctx context.Context) (*tls.Config, error) {
+	good, _ := s.last()
+	least := s.files.Every
+	if good == nil {
+		least = 0
+	}
+	_, first := s.reads.Do(ctx, time.Now(), least, s.look)
+	good, err := s.last()
+	if good == nil {
+		return nil, err
+	}
+	if first {
+		s.log.Warn("a read of the TLS files does not end, using the last ones", "after", disk.ReadTime.String(), "file", cmp.Or(s.files.Cert, s.files.CA))
+	}
+	return good, nil
+}
+
+// last returns the last valid content, and the error of the last read.
+func (s *clientSource) last() (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
-	if s.good != nil && now.Sub(s.read) < s.files.Every {
-		return s.good, nil
-	}
-	c, skipped, err := s.files.config()
-	if err != nil {
-		if s.good == nil {
-			return nil, err
+	return s.good, s.err
+}
+
+func (s *clientSource) look() {
+	c, skipped, err := s.read()
+	good, before := s.last()
+	switch {
+	case err == nil:
+		if !slices.Equal(skipped, s.skip) {
+			warnSkipped(s.log, s.files.CA, skipped)
 		}
-		if err.Error() != s.last {
-			s.log.Error("new TLS files are invalid: keeping the previous ones", "error", err)
-		}
-		s.read, s.last = now, err.Error()
-		return s.good, nil
+		good, s.skip = c, skipped
+	case good != nil && (before == nil || err.Error() != before.Error()):
+		s.log.Error("new TLS files are invalid: keeping the previous ones", "error", err)
 	}
-	if !slices.Equal(skipped, s.skip) {
-		warnSkipped(s.log, s.files.CA, skipped)
-	}
-	s.read, s.good, s.last, s.skip = now, c, "", skipped
-	return c, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.good, s.err = good, err
 }
 
 // Config reads the files. The log gets a warning for each unusable certificate of the CA file; it may be nil.
@@ -125,7 +144,7 @@ type clientCredentials struct{ source *clientSource }
 
 // ClientHandshake implements [credentials.TransportCredentials].
 func (c *clientCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	config, err := c.source.config()
+	config, err := c.source.config(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -61,7 +61,7 @@ func TestClientReportsUnusableCAOnce(t *testing.T) {
 	want := x509.NewCertPool()
 	want.AppendCertsFromPEM(ca)
 	for range 3 {
-		c, err := config()
+		c, err := config(t.Context())
 		if err != nil || !c.RootCAs.Equal(want) {
 			t.Fatal(c, err)
 		}

@@ -1,19 +1,20 @@
 // Package certs provides TLS for a server from certificate files that may change while it runs. It
-// starts no goroutine and does not watch the files: a handshake checks whether they changed, at most
-// once a second.
+// does not watch the files: a handshake checks whether they changed, at most once a second. If their
+// file system hangs, one goroutine waits for it, and handshakes use the last valid content.
 package certs
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io/fs"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
@@ -48,9 +49,10 @@ type Source struct {
 	now   func() time.Time // replaced by tests
 
 	current atomic.Pointer[tls.Config]
+	checks  disk.Reads
 
-	checking sync.Mutex // held by the handshake that checks the files; other handshakes do not wait
-	checked  time.Time
+	// The running check owns these fields.
+	stampsOf func(paths []string) []fs.FileInfo // replaced by tests
 	read     time.Time
 	stamps   []fs.FileInfo // taken just before the read
 	sum      sum           // sum of the content of the last read, valid or not
@@ -65,9 +67,8 @@ func Open(f Files, log *slog.Logger) (*Source, error) {
 	case f.Key == "":
 		return nil, errors.New("TLS: the certificate's private key is missing")
 	}
-	s := &Source{files: f, log: log, now: time.Now}
-	s.checked = s.now()
-	s.read = s.checked
+	s := &Source{files: f, log: log, now: time.Now, stampsOf: stampsOf}
+	s.read = s.now()
 	s.stamps = stampsOf(f.paths())
 	content, sum, err := read(f)
 	if err != nil {
@@ -80,7 +81,7 @@ func Open(f Files, log *slog.Logger) (*Source, error) {
 	warnSkipped(log, f.ClientCA, skipped)
 	s.sum = sum
 	s.current.Store(c)
-	s.warn(s.checked)
+	s.warn(s.read)
 	return s, nil
 }
 
@@ -111,26 +112,24 @@ func (s *Source) warn(now time.Time) {
 // are required and verified if there is a CA for them.
 func (s *Source) Config() *tls.Config {
 	c := s.current.Load().Clone()
-	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		s.refresh()
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		s.refresh(hello.Context())
 		return s.current.Load(), nil
 	}
 	return c
 }
 
 // refresh reads the files if they changed.
-func (s *Source) refresh() {
-	if !s.checking.TryLock() {
-		return
-	}
-	defer s.checking.Unlock()
+func (s *Source) refresh(ctx context.Context) {
 	now := s.now()
-	if since := now.Sub(s.checked); since >= 0 && since < every {
-		return
+	if _, first := s.checks.Do(ctx, now, every, func() { s.check(now) }); first {
+		s.log.Warn("a read of the TLS files does not end, using the last ones", "after", disk.ReadTime.String(), "file", s.files.Cert, "not_after", s.FirstExpiry())
 	}
-	s.checked = now
+}
+
+func (s *Source) check(now time.Time) {
 	defer s.warn(now)
-	stamps := stampsOf(s.files.paths())
+	stamps := s.stampsOf(s.files.paths())
 	if same(stamps, s.stamps, s.read) {
 		return
 	}

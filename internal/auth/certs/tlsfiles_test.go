@@ -3,17 +3,23 @@ package certs
 import (
 	"bytes"
 	"crypto/tls"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,7 +47,7 @@ func newClockedSource(t *testing.T, f Files) *clockedSource {
 		defer w.mu.Unlock()
 		return w.now
 	}
-	s.checked, s.read = w.now, w.now
+	s.read = w.now
 	w.source, w.config = s, s.Config()
 	return w
 }
@@ -379,24 +385,24 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 	ends(40)
-	w.source.refresh()
+	w.source.refresh(t.Context())
 	w.logged("")
 	w.sleep(10 * 24 * time.Hour)
-	w.source.refresh()
+	w.source.refresh(t.Context())
 	w.logged("the certificate of --tls-cert expires soon")
 	w.sleep(time.Hour)
-	w.source.refresh()
+	w.source.refresh(t.Context())
 	w.logged("")
 	w.sleep(30 * 24 * time.Hour)
-	w.source.refresh()
+	w.source.refresh(t.Context())
 	w.logged("the certificate of --tls-cert has expired")
 	w.sleep(time.Hour)
-	w.source.refresh()
+	w.source.refresh(t.Context())
 	w.logged("")
 	until(50)
 	ends(40) // no handshake has checked the files yet
 	w.sleep(time.Hour)
-	w.source.refresh()
+	w.source.refresh(t.Context())
 	ends(50)
 	if got := w.lines(); len(got) != 2 || !strings.Contains(got[0], "TLS files changed") || !strings.Contains(got[1], "expires soon") {
 		t.Error(got)
@@ -456,6 +462,89 @@ func TestRewriteWithSameSize(t *testing.T) {
 	if same(state("two", time.Second), old, read) {
 		t.Error("a changed file counts as unchanged")
 	}
+}
+
+// While the file system of the certificates hangs, handshakes use the last ones. One read hangs, not one for each
+// handshake, and one line is logged.
+func TestHungTLSFiles(t *testing.T) {
+	hung := func(name string, f func(t *testing.T, log *logtest.Log, dir string, ca authority, wait, resume func())) {
+		t.Run("SAFE-9 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hangs := make(chan struct{})
+				f(t, new(logtest.Log), t.TempDir(), newAuthority(t, "ca"), func() { <-hangs }, func() { close(hangs); synctest.Wait() })
+			})
+		})
+	}
+	hung("server", func(t *testing.T, log *logtest.Log, dir string, ca authority, wait, resume func()) {
+		f := filesIn(t, dir, ca.issue("one"), nil)
+		s, err := Open(f, slog.New(slog.NewTextHandler(log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		serves := func(want string, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			state, err, serverErr := shake(s.Config(), ca.client())
+			if err != nil || state.PeerCertificates[0].Subject.CommonName != want || time.Since(began) > within {
+				t.Error(err, serverErr, time.Since(began))
+			}
+		}
+		serves("one", 0)
+		var reads atomic.Int32
+		s.stampsOf = func(paths []string) []fs.FileInfo {
+			reads.Add(1)
+			wait()
+			return stampsOf(paths)
+		}
+		filesIn(t, dir, ca.issue("two"), nil)
+		time.Sleep(every)
+		serves("one", disk.ReadTime)
+		for range 20 {
+			time.Sleep(every)
+			serves("one", 0)
+		}
+		if reads.Load() != 1 || len(log.Lines("level=WARN")) != 1 {
+			t.Errorf("%d reads:\n%s", reads.Load(), log.String())
+		}
+		resume()
+		serves("two", 0)
+	})
+	hung("client", func(t *testing.T, log *logtest.Log, dir string, ca authority, wait, resume func()) {
+		one := filesIn(t, dir, ca.issue("one"), nil)
+		s := newClientSource(ClientFiles{Cert: one.Cert, Key: one.Key}, slog.New(slog.NewTextHandler(log, nil)))
+		shows := func(want string, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			c, err := s.config(t.Context())
+			if err != nil || c.Certificates[0].Leaf.Subject.CommonName != want || time.Since(began) > within {
+				t.Error(c, err, time.Since(began))
+			}
+		}
+		shows("one", 0)
+		var reads atomic.Int32
+		s.read = func() (*tls.Config, []string, error) {
+			reads.Add(1)
+			wait()
+			return s.files.config()
+		}
+		filesIn(t, dir, ca.issue("two"), nil)
+		shows("one", disk.ReadTime)
+		for range 20 {
+			shows("one", 0)
+		}
+		if reads.Load() != 1 || len(log.Lines("level=WARN")) != 1 {
+			t.Errorf("%d reads:\n%s", reads.Load(), log.String())
+		}
+		resume()
+		shows("two", 0)
+		c := newClientSource(ClientFiles{Cert: one.Cert, Key: one.Key}, nil)
+		again := make(chan struct{})
+		defer close(again)
+		c.read = func() (*tls.Config, []string, error) { <-again; return nil, nil, nil }
+		if _, err := c.config(t.Context()); err == nil || !strings.Contains(err.Error(), "does not answer") {
+			t.Errorf("without earlier content: %v", err)
+		}
+	})
 }
 
 // A pipe in place of a file of TLS is an error, and nothing waits for its writer.

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,24 +10,25 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
-// newKeys returns keys without reading them, and whether they come from a file.
-func newKeys(where string, log *slog.Logger) (k *Keys, file bool, err error) {
+// newKeys returns keys without reading them.
+func newKeys(where string, log *slog.Logger) (*Keys, error) {
 	if !strings.Contains(where, "://") {
 		// A file is cheap to read, and a user who removes a key from it expects an effect at once.
-		return &Keys{where: where, read: fileReader(where), every: 5 * time.Second, least: time.Second, log: log}, true, nil
+		return &Keys{where: where, file: true, read: fileReader(where), every: 5 * time.Second, least: time.Second, log: log}, nil
 	}
 	u, err := CheckURL(where)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	shown := *u
 	shown.RawQuery = "" // the query may contain a secret
-	return &Keys{where: shown.String(), read: webReader(u), every: 5 * time.Minute, least: 10 * time.Second, log: log}, false, nil
+	return &Keys{where: shown.String(), read: webReader(u), every: 5 * time.Minute, least: 10 * time.Second, log: log}, nil
 }
 
 // CheckURL checks the URL of a key set. Plain HTTP is only allowed for this machine, because a
@@ -56,19 +58,11 @@ func local(host string) bool {
 
 func fileReader(path string) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) {
-		info, err := os.Stat(path)
+		b, err := disk.ReadSecret(path)
 		if err != nil {
 			return nil, fmt.Errorf("--jwks: %w", err)
 		}
-		if !info.Mode().IsRegular() { // a pipe might never end
-			return nil, fmt.Errorf("--jwks: %s is not a regular file", path)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("--jwks: %w", err)
-		}
-		defer f.Close()
-		return bounded(f)
+		return bounded(bytes.NewReader(b))
 	}
 }
 

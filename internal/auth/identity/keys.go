@@ -10,11 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // Limits of a key set and of reading it.
@@ -28,11 +29,12 @@ const (
 )
 
 // Keys are the public keys that verify the tokens of an issuer: a JSON Web Key Set. Run reads the set
-// again at an interval, and a token with an unknown key causes another read. If a read fails, or none of
-// the keys is usable, the last valid set stays. A set with an empty list is valid: the issuer revoked its
+// again at an interval, and a token with an unknown key causes another read. If a read fails or hangs, or none
+// of the keys is usable, the last valid set stays. A set with an empty list is valid: the issuer revoked its
 // keys. Keys are safe for concurrent use. [OpenKeys] makes them.
 type Keys struct {
 	where string // the file or URL for messages
+	file  bool   // it is a file, whose file system may hang
 	read  func(context.Context) ([]byte, error)
 	every time.Duration // interval of reads
 	least time.Duration // shortest time between the starts of two reads, whatever clients send
@@ -40,28 +42,26 @@ type Keys struct {
 
 	current atomic.Pointer[keySet] // nil: no valid set was read yet
 
-	mu     sync.Mutex        // never held during I/O
-	began  time.Time         // start of the last read
-	flight chan struct{}     // closed at the end of the running read; nil: no read is running
-	sum    [sha256.Size]byte // hash of the last content, valid or not; only the running read uses it
+	reads disk.Reads
+	sum   [sha256.Size]byte // hash of the last content, valid or not; only the running read uses it
 }
 
 // OpenKeys reads the key set of a file, or of an http(s) URL. An invalid file is an error. If a URL
 // cannot be read, OpenKeys logs that and tries again, because a server must start even if the issuer
 // is down. Until keys are known, clients with tokens get [ErrNoKeys].
 func OpenKeys(ctx context.Context, where string, log *slog.Logger) (*Keys, error) {
-	k, file, err := newKeys(where, log)
+	k, err := newKeys(where, log)
 	if err != nil {
 		return nil, err
 	}
-	if file {
+	if k.file {
 		b, err := k.read(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return k, k.take(b)
 	}
-	k.wait(ctx, k.refresh(time.Now()))
+	k.refresh(ctx)
 	return k, nil
 }
 
@@ -74,48 +74,24 @@ func (k *Keys) Run(ctx context.Context) {
 		}
 		select {
 		case <-time.After(wait):
-			k.wait(ctx, k.refresh(time.Now()))
+			k.refresh(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// refresh starts a read of the key set, unless one is running or started recently. It returns a
-// channel that is closed at the end of the read; nil if no read is running.
-func (k *Keys) refresh(now time.Time) <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.flight != nil {
-		return k.flight
+// refresh reads the key set, unless a read is running or started recently. It waits for the running read for
+// [disk.ReadTime] at most, and reports whether that read has not ended.
+func (k *Keys) refresh(ctx context.Context) (running bool) {
+	running, first := k.reads.Do(ctx, time.Now(), k.least, k.fetch)
+	if first && k.file { // a read of a URL ends with an error
+		k.log.Warn("a read of --jwks does not end, using the last keys", "after", disk.ReadTime.String(), "jwks", k.where)
 	}
-	if !k.began.IsZero() && now.Sub(k.began) < k.least {
-		return nil
-	}
-	done := make(chan struct{})
-	k.began, k.flight = now, done
-	go func() {
-		defer close(done)
-		k.fetch()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.flight = nil
-	}()
-	return done
+	return running
 }
 
-// wait waits until a read has ended or ctx is done. A read lasts at most fetchTime.
-func (k *Keys) wait(ctx context.Context, done <-chan struct{}) {
-	if done == nil {
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// fetch reads the key set once, and logs the result if the content changed.
+// fetch reads the key set once, and logs the result if the content changed. A read of a URL lasts at most fetchTime.
 func (k *Keys) fetch() {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
@@ -160,16 +136,16 @@ func (k *Keys) take(b []byte) error {
 }
 
 // find returns the few keys that may have signed a token. An unknown key may be new, so find reads
-// the set again, unless the last read is recent.
+// the set again, unless the last read is recent. It does not wait for a read that hangs.
 func (k *Keys) find(ctx context.Context, id string, alg jose.SignatureAlgorithm) ([]jose.JSONWebKey, error) {
 	keys := k.current.Load().match(id, alg)
 	if len(keys) == 0 {
-		k.wait(ctx, k.refresh(time.Now()))
+		running := k.refresh(ctx)
 		set := k.current.Load()
-		if set == nil {
+		keys = set.match(id, alg)
+		if len(keys) == 0 && (running || set == nil) {
 			return nil, ErrNoKeys
 		}
-		keys = set.match(id, alg)
 	}
 	switch {
 	case len(keys) > 0:

@@ -38,7 +38,8 @@ func (r *Refused) Error() string { return r.text }
 
 func refuse(format string, args ...any) error { return &Refused{fmt.Sprintf(format, args...)} }
 
-// ErrNoKeys means that no keys were read yet, so no token can be verified. The token may be valid.
+// ErrNoKeys means that the keys were not read yet, or that the token's key is unknown and a read of the keys has
+// not ended. The token may be valid.
 var ErrNoKeys = errors.New("the keys of the tokens' issuer are not known yet: try again later")
 
 // Token is a verified token.
@@ -49,9 +50,8 @@ type Token struct {
 }
 
 // Verify verifies a token in the compact form. A key of the issuer must have signed it. It must be
-// for one of the audiences, have a subject, and not be expired. The error is a [Refused], unless no
-// keys are known. A call costs one or a few signature verifications, and may wait some seconds for
-// keys.
+// for one of the audiences, have a subject, and not be expired. The error is a [Refused] or
+// [ErrNoKeys]. A call costs one or a few signature verifications, and may wait a second for keys.
 func (t *Tokens) Verify(ctx context.Context, token string, now time.Time) (*Token, error) {
 	payload, err := t.payload(ctx, token)
 	if err != nil {

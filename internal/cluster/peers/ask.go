@@ -59,7 +59,7 @@ func newClient(a Asking) client {
 			DialContext:            dialer.DialContext,
 			MaxResponseHeaderBytes: 16 << 10, DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
 			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conf, err := config()
+				conf, err := config(ctx)
 				if err != nil {
 					return nil, err
 				}

@@ -157,6 +157,32 @@ func TestRolloutRecordIsLimited(t *testing.T) {
 	}
 }
 
+// The head refuses the next step while a running server has read later holds, as after the return to a backup. Then the
+// record of the rollout does not have that step, either.
+func TestRecordStaysAtStepOfHead(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.start(revisions.Pick{Percent: 10}, revisions.Pick{Percent: 50})
+			if err := w.engine.PutIfAbsent(t.Context(), revisions.ServerPrefix+"old", []byte(`{"revision":"r2","turns":99}`)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Change(t.Context(), w.engine, w.repo, id, func(s *State) error { s.Go(time.Now(), ""); return nil })
+			if !errors.Is(err, revisions.ErrBackwards) {
+				t.Error(err)
+			}
+			w.is(0, id, Running, 0)
+			a := w.server("a")
+			defer func() { a.stop() }()
+			a.set(Look{Picked: 1, Acked: 1})
+			w.is(time.Minute, id, Running, 0)
+			if !strings.Contains(w.log.String(), "rollout waits") {
+				t.Error(w.log.String())
+			}
+		})
+	})
+}
+
 // A step needs evidence from servers that all serve it; each step has the groups of those before.
 func TestStepNeedsEvidence(t *testing.T) {
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/credentials"
@@ -135,12 +136,16 @@ func TestEnvoyTLS_CLI1(t *testing.T) {
 // A field that is missing, or that would need more checks than the client supports, is an error.
 func TestEnvoyTLSErrors_CLI1(t *testing.T) {
 	w := newWorld(t)
+	if err := syscall.Mkfifo(filepath.Join(w.dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const at = "b.yaml: static_resources.clusters[0].transport_socket.typed_config.common_tls_context."
 	for trusted, want := range map[string]string{
 		"":                       at + "validation_context: is missing: without it, any server would be trusted",
 		"validation_context: {}": at + "validation_context: trusted_ca and system_root_certs are missing",
 		"validation_context_sds_secret_config: {name: x}":                                                                                    at + "validation_context_sds_secret_config: is not supported",
 		"validation_context: {trusted_ca: {filename: DIR/none.pem}}":                                                                         at + "validation_context.trusted_ca.filename: open DIR/none.pem: no such file",
+		"validation_context: {trusted_ca: {filename: DIR/pipe}}":                                                                             at + "validation_context.trusted_ca.filename: DIR/pipe: a named pipe, not a regular file",
 		"validation_context: {trusted_ca: {filename: DIR/key.pem}}":                                                                          at + "validation_context.trusted_ca: certificate 1 (line 1): is a PRIVATE KEY",
 		"validation_context: {trusted_ca: {environment_variable: NONE_SUCH}}":                                                                at + "validation_context.trusted_ca.environment_variable: the variable is not set",
 		"validation_context: {trusted_ca: {filename: DIR/ca.pem}, verify_certificate_hash: [x]}":                                             at + "validation_context.verify_certificate_hash: is not supported",

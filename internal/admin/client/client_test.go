@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +74,23 @@ func TestDial(t *testing.T) {
 		if (err == nil) != (tt.base != "") || err == nil && d.base != tt.base {
 			t.Errorf("%+v: %+v, %v", tt.target, d, err)
 		}
+	}
+}
+
+// A pipe in place of a file is an error, and Dial does not wait for its writer.
+func TestFilesAreRegular(t *testing.T) {
+	pipe, other := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "other")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(other, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]Target{
+		"token": {TokenFile: pipe}, "CA": {CA: pipe}, "certificate": {Cert: pipe, Key: other}, "key": {Cert: other, Key: pipe},
+	} {
+		t.Run("SAFE-9 "+name, func(t *testing.T) {
+			if _, err := Dial(target); err == nil || !strings.Contains(err.Error(), pipe+": a named pipe, not a regular file") {
+				t.Error(err)
+			}
+		})
 	}
 }
 

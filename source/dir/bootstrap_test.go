@@ -187,6 +187,22 @@ func TestBootstrapOfGroupWhileServing(t *testing.T) {
 		}
 		b.expectNode("g-1", "CDS c")
 	})
+	t.Run("SAFE-3 a new limit for regular expressions counts at the next load", func(t *testing.T) {
+		b := served(t, "r.yaml", largeRegex)
+		for _, tt := range []struct{ bootstrap, limit string }{
+			{"layered_runtime: {layers: [{name: a, static_layer: {re2.max_program_size.error_level: 1000}}]}\n", ""},
+			{"layered_runtime: {layers: [{name: a, static_layer: {re2.max_program_size.error_level: 200}}]}\n", "200"},
+			{"layered_runtime: {layers: [{name: a, static_layer: {re2.max_program_size.error_level: 2000}}]}\n", ""},
+			{"node: [\n", "100"}, // it may have any limit
+		} {
+			b.write("_bootstrap.yaml", tt.bootstrap)
+			r, err := b.src.Load()
+			got := Errors(r.Warnings).Error()
+			if is := strings.Contains(got, "RE2 program"); err != nil || is != (tt.limit != "") || is && !strings.Contains(got, "the limit is "+tt.limit) {
+				t.Errorf("%s: %v, %q, want the limit %q", tt.bootstrap, err, got, tt.limit)
+			}
+		}
+	})
 	t.Run("an invalid bootstrap is logged with its place", func(t *testing.T) {
 		b := newFixture(t, append([]string{"a.yaml", clusters("a")}, group...)...)
 		b.src = New(b.src.root, b.st, Options{References: true, ReadBootstraps: true})
@@ -205,9 +221,12 @@ func TestBootstrapOfGroupWhileServing(t *testing.T) {
 	})
 }
 
-// The results are those of Envoy 1.40, for a regular expression whose program has 304 instructions.
+// largeRegex has a regular expression whose program has 304 instructions.
+const largeRegex = `{"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration, name: r, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {safe_regex: {regex: "^/[0-9a-z-]{100}$"}}, direct_response: {status: 200}}]}]}`
+
+// The results are those of Envoy 1.40.
 func TestProgramSizeOfBootstrap(t *testing.T) {
-	b := newFixture(t, "r.yaml", `{"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration, name: r, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {safe_regex: {regex: "^/[0-9a-z-]{100}$"}}, direct_response: {status: 200}}]}]}`)
+	b := newFixture(t, "r.yaml", largeRegex)
 	value := func(v string) string { return `{"re2.max_program_size.error_level":` + v + `}` }
 	for _, tt := range []struct {
 		name   string

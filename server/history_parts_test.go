@@ -116,6 +116,15 @@ func TestHistoryBytesLimit(t *testing.T) {
 	}
 }
 
+// SAFE-14: the memory of the history follows the limit of streams, so that of the program.
+func TestHistoryFollowsStreams(t *testing.T) {
+	for n, want := range map[int]int{10: 4<<20 + 10<<10, 20_000: 40_000 << 10, 400_000: 64<<20 + 400_000<<10} {
+		if got := historyLimit(n); got != want {
+			t.Errorf("SAFE-14 %d responses may take %d bytes, want %d", n, got, want)
+		}
+	}
+}
+
 // ADS-9: the version of a table proves that the client has the table, and no other resource.
 func TestContentOfVersion(t *testing.T) {
 	all := with(new(xds.Table), []*xds.Resource{res("a", "1"), res("b", "1")})

@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +15,12 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/xds"
@@ -364,6 +368,23 @@ func TestSilentStreams(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+	within(t, "SAFE-14 behind one address the largest connection gives way", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Silent: 3}))
+		flood, other := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.1")
+		var silent []*sotwClient
+		for range 4 {
+			silent = append(silent, w.sotw(t, flood))
+			synctest.Wait()
+		}
+		w.sotw(t, other)
+		good := w.sotw(t, other) // the second of its connection, which needs a place
+		synctest.Wait()
+		if err := silent[3].end(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "most of them are of this address") {
+			t.Error(err)
+		}
+		good.send(&discovery.DiscoveryRequest{TypeUrl: xds.Cluster.URL})
+		good.want()
+	})
 	within(t, "SAFE-9 a first request makes room once", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Silent: 1}))
 		conn := w.dialFrom(t, "192.0.2.1")
@@ -443,6 +464,95 @@ func TestTap(t *testing.T) {
 		time.Sleep(2 * dedup.Within)
 		if lines := w.log.lines("on which no request has come"); len(lines) != 2 || !strings.Contains(lines[1], "repeated=1") {
 			t.Error(lines)
+		}
+	})
+	within(t, "SAFE-14 so is a stream for which no seat is free", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 2}))
+		from := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}})
+		tapped := func(method string) error {
+			_, err := w.Tap(from, &tap.Info{FullMethodName: "/envoy.service.cluster.v3.ClusterDiscoveryService/" + method})
+			return err
+		}
+		all := []*seat{w.seats.enter(peerOf(from), newNotices()), w.seats.enter(peerOf(from), newNotices())}
+		w.logNoSeat(from, w.seats.full)
+		if err := tapped("StreamClusters"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "2 streams are open") {
+			t.Error(err)
+		}
+		if err := tapped("FetchClusters"); err != nil {
+			t.Error("a Fetch needs no seat of a stream:", err)
+		}
+		w.seats.leave(all[0])
+		if err := tapped("StreamClusters"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A parting client closes its connection when the server reads its first request. Later reads wait for free.
+type parting struct {
+	grpc.ServerStream
+	ctx   context.Context
+	end   context.CancelFunc
+	ask   []byte
+	free  chan struct{}
+	reads atomic.Int32
+}
+
+func (c *parting) Context() context.Context { return c.ctx }
+func (c *parting) SendMsg(any) error        { return nil }
+
+func (c *parting) RecvMsg(m any) error {
+	if c.reads.Add(1) > 1 {
+		<-c.free
+		return status.FromContextError(c.ctx.Err()).Err()
+	}
+	c.end()
+	return codec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.ask)}, m)
+}
+
+// A client that has gone is not admitted: its first request is dropped.
+func TestGoneClientIsNotAdmitted(t *testing.T) {
+	ask, err := proto.Marshal(&discovery.DiscoveryRequest{Node: &core.Node{Id: "n"}, TypeUrl: xds.Cluster.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, early := range map[string]bool{"SAFE-14 gone before its stream begins": true, "SAFE-14 gone when its first request is read": false} {
+		within(t, name, func(t *testing.T) {
+			for range 100 { // the stream may also notice the end before the request
+				src := newSource()
+				s := New(src)
+				c := &parting{ask: ask, free: make(chan struct{})}
+				c.ctx, c.end = context.WithCancel(t.Context())
+				if early {
+					c.end()
+				}
+				close(c.free)
+				err := s.serve(c, xds.SotW, nil, nil)
+				synctest.Wait()
+				if status.Code(err) != codes.Canceled || len(src.nodes) != 0 || early && c.reads.Load() != 0 {
+					t.Fatalf("%v, %d are admitted, %d reads", err, len(src.nodes), c.reads.Load())
+				}
+			}
+		})
+	}
+}
+
+// A stream has its seat until both of its goroutines have ended: until then it takes memory.
+func TestSeatIsTakenUntilReadEnds(t *testing.T) {
+	within(t, "SAFE-14", func(t *testing.T) {
+		s := New(newSource(), new(logbook).at(slog.LevelWarn))
+		c := &parting{ask: []byte("\xff"), free: make(chan struct{}), end: func() {}, ctx: t.Context()}
+		if err := s.serve(c, xds.SotW, nil, nil); status.Code(err) != codes.InvalidArgument {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := s.seats.taken(); n != 1 {
+			t.Errorf("%d seats are taken while the server reads the stream", n)
+		}
+		close(c.free)
+		synctest.Wait()
+		if n := s.seats.taken(); n != 0 {
+			t.Errorf("%d seats are taken", n)
 		}
 	})
 }

@@ -118,6 +118,22 @@ func TestMaxConnections(t *testing.T) {
 			}
 		}
 	})
+	t.Run("SAFE-14 a client that has answered outlasts a flood of its own address", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", cluster("a"))
+		d := serveDir(t, dir, "--max-connections", "8")
+		c := d.clusters()
+		c.gets("a")
+		write(t, dir, "b.yaml", cluster("b"))
+		c.gets("a", "b") // the server has read the first ACK
+		for range 20 {
+			idle(t, d.conn.Target())
+		}
+		d.logged("too many connections: closed one from the address with the most")
+		write(t, dir, "c.yaml", cluster("c"))
+		c.gets("a", "b", "c")
+	})
 	t.Run("SAFE-9 places are given back", func(t *testing.T) {
 		t.Parallel()
 		d := serve(t, []string{"--max-connections", "1"}, "a.yaml", cluster("a"))

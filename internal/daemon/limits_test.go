@@ -54,6 +54,11 @@ func TestEachFlagSetsItsLimit(t *testing.T) {
 			t.Errorf("SAFE-14 --%s 64 is accepted", flag)
 		}
 	}
+	if b, err := parse("--max-streams", "65537"); err != nil {
+		t.Error(err)
+	} else if b.deriveFrom(memory{bytes: 1 << 20}); b.Streams != 65537 {
+		t.Errorf("SAFE-14 --max-streams 65537 is %d when there is little memory", b.Streams)
+	}
 	if b, err := parse("--max-unfinished", "1GiB"); err != nil || b.Unfinished != 1<<30 {
 		t.Errorf("SAFE-9 --max-unfinished 1GiB is %d: %v", b.Unfinished, err)
 	}

@@ -1,9 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"math"
+	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -128,6 +133,37 @@ func TestMemoryReturn(t *testing.T) {
 	if now := readMemory(); now.bytes == 0 || now.bytes > 1<<40 || now.goroutines == 0 {
 		t.Errorf("%+v", now)
 	}
+}
+
+// SAFE-14: the program that waits for clients returns the memory of garbage.
+func TestIdleServerReturnsMemory(t *testing.T) {
+	garbage := make([]byte, 128<<20)
+	for i := 0; i < len(garbage); i += 4096 {
+		garbage[i] = 1
+	}
+	before := readMemory().bytes
+	runtime.KeepAlive(garbage)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		for _, p := range new(daemon).parts(nil, nil) {
+			if p.name != "memory" {
+				continue
+			}
+			if err := p.start(ctx, &running); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			time.Sleep(returnEvery)
+			synctest.Wait()
+		}
+		if now := readMemory().bytes; now > before-64<<20 {
+			t.Errorf("%d bytes before, %d now", before, now)
+		}
+	})
 }
 
 // Limits of memory are derived from the memory limit, unless they are given.

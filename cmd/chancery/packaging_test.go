@@ -27,12 +27,25 @@ func TestSystemdUnit(t *testing.T) {
 	if !strings.Contains(content(t, "docs/systemd.md"), "```ini\n"+unit+"```\n") {
 		t.Error("docs/systemd.md does not show packaging/chancery.service")
 	}
-	for _, line := range []string{"Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0"} { // systemd always restarts the server
+	// systemd always restarts the server, and the user is the one to whose group /etc/chancery belongs.
+	for _, line := range []string{"Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0", "User=chancery", "Group=chancery", "StateDirectoryMode=0700"} {
 		if !strings.Contains(unit, "\n"+line+"\n") {
-			t.Errorf("the unit has no %s", line)
+			t.Errorf("FILE-8 the unit has no %s", line)
 		}
 	}
+	if strings.Contains(unit, "DynamicUser") {
+		t.Error("FILE-8 no file can belong to the group of a DynamicUser")
+	}
 	keys := content(t, "packaging/tls.conf")
+	named := regexp.MustCompile(`=%d/(\S+)`).FindAllStringSubmatch(keys, -1)
+	for _, m := range named {
+		if !strings.Contains(keys, "\nLoadCredential="+m[1]+":/") {
+			t.Errorf("FILE-8 tls.conf loads no credential %s", m[1])
+		}
+	}
+	if len(named) != 3 {
+		t.Errorf("FILE-8 tls.conf names %d credentials", len(named))
+	}
 	if !strings.Contains(content(t, "docs/systemd.md"), "```ini\n"+keys+"```\n") {
 		t.Error("docs/systemd.md does not show packaging/tls.conf")
 	}
@@ -45,6 +58,67 @@ func TestSystemdUnit(t *testing.T) {
 	write(t, dir, "chancery.service.d/tls.conf", keys, "chancery.service", strings.NewReplacer("/usr/bin/chancery", binary, "Documentation=man:chancery-serve(1)\n", "").Replace(unit))
 	if out, err := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "chancery.service")).CombinedOutput(); err != nil || strings.Contains(string(out), "chancery.service:") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The packages install each file of the unit.
+func TestPackagedFiles(t *testing.T) {
+	config := content(t, ".goreleaser.yaml")
+	for from, to := range map[string]string{
+		"chancery.service": "/usr/lib/systemd/system/chancery.service", "chancery.sysusers": "/usr/lib/sysusers.d/chancery.conf",
+		"chancery.default": "/etc/default/chancery", "tls.conf": "/usr/share/doc/chancery/tls.conf",
+	} {
+		if !strings.Contains(config, "- src: packaging/"+from+"\n        dst: "+to+"\n") {
+			t.Errorf("FILE-8 no package installs %s as %s", from, to)
+		}
+	}
+}
+
+// The script of the packages makes the user of the unit, and lets its group read /etc/chancery. It does not change a
+// directory that an administrator has changed.
+func TestInstalledDirectoryBelongsToTheUnit(t *testing.T) {
+	if !strings.Contains(content(t, "packaging/chancery.sysusers"), "\nu chancery - ") {
+		t.Error("FILE-8 systemd-sysusers does not make the user chancery")
+	}
+	script, err := filepath.Abs("../../packaging/postinstall.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, mode, group string
+		want              string // the changes
+	}{
+		{"a new directory", "root:root:755", "chancery:x:999:", "systemd-sysusers chancery.conf\nchgrp chancery /etc/chancery\nchmod 2750 /etc/chancery\n"},
+		{"another owner", "ana:root:755", "chancery:x:999:", "systemd-sysusers chancery.conf\n"},
+		{"another group", "root:ops:755", "chancery:x:999:", "systemd-sysusers chancery.conf\n"},
+		{"another mode", "root:root:750", "chancery:x:999:", "systemd-sysusers chancery.conf\n"},
+		{"no group", "root:root:755", "", "systemd-sysusers chancery.conf\n"},
+	} {
+		t.Run("FILE-8 "+tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for program, does := range map[string]string{
+				"systemd-sysusers": `echo "${0##*/} $*" >>"$CALLS"`, "chgrp": `echo "${0##*/} $*" >>"$CALLS"`, "chmod": `echo "${0##*/} $*" >>"$CALLS"`,
+				"stat": `echo "$MODE"`, "getent": `test -n "$GROUP_LINE" && echo "$GROUP_LINE"`, "systemctl": ":",
+			} {
+				write(t, dir, "bin/"+program, "#!"+sh+"\n"+does+"\n")
+				if err := os.Chmod(filepath.Join(dir, "bin", program), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, dir, "calls", "")
+			cmd := exec.Command(sh, script)
+			cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin"), "CALLS=" + filepath.Join(dir, "calls"), "MODE=" + tt.mode, "GROUP_LINE=" + tt.group}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if got, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(got) != tt.want {
+				t.Errorf("%v: %q, want %q", err, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// binary is the program, built once.
+// binary is the program, installed once.
 var binary string
 
 // buildFlags are additional flags of the build: see race_test.go.
@@ -39,12 +39,27 @@ func testMain(m *testing.M) int {
 	os.Setenv("STATE_DIRECTORY", filepath.Join(dir, "state")) // do not use the state directory of the user
 	os.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "run"))
 	os.Setenv("CHANCERY_ADMIN_LISTEN", "127.0.0.1:0") // several servers run at a time
-	args := append([]string{"build", "-ldflags", "-X " + version + "release=" + testVersion + " -X " + version + "commit=" + testCommit}, buildFlags...)
-	if out, err := exec.Command("go", append(args, "-o", binary, ".")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	if err := install(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// install builds the program, or links another one: E2E_SERVER is its path, as in package e2e.
+func install(path string) error {
+	if other := os.Getenv("E2E_SERVER"); other != "" {
+		other, err := filepath.Abs(other)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(other, path)
+	}
+	args := append([]string{"build", "-ldflags", "-X " + version + "release=" + testVersion + " -X " + version + "commit=" + testCommit}, buildFlags...)
+	if out, err := exec.Command("go", append(args, "-o", path, ".")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // write writes files into a directory, each atomically: name, content, and so on.

@@ -61,7 +61,10 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 		return cli.FailWith(cli.NotFound, err, "chancery history lists the kept revisions")
 	}
 	hint := ""
-	if errors.Is(err, revisions.ErrDamaged) {
+	switch {
+	case errors.Is(err, revisions.ErrBackwards):
+		hint = "put back the newest copy of the store"
+	case errors.Is(err, revisions.ErrDamaged):
 		hint = RestoreHint
 	}
 	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), hint)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
 	"github.com/chancery-xds/chancery/internal/text/jsonscan"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -172,6 +173,10 @@ func (p parser) metadata() []byte {
 	}
 	raw, _ := p.Raw()
 	if raw == nil {
+		return nil
+	}
+	if n := jsonscan.Values(raw); n > nodemeta.MaxEntries {
+		p.Fail(fmt.Errorf("%s: more than %d values", p.Where(), nodemeta.MaxEntries))
 		return nil
 	}
 	var s structpb.Struct

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/envoy/nodemeta"
 	"github.com/chancery-xds/chancery/wire"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -51,6 +52,16 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
+	t.Run("SAFE-14 metadata with the most values", func(t *testing.T) {
+		text := strings.Repeat(`\",{[`, 10_000) // not values
+		for more, want := range []string{"", "node.metadata: more than 10000 values"} {
+			list := strings.Repeat(",0", nodemeta.MaxEntries-4+more)
+			got, err := decode([]byte(`{"node":{"metadata":{"a":"` + text + `","b":[0` + list + `]}}}`))
+			if want == "" && (err != nil || len(got.Node.Metadata) == 0) || want != "" && (err == nil || err.Error() != want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	})
 	t.Run("REST-1 metadata", func(t *testing.T) {
 		got, err := decode([]byte(`{"node":{"metadata":{"a":{"b":[1,true,null,"x"]}}}}`))
 		if err != nil {

@@ -99,6 +99,9 @@ const (
 	maxResourceDepth = 100
 	// maxDepth limits the nesting of a response, as encoding/json does.
 	maxDepth = 10_000
+	// valueCost is the number of bytes that a value of a resource counts for the limit of a response. While a
+	// resource is decoded, a value takes up to 600 bytes, so 15 MB could take 3 GB (SAFE-14).
+	valueCost = 128
 )
 
 var errTooManyMalformed = fmt.Errorf("more than %d malformed resources", maxMalformed)
@@ -179,6 +182,9 @@ func (d *decoder) text(field protowire.Number) {
 func (d *decoder) list(item func(i int, raw []byte, offset int)) {
 	d.List("a list", func(i int) {
 		raw, offset := d.Raw()
+		if limit, n := d.transport.options.Limit, jsonscan.Values(raw); d.Err() == nil && limit.Bytes > 0 && n > limit.Bytes/valueCost {
+			d.Fail(limit.Exceeded(xds.LimitResponse, fmt.Sprintf("%s: a resource of %d values counts as %d bytes", d.place(offset), n, n*valueCost)))
+		}
 		if d.Err() != nil {
 			return
 		}

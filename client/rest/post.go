@@ -70,10 +70,17 @@ func (t *transport) post(ctx context.Context, r *xds.Request) (*xds.Response, er
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fail(fmt.Errorf("the response of %d bytes was not decoded in time: %w", len(said), t.explain(ctx, err)))
+	case isLimit(err):
+		return nil, fail(err)
 	case err != nil:
 		return nil, fail(&xds.MalformedError{Err: fmt.Errorf("%s %s: %w", http.MethodPost, r.Type.REST, err)})
 	}
 	return resp, nil
+}
+
+func isLimit(err error) bool {
+	_, is := errors.AsType[*xds.LimitError](err)
+	return is
 }
 
 // explain returns the error of a request without its URL, which may contain a password.

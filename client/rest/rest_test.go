@@ -457,6 +457,25 @@ func TestDecode(t *testing.T) {
 	})
 }
 
+// A resource that takes a hundred times its size while it is decoded is refused before that.
+func TestLimitOfValues(t *testing.T) {
+	for filters, exceeds := range map[int]bool{50: false, 51: true} { // 104 and 106 values
+		within(t, fmt.Sprintf("SAFE-14 %d filters", filters), func(t *testing.T) {
+			k := begin(t, Options{Limit: xds.MemoryLimit{Bytes: 104 * valueCost, Hint: "raise it"}})
+			k.send(&xds.Request{Type: xds.Cluster})
+			k.next(0).say(200, `{"version_info":"1","resources":[{"@type":"`+xds.Cluster.URL+`","name":"c","filters":[{}`+strings.Repeat(",{}", filters-1)+`]}]}`)
+			if !exceeds {
+				k.hears("1")
+				return
+			}
+			err := k.fails("http://server/base: line 1:34: a resource of 106 values counts as 13568 bytes, more than the limit of 13312 bytes (raise it)")
+			if _, is := errors.AsType[*xds.LimitError](err); !is {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context

@@ -338,6 +338,7 @@ func TestRoutes(t *testing.T) {
 
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":2147483647,"group":"edge"}]}`, 200, `"kind":"Impact","connected":2,"clients":1`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"cds","name":"a"},{"type":"CDS","name":"a","group":"egde"}]}`, 404, `"field":"changes[1].group","message":"no group has the name \"egde\"","hint":"the groups are default, edge"`},
+		{"POST /api/v1/impact", `{"changes":[{}` + strings.Repeat(",{}", maxPlanned/2) + `]}`, 400, `"field":"body","message":"has more than 100000 values"`}, // SAFE-14
 		{"POST /api/v1/impact", `{"changes":[{"name":"a"}]}`, 400, `"field":"changes[0].type","message":"a change needs its type"`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"xds","name":"a"}]}`, 404, `"field":"changes[0].type","message":"unknown type \"xds\"","hint":"types are CDS, `},
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":-1}]}`, 400, `"field":"changes[0].bytes","message":"must be a number between 0 and 2147483647"`},

@@ -194,15 +194,24 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxChanges is the maximum number of planned changes in one request.
-const maxChanges = 10_000
+const (
+	maxChanges = 10_000          // maximum number of planned changes in one request
+	maxPlanned = 10 * maxChanges // maximum number of JSON values in it; without a limit, 4 MiB of changes take 80 MB
+)
 
 func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
+	b, err := sent(w, r.Body, maxAsked)
+	if err != nil {
+		return err
+	}
+	if values(b) > maxPlanned {
+		return wrong("body", fmt.Sprintf("has more than %d values", maxPlanned), "")
+	}
 	var in api.ImpactRequest
-	if err := body(w, r, maxAsked, &in); err != nil {
+	if err := object(b, maxAsked, &in); err != nil {
 		return err
 	}
 	if len(in.Changes) > maxChanges {

@@ -2,6 +2,9 @@ package csds
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -21,7 +24,7 @@ const (
 // GRPC returns a handler for gRPC requests on an HTTP/2 server. It serves CSDS, and reflection for tools
 // such as grpcurl. The caller of GRPC must check permissions.
 func (s *Service) GRPC() http.Handler {
-	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.StreamInterceptor(receiveInTurn))
 	s.Register(g)
 	described.RegisterServerReflectionServer(g, reflection.NewServerV1(reflection.ServerOptions{Services: services{g, s.o.OtherServices}, DescriptorResolver: envoy.Linked{Types: s.types}}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +33,10 @@ func (s *Service) GRPC() http.Handler {
 		_ = to.c.SetWriteDeadline(time.Time{})
 		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), writerKey{}, to), life)
 		defer cancel()
-		g.ServeHTTP(to, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		to.requests = newRequests(r.Body)
+		r.Body = to.requests
+		g.ServeHTTP(to, r)
 	})
 }
 
@@ -56,6 +62,8 @@ type writer struct {
 	c       *http.ResponseController
 	writing bool
 	flushed chan struct{} // has one slot
+
+	requests *requests
 }
 
 type writerKey struct{}
@@ -97,4 +105,82 @@ func sending(ctx context.Context) (written func()) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// A requests is the body of a gRPC call. gRPC reads a body as fast as its bytes arrive, and each piece takes 16 KiB
+// of memory. So this body returns one request when the service begins to receive one, and two more in advance (SAFE-14).
+// Calls with one request need these: gRPC reads that request and the end after it without the interceptor.
+type requests struct {
+	io.ReadCloser
+	asked  chan struct{} // has a value for each request that may be read
+	closed chan struct{}
+	left   []byte // the unread part of a request
+}
+
+func newRequests(body io.ReadCloser) *requests {
+	r := &requests{ReadCloser: body, asked: make(chan struct{}, 3), closed: make(chan struct{})}
+	r.asked <- struct{}{}
+	r.asked <- struct{}{}
+	return r
+}
+
+// receiveInTurn is an interceptor of gRPC that reads the requests of a call when the service receives them.
+func receiveInTurn(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return handle(service, receiver{stream})
+}
+
+type receiver struct{ grpc.ServerStream }
+
+// RecvMsg implements [grpc.ServerStream].
+func (r receiver) RecvMsg(m any) error {
+	if w, ok := r.Context().Value(writerKey{}).(*writer); ok {
+		select {
+		case w.requests.asked <- struct{}{}:
+		default: // there are requests in advance
+		}
+	}
+	return r.ServerStream.RecvMsg(m)
+}
+
+// Read implements io.Reader.
+func (r *requests) Read(p []byte) (int, error) {
+	if len(r.left) == 0 {
+		select {
+		case <-r.asked:
+		case <-r.closed:
+			return 0, http.ErrBodyReadAfterClose
+		}
+		var err error
+		r.left, err = r.next()
+		if err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, r.left)
+	r.left = r.left[n:]
+	return n, nil
+}
+
+// next reads a request with the header of its frame. If it is too large, next reads only the header: gRPC refuses it.
+func (r *requests) next() ([]byte, error) {
+	b := make([]byte, 5)
+	if _, err := io.ReadFull(r.ReadCloser, b); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(b[1:])
+	if size > maxRequest {
+		return b, nil
+	}
+	b = append(b, make([]byte, size)...)
+	_, err := io.ReadFull(r.ReadCloser, b[5:])
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
+}
+
+// Close implements io.Closer. gRPC calls it once.
+func (r *requests) Close() error {
+	close(r.closed)
+	return r.ReadCloser.Close()
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
@@ -203,4 +206,55 @@ func TestWriteTimeoutPerAnswer(t *testing.T) {
 	if want := []bool{true, false, true, false}; !slices.Equal(to.limited, want) {
 		t.Errorf("%v, not %v", to.limited, want)
 	}
+}
+
+// A frames is the body of a call: a number of empty requests.
+type frames struct {
+	left int
+	read atomic.Int64
+}
+
+func (f *frames) Read(b []byte) (int, error) {
+	if f.left == 0 {
+		return 0, io.EOF
+	}
+	f.left--
+	n := copy(b, make([]byte, 5))
+	f.read.Add(1)
+	return n, nil
+}
+
+func (f *frames) Close() error { return nil }
+
+// While a call waits for its turn, its further requests stay with the caller.
+func TestRequestsAreReadInTurn(t *testing.T) {
+	t.Run("SAFE-14", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(Options{})
+			for range maxTurns {
+				s.turns <- struct{}{}
+			}
+			body := &frames{left: 1000}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+Name+"/StreamClientStatus", body)
+			r.ProtoMajor, r.ProtoMinor = 2, 0
+			r.Header.Set("Content-Type", "application/grpc")
+			w := httptest.NewRecorder()
+			ended := make(chan struct{})
+			go func() {
+				s.GRPC().ServeHTTP(w, r)
+				close(ended)
+			}()
+			synctest.Wait()
+			if n := body.read.Load(); n > 3 {
+				t.Errorf("%d requests are read while the first one waits", n)
+			}
+			for range maxTurns {
+				<-s.turns
+			}
+			<-ended
+			if n := body.read.Load(); n != 1000 || w.Result().Trailer.Get("Grpc-Status") != "0" { //nolint:bodyclose // of a recorder
+				t.Errorf("%d requests, %v", n, w.Result().Trailer) //nolint:bodyclose // of a recorder
+			}
+		})
+	})
 }

@@ -151,7 +151,11 @@ func (a *asker) pass(c *checkedWatch, initial bool) error {
 		}
 		silence.Reset(silentFor)
 		if e.Type == watch.Error {
-			a.failed(c.ctx, apierrors.FromObject(e.Object))
+			err := apierrors.FromObject(e.Object)
+			if initial && expired(err) { // as in asker.watch
+				return err
+			}
+			a.failed(c.ctx, err)
 			c.send(e)
 			return nil
 		}

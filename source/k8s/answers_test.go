@@ -3,16 +3,38 @@ package k8s
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/chancery-xds/chancery/source/k8s/internal/apitest"
 )
 
 // A wrongAnswer comes from an API server, or from a proxy in front of it. The log has the text says.
-type wrongAnswer struct{ kind, body, says string }
+type wrongAnswer struct {
+	kind, body, says string
+	code             int // 0: the connection is closed without an answer
+}
+
+// answer writes the answer.
+func (a wrongAnswer) answer(w http.ResponseWriter) {
+	if a.code == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", a.kind)
+	w.WriteHeader(a.code)
+	_, _ = w.Write([]byte(a.body))
+}
+
+// refusal is the answer of an API server with a code.
+func refusal(code int, reason meta.StatusReason) wrongAnswer {
+	return wrongAnswer{"application/json", fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%[2]q}`, code, reason), string(reason), code}
+}
 
 func wrongLists() map[string]wrongAnswer {
 	const list = `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{`
@@ -20,24 +42,28 @@ func wrongLists() map[string]wrongAnswer {
 		return list + `"resourceVersion":"900"},"items":[{"metadata":{"name":"s","namespace":"` + namespace + `","resourceVersion":"9","labels":{` + labels + `}}}]}`
 	}
 	return map[string]wrongAnswer{
-		"an empty body":            {"application/json", "", "0-length response"},
-		"a page of a proxy":        {"text/html", "<html>Please log in</html>", "text/html"},
-		"HTML as JSON":             {"application/json", "<html>Please log in</html>", "invalid character"},
-		"JSON of another program":  {"application/json", `{"status":"ok"}`, "has no resourceVersion"},
-		"a list of pods":           {"application/json", `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":[]}`, "has no resourceVersion"},
-		"a Status of success":      {"application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`, "has no resourceVersion"},
-		"no resourceVersion":       {"application/json", list + `},"items":[]}`, "has no resourceVersion"},
-		"cut off":                  {"application/json", list + `"resourceVersion":"900"},"items":[{"meta`, "unexpected end"},
-		"protobuf that is none":    {"application/vnd.kubernetes.protobuf", "k8s\x00\xff\xff", ""},
-		"an unknown kind":          {"application/json", `{"kind":"Odd","apiVersion":"odd.example/v1","metadata":{"resourceVersion":"900"}}`, "Odd"},
-		"another namespace":        {"application/json", item("other", `"kubernetes.io/service-name":"b","mesh":"yes"`), "only namespace ns"},
-		"labels that do not match": {"application/json", item("ns", `"kubernetes.io/service-name":"b"`), "do not match"},
-		"items without a name":     {"application/json", list + `"resourceVersion":"900"},"items":[{},{}]}`, "has no name"},
-		"an incomplete list":       {"application/json", list + `"resourceVersion":"900","remainingItemCount":7},"items":[]}`, "7 endpoint slices are missing"},
-		"the same page again":      {"application/json", list + `"resourceVersion":"900","continue":"x"},"items":[]}`, "the same page"},
-		"an older list":            {"application/json", list + `"resourceVersion":"3"},"items":[]}`, "went back"},
-		"an empty list":            {"application/json", list + `"resourceVersion":"900"},"items":[]}`, "none of the 1 known"},
-		"a list without items":     {"application/json", list + `"resourceVersion":"900"}}`, "none of the 1 known"},
+		"an empty body":            {"application/json", "", "0-length response", 200},
+		"a page of a proxy":        {"text/html", "<html>Please log in</html>", "text/html", 200},
+		"HTML as JSON":             {"application/json", "<html>Please log in</html>", "invalid character", 200},
+		"JSON of another program":  {"application/json", `{"status":"ok"}`, "has no resourceVersion", 200},
+		"a list of pods":           {"application/json", `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":[]}`, "has no resourceVersion", 200},
+		"a Status of success":      {"application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`, "has no resourceVersion", 200},
+		"no resourceVersion":       {"application/json", list + `},"items":[]}`, "has no resourceVersion", 200},
+		"cut off":                  {"application/json", list + `"resourceVersion":"900"},"items":[{"meta`, "unexpected end", 200},
+		"protobuf that is none":    {"application/vnd.kubernetes.protobuf", "k8s\x00\xff\xff", "", 200},
+		"an unknown kind":          {"application/json", `{"kind":"Odd","apiVersion":"odd.example/v1","metadata":{"resourceVersion":"900"}}`, "Odd", 200},
+		"another namespace":        {"application/json", item("other", `"kubernetes.io/service-name":"b","mesh":"yes"`), "only namespace ns", 200},
+		"labels that do not match": {"application/json", item("ns", `"kubernetes.io/service-name":"b"`), "do not match", 200},
+		"items without a name":     {"application/json", list + `"resourceVersion":"900"},"items":[{},{}]}`, "has no name", 200},
+		"an incomplete list":       {"application/json", list + `"resourceVersion":"900","remainingItemCount":7},"items":[]}`, "7 endpoint slices are missing", 200},
+		"the same page again":      {"application/json", list + `"resourceVersion":"900","continue":"x"},"items":[]}`, "the same page", 200},
+		"an older list":            {"application/json", list + `"resourceVersion":"3"},"items":[]}`, "went back", 200},
+		"an empty list":            {"application/json", list + `"resourceVersion":"900"},"items":[]}`, "none of the 1 known", 200},
+		"a list without items":     {"application/json", list + `"resourceVersion":"900"}}`, "none of the 1 known", 200},
+		"an event 410":             {"application/json", `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}` + "\n", "has no resourceVersion", 200},
+		"no answer":                {"", "", "EOF", 0},
+		"a refusal, 401":           refusal(http.StatusUnauthorized, meta.StatusReasonUnauthorized),
+		"a refusal, 410":           refusal(http.StatusGone, meta.StatusReasonExpired),
 	}
 }
 
@@ -66,8 +92,7 @@ func TestWrongAnswers(t *testing.T) {
 							http.Error(w, "", http.StatusNotFound)
 							return true
 						}
-						w.Header().Set("Content-Type", c.kind)
-						_, _ = w.Write([]byte(c.body))
+						c.answer(w)
 						return true
 					})
 					time.Sleep(45 * time.Second)
@@ -88,6 +113,126 @@ func TestWrongAnswers(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A token that was rotated is read again from its file. Until then the endpoints stay, and the log has the reason.
+func TestRotatedToken(t *testing.T) {
+	for _, no := range []wrongAnswer{refusal(http.StatusUnauthorized, meta.StatusReasonUnauthorized), refusal(http.StatusForbidden, meta.StatusReasonForbidden)} {
+		for _, old := range []bool{false, true} {
+			t.Run(fmt.Sprintf("SAFE-17 %d, old API server %v", no.code, old), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := apitest.StartPiped(t)
+					s.Old = old
+					file := filepath.Join(t.TempDir(), "token")
+					rotate := func(token string) {
+						t.Helper()
+						if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					accept := func(token string) {
+						s.Instead(func(w http.ResponseWriter, r *http.Request) bool {
+							if r.Header.Get("Authorization") == "Bearer "+token {
+								return false
+							}
+							no.answer(w)
+							return true
+						})
+					}
+					rotate("first")
+					accept("first")
+					s.Put(slice("s", "http:80", "10.0.0.1"))
+					h := listen(t, s.WithToken(t, file), mapped)
+					h.gets("backend", "10.0.0.1:80")
+					if all := h.said(); all != "" {
+						t.Error(all)
+					}
+					_, before := h.get("backend")
+					accept("second")
+					synctest.Wait() // the open watch has ended
+					s.Delete("ns", "s")
+					s.Put(slice("t", "http:80", "10.0.0.2"))
+					time.Sleep(10 * time.Minute)
+					if got, times := h.get("backend"); times != before {
+						t.Errorf("the watcher reported %q", got)
+					}
+					if all := h.said(); !strings.Contains(all, "keeping the last endpoints") || !strings.Contains(all, no.says) || strings.Contains(all, "watched again") {
+						t.Error(all)
+					}
+					rotate("second")
+					h.gets("backend", "10.0.0.2:80")
+					if all := h.said(); strings.Count(all, "watched again") != 1 {
+						t.Error(all)
+					}
+				})
+			})
+		}
+	}
+}
+
+// If the version of a list expires between two pages, all slices are listed again. The pages of the first list do not
+// count: nothing is removed meanwhile, and a second list without known slices is not believed.
+func TestListExpiresBetweenPages(t *testing.T) {
+	const list = `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"900"`
+	for name, second := range map[string]wrongAnswer{
+		"the second list is complete":          {code: http.StatusOK},
+		"the second list fails":                refusal(http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable),
+		"the second list has no known slice":   {"application/json", list + `},"items":[]}`, "none of the 2 known slices", http.StatusOK},
+		"the version of the second is expired": refusal(http.StatusGone, meta.StatusReasonExpired),
+	} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := apitest.StartPiped(t)
+				s.Old = true
+				s.Put(slice("s", "http:80", "10.0.0.1"))
+				s.Put(slice("t", "http:80", "10.0.0.2"))
+				h := listen(t, s.Client, mapped)
+				h.gets("backend", "10.0.0.1:80, 10.0.0.2:80")
+				h.said()
+				_, before := h.get("backend")
+				var asked []string // the continue tokens of the lists; the server is locked while it is used
+				s.Instead(func(w http.ResponseWriter, r *http.Request) bool {
+					q := r.URL.Query()
+					if q.Get("watch") != "" {
+						return false
+					}
+					asked = append(asked, q.Get("continue"))
+					switch {
+					case q.Get("continue") != "":
+						refusal(http.StatusGone, meta.StatusReasonExpired).answer(w)
+					case len(asked) == 1:
+						_, _ = w.Write([]byte(list + `,"continue":"x"},"items":[{"metadata":{"name":"s","namespace":"ns","resourceVersion":"9","labels":{"kubernetes.io/service-name":"b"}}}]}`))
+					case second.kind == "":
+						return false
+					default:
+						second.answer(w)
+					}
+					return true
+				})
+				s.Delete("ns", "t")
+				s.Compact()
+				time.Sleep(45 * time.Second)
+				if len(asked) < 3 || asked[0] != "" || asked[1] != "x" || asked[2] != "" {
+					t.Errorf("continue tokens of the lists: %q", asked)
+				}
+				all := h.said()
+				if second.kind == "" {
+					if got, times := h.get("backend"); got != "10.0.0.1:80" || times != before+1 || all != "" {
+						t.Error(got, times-before, all)
+					}
+					return
+				}
+				if got, times := h.get("backend"); times != before {
+					t.Errorf("the watcher reported %q", got)
+				}
+				if !strings.Contains(all, "keeping the last endpoints") || !strings.Contains(all, second.says) {
+					t.Errorf("the log has no %q:\n%s", second.says, all)
+				}
+				s.Instead(nil)
+				h.gets("backend", "10.0.0.1:80")
+			})
+		})
 	}
 }
 

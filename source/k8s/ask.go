@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type asker struct {
 	pages     listing                   // the pages of a list so far; only for the informer's goroutine
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
+	ended   bool       // an answer has ended in a usual way, and none has succeeded since
 	away    bool       // a failure was logged
 	why     string     // the error that was logged last
 	when    time.Time  // when that was
@@ -100,6 +102,9 @@ func (a *asker) list(ctx context.Context, o meta.ListOptions) (runtime.Object, e
 func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = a.selector.String()
 	w, err := a.api.Watch(ctx, o)
+	if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) { // client-go repeats this without reporting it
+		err = fmt.Errorf("the connection ended without an answer to a watch: %w", io.EOF)
+	}
 	busy := utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
 	switch {
 	case err == nil:
@@ -107,25 +112,32 @@ func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface,
 			a.works()
 		}
 		return a.checked(ctx, w, o.SendInitialEvents != nil), nil
-	case o.SendInitialEvents == nil: // while connections are refused, the informer tries again and does not report the error
+	case o.SendInitialEvents == nil && busy: // the informer tries again and does not report the error
 		a.failed(ctx, err)
-	case busy:
-		// For this error, the informer would wait up to a minute, even if ctx is done. After any other error it lists again, and
-		// its retries of lists end with ctx.
+	case busy || expired(err) && o.SendInitialEvents != nil:
+		// If the API server is busy, the informer would wait up to a minute, even if ctx is done. If the version has
+		// expired, it would repeat the request without a pause. After any other error it lists again, and its retries of
+		// lists end with ctx.
 		return nil, errors.New(err.Error())
 	}
 	return w, err
 }
 
+// expired reports whether an API server no longer has a version.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
 // failed logs that a list or a watch has failed; the informer tries again. It logs once a minute, and
-// at once if the error changes.
+// at once if the error changes. A version expires and a connection ends without a problem, unless that happens again before
+// a list or a watch has succeeded.
 func (a *asker) failed(ctx context.Context, err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return // expired or ended: the informer starts again without a problem
+	if ctx.Err() != nil {
+		return
 	}
+	usual := expired(err) || errors.Is(err, io.EOF)
 	why := root(err).Error()
 	a.mu.Lock()
-	say := why != a.why || time.Since(a.when) > time.Minute
+	say := (!usual || a.ended) && (why != a.why || time.Since(a.when) > time.Minute)
+	a.ended = a.ended || usual
 	if say {
 		a.away, a.why, a.when = true, why, time.Now()
 	}
@@ -139,7 +151,7 @@ func (a *asker) failed(ctx context.Context, err error) {
 func (a *asker) works() {
 	a.mu.Lock()
 	say := a.away
-	a.away, a.why = false, "" // the next failure is logged at once
+	a.ended, a.away, a.why = false, false, "" // the next failure is logged at once
 	a.mu.Unlock()
 	if say {
 		a.log.Info("endpoint slices are watched again")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ type Piped struct {
 	*Server
 	Client kubernetes.Interface
 	pipes  *pipes
+	config *rest.Config
 }
 
 // StartPiped starts a server in a bubble. It ends with the test.
@@ -25,13 +27,31 @@ func StartPiped(t testing.TB) *Piped {
 	t.Helper()
 	l := &pipes{arrived: make(chan net.Conn), closed: make(chan struct{})}
 	transport := &http.Transport{DialContext: l.dial}
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.test", Transport: transport, QPS: 1000, Burst: 1000})
+	s := &Piped{start(t, l), nil, l, &rest.Config{Host: "http://api.test", Transport: transport, QPS: 1000, Burst: 1000}}
+	s.Client = s.client(t, s.config)
+	t.Cleanup(transport.CloseIdleConnections)
+	return s
+}
+
+func (p *Piped) client(t testing.TB, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Piped{start(t, l), c, l}
-	t.Cleanup(transport.CloseIdleConnections)
-	return s
+	return c
+}
+
+// WithToken returns a client with the token in a file, as the service account of a pod has it.
+func (p *Piped) WithToken(t testing.TB, file string) kubernetes.Interface {
+	t.Helper()
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(p.config)
+	config.BearerToken, config.BearerTokenFile = string(token), file // as [rest.InClusterConfig]
+	return p.client(t, config)
 }
 
 // Kill closes all connections and refuses new ones until Revive, as the machine of a killed process

@@ -42,6 +42,13 @@ type show struct {
 
 func startShow(t *testing.T, n int, flags ...string) *show {
 	t.Helper()
+	_, endpoint := start(t, nil)
+	return startShowAt(t, endpoint, n, flags...)
+}
+
+// startShowAt starts servers of a store in an etcd.
+func startShowAt(t *testing.T, endpoint string, n int, flags ...string) *show {
+	t.Helper()
 	dir := t.TempDir()
 	s := &show{t: t, bin: filepath.Join(dir, "chancery")}
 	if err := harness.Build("../..", s.bin); err != nil {
@@ -58,7 +65,6 @@ func startShow(t *testing.T, n int, flags ...string) *show {
 	}
 	caFile, cert, key := file("ca.crt", ca.PEM), file("tls.crt", pair.Cert), file("tls.key", pair.Key)
 	s.tls = []string{"--admin-ca", caFile, "--admin-cert", cert, "--admin-key", key}
-	_, endpoint := start(t, nil)
 	s.repo = revisions.Open(open(t, etcdkv.Options{Endpoints: []string{endpoint}, Prefix: "show"}), revisions.Options{})
 	for i := range n {
 		r := &shown{xds: free(t), admin: free(t)}

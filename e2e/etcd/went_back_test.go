@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions/etcd"
@@ -311,6 +312,37 @@ func TestRolloutOfAnEtcdThatWentBack(t *testing.T) {
 				one.stop()
 			}
 		})
+	}
+}
+
+// SAFE-17: status shows that the etcd went back, and the log of the server has it once.
+func TestStatusOfAnEtcdThatWentBack(t *testing.T) {
+	r := startRestorable(t)
+	s := startShowAt(t, r.endpoint, 1)
+	w := &rolling{t: t, endpoint: r.endpoint}
+	// Each status reads the state of the servers in the etcd.
+	until := func(reached func(api.Store) bool) {
+		t.Helper()
+		w.until(func() error {
+			st, code, err := s.status(0)
+			if err == nil && (st.Config.Store == nil || !reached(*st.Config.Store)) {
+				err = fmt.Errorf("%+v, exit code %d", st.Config.Store, code)
+			}
+			return err
+		})
+	}
+	until(func(s api.Store) bool { return s.WentBack == nil })
+	backup := r.backup()
+	other := open(t, w.options())
+	for i := range 20 { // more revisions of the etcd than the server makes when it announces itself again
+		w.until(func() error { return other.PutIfAbsent(t.Context(), fmt.Sprint("x/", i), []byte("x")) })
+	}
+	until(func(s api.Store) bool { return s.WentBack == nil })
+	r.putBack(backup)
+	until(func(s api.Store) bool { return s.WentBack != nil && s.WentBack.To < s.WentBack.From })
+	log, err := os.ReadFile(s.servers[0].log)
+	if n := strings.Count(string(log), "etcd went back to an earlier revision"); err != nil || n != 1 {
+		t.Errorf("%v, %d lines:\n%s", err, n, log)
 	}
 }
 

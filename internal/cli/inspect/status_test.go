@@ -79,6 +79,17 @@ func TestTablesCutLongNodeIDs(t *testing.T) {
 	}
 }
 
+// SAFE-17: status shows that the etcd was put back to a backup.
+func TestStatusShowsThatTheEtcdWentBack(t *testing.T) {
+	o := overview{Status: &api.Status{}, list: &api.ClientList{}}
+	o.Config.Store = &api.Store{URL: "etcd://a/p", WentBack: &api.WentBack{At: time.Now().Add(-time.Minute), From: 41, To: 7}}
+	var b strings.Builder
+	o.print(&b, &cli.Output{}, adminclient.Filter{})
+	if want := "         the etcd went back from its revision 41 to 7, 1m ago: everything was read again\n"; !strings.Contains(b.String(), want) {
+		t.Error(b.String())
+	}
+}
+
 // HEAL-3: status shows the clients that run on a version which other clients accepted.
 func TestStatusShowsEarlierVersions(t *testing.T) {
 	o := overview{Status: &api.Status{}, list: &api.ClientList{}}

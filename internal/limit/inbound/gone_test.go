@@ -19,7 +19,7 @@ func TestGoneClient(t *testing.T) {
 	if !hasRaw {
 		t.Skip("needs Linux")
 	}
-	pair := func(t *testing.T, perSecond int) (near net.Conn, b *Budget, server *Conn) {
+	pair := func(t *testing.T, perSecond int, plain bool) (near net.Conn, b *Budget, server *Conn) {
 		t.Helper()
 		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener in a test
 		if err != nil {
@@ -36,35 +36,54 @@ func TestGoneClient(t *testing.T) {
 		rates := rate.NewOwners(10, -1)
 		b = NewBudget(Bounds{
 			Bytes: 1 << 20, Stall: time.Hour, Streams: perSecond, Pace: func(a net.Addr) *rate.Shared { return rates.Of("a", a) },
-			Hasty: func(net.Addr) {},
+			Hasty: func(net.Addr) {}, Refused: func(net.Addr, Reason) {},
 		})
-		server = b.Conn(far, true)
+		server = b.Conn(far, plain)
 		t.Cleanup(func() { near.Close(); server.Close() })
 		return near, b, server
 	}
-	t.Run("SAFE-14 a delayed connection ends when its client has gone", func(t *testing.T) {
+	for name, plain := range map[string]bool{"": true, ", with TLS": false} {
+		t.Run("SAFE-14 a delayed connection ends when its client has gone"+name, func(t *testing.T) {
+			t.Parallel()
+			near, _, server := pair(t, 1, plain)
+			talk := newTalk()
+			for id := uint32(1); id < 400; id += 2 {
+				_ = talk.open(id, false).WriteRSTStream(id, http2.ErrCodeCancel)
+			}
+			if _, err := near.Write(talk.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+			near.Close()
+			var err error
+			start := time.Now()
+			for buf := make([]byte, 256); err == nil; { // at a stream a second, the whole takes minutes
+				_, err = server.Read(buf)
+			}
+			if took := time.Since(start); errors.Is(err, io.EOF) || took > 10*time.Second {
+				t.Errorf("the connection ended with %v after %v", err, took)
+			}
+		})
+	}
+	t.Run("SAFE-14 a connection that waits for room ends when its client has gone", func(t *testing.T) {
 		t.Parallel()
-		near, _, server := pair(t, 1)
-		talk := newTalk()
-		for id := uint32(1); id < 400; id += 2 {
-			_ = talk.open(id, false).WriteRSTStream(id, http2.ErrCodeCancel)
-		}
-		if _, err := near.Write(talk.Bytes()); err != nil {
-			t.Fatal(err)
-		}
-		near.Close()
+		near, b, server := pair(t, -1, true)
+		b.Whole(1 << 20) // no room is left
+		talk := newTalk().open(1, false).data(1, false, beginning(300<<10, 70<<10)).data(1, false, make([]byte, 10<<10))
+		go func() {
+			_, _ = near.Write(talk.Bytes())
+			near.Close()
+		}()
 		var err error
-		start := time.Now()
-		for buf := make([]byte, 256); err == nil; { // at a stream a second, the whole takes minutes
+		for buf := make([]byte, 32<<10); err == nil; {
 			_, err = server.Read(buf)
 		}
-		if took := time.Since(start); errors.Is(err, io.EOF) || took > 10*time.Second {
-			t.Errorf("the connection ended with %v after %v", err, took)
+		if !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
 		}
 	})
 	t.Run("SAFE-14 a stream that is read after its client has gone is known", func(t *testing.T) {
 		t.Parallel()
-		near, b, server := pair(t, -1)
+		near, b, server := pair(t, -1, true)
 		talk := newTalk().open(1, false)
 		if _, err := near.Write(talk.Bytes()); err != nil {
 			t.Fatal(err)

@@ -107,6 +107,27 @@ func TestOwnerOf(t *testing.T) {
 	})
 }
 
+// A large body in memory counts against the budget until its request is answered.
+func TestBodiesCountAgainstBudget(t *testing.T) {
+	t.Run("SAFE-9", func(t *testing.T) {
+		s := newServer(newFleet())
+		s.Handler(loopback)
+		const size = 1 << 20
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat(" ", size)))
+		_, done, err := s.received(httptest.NewRecorder(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.bodies.Used(); n < size {
+			t.Errorf("%d bytes count", n)
+		}
+		done()
+		if n := s.bodies.Used(); n != 0 {
+			t.Errorf("%d bytes count after the answer", n)
+		}
+	})
+}
+
 // The places for answers are shared by address.
 func TestPlacesAreSharedByAddress(t *testing.T) {
 	from := func(s *Server, path, addr string) int {

@@ -167,13 +167,14 @@ func setKeys(files []mountedFile) {
 
 // The manifests, as far as --configmap needs them. The tests of source/k8s read them with the types of Kubernetes.
 type (
+	// An object does not end with data: tools that split a file at "\n---" would cut the last line break of a value.
 	object struct {
-		APIVersion string `yaml:"apiVersion"`
+		APIVersion string            `yaml:"apiVersion"`
+		BinaryData map[string]string `yaml:"binaryData,omitempty"`
+		Data       map[string]string `yaml:",omitempty"`
 		Kind       string
 		Metadata   struct{ Name string }
-		Type       string            `yaml:",omitempty"`
-		Data       map[string]string `yaml:",omitempty"`
-		BinaryData map[string]string `yaml:"binaryData,omitempty"`
+		Type       string `yaml:",omitempty"`
 	}
 	item struct {
 		Key, Path string

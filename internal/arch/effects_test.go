@@ -282,6 +282,7 @@ var effects = map[string]string{
 	"internal/cluster/revisions loader.read mutex":                  "the pages that they have read; not held during I/O",
 	"internal/cluster/revisions Repository.rest timer":              "looks for a newer revision without a doorbell",
 	"internal/cluster/revisions/file within goroutine":              "a call to a disk that may hang: the caller waits for a limited time; at most 64",
+	"internal/cluster/revisions/file Engine.Announce timer":         "notices that the directory was replaced, for example by a backup",
 	"internal/cluster/revisions/file Engine.lock timer":             "waits for the swap of another program",
 	"internal/cluster/revisions/file Engine.clean clock":            "whether a killed program has left a file",
 	"internal/cluster/revisions/file Engine.Watch goroutine":        "receives changes of files; ends with its context",

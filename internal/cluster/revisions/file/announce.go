@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 )
@@ -12,7 +13,8 @@ import (
 // the lock, the announcing program has died.
 func announces(key string) string { return "there-" + strings.ReplaceAll(key, "/", "_") }
 
-// Announce implements [revisions.Announcer]: the program holds a lock as long as the file exists.
+// Announce implements [revisions.Announcer]: the program holds a lock as long as the file exists. If the directory was
+// replaced, for example by a backup, it locks and writes the new files (SAFE-17).
 func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte) error {
 	path, err := e.path(key)
 	if err != nil {
@@ -26,15 +28,30 @@ func (e *Engine) Announce(ctx context.Context, key string, values <-chan []byte)
 		e.forget(context.WithoutCancel(ctx), key, path)
 		unlock()
 	}()
+	check := time.NewTicker(e.poll)
+	defer check.Stop()
+	var value []byte
+	written := false
 	for {
 		select {
-		case v := <-values:
-			err := e.write(ctx, key, func(context.Context) error { return e.failed(key, e.replace(path, v)) })
-			if err != nil && ctx.Err() == nil {
-				return err
+		case value = <-values:
+			written = true
+		case <-check.C:
+			again, err := e.hold(ctx, key, announces(key), readTime)
+			if err != nil { // ErrBusy: this program still holds the lock
+				continue
 			}
+			unlock()
+			unlock = again
 		case <-ctx.Done():
 			return nil
+		}
+		if !written {
+			continue
+		}
+		err := e.write(ctx, key, func(context.Context) error { return e.failed(key, e.replace(path, value)) })
+		if err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
 }

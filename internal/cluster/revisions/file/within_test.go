@@ -195,6 +195,55 @@ func TestLateLockIsReleased(t *testing.T) {
 	})
 }
 
+// A directory was replaced by a copy of it. The running program announces itself again, so other programs neither take it
+// for dead nor change the copy.
+func TestAnnouncesAgainInReplacedDirectory(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		dir := t.TempDir()
+		store, older, backup := filepath.Join(dir, "store"), filepath.Join(dir, "older"), filepath.Join(dir, "backup")
+		synctest.Test(t, func(t *testing.T) {
+			e, err := Open(store, nil)
+			if err == nil {
+				err = os.CopyFS(backup, os.DirFS(store))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			values, ended := make(chan []byte), make(chan error, 1)
+			go func() { ended <- e.Announce(ctx, "there/a", values) }()
+			values <- []byte("1")
+			is := func(want string) {
+				t.Helper()
+				time.Sleep(3 * e.poll / 2)
+				synctest.Wait()
+				other, err := Open(store, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // the first look does not remove it
+					all, _, err := other.Announced(t.Context(), "there/", 9)
+					if err != nil || string(all["there/a"]) != want {
+						t.Fatalf("%q %v, want %q", all, err, want)
+					}
+				}
+			}
+			is("1")
+			if err := errors.Join(os.Rename(store, older), os.CopyFS(store, os.DirFS(backup))); err != nil {
+				t.Fatal(err)
+			}
+			is("1")
+			values <- []byte("2")
+			is("2")
+			leave()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			is("")
+		})
+	})
+}
+
 // A watch ends in time, though the disk does not answer, and leaves nothing open when the disk recovers.
 // The time is real: the system reports changes.
 func TestWatchOfHungDiskEnds(t *testing.T) {

@@ -56,14 +56,7 @@ func (k *Keeper) SaveAccepted(data []byte) error {
 // caller must leave the file in place.
 func (k *Keeper) LoadAccepted() ([]byte, error) {
 	path := filepath.Join(k.dir, acceptedName)
-	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > MaxAccepted || !trusted(info):
-		return nil, fmt.Errorf("%s: this user's Chancery did not write this file", path)
-	}
-	b, err := os.ReadFile(path)
+	b, err := k.read(acceptedName, MaxAccepted)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +94,8 @@ func (k *Keeper) ServerName() (string, error) {
 		return "", disk.ErrBusy
 	}
 	path := filepath.Join(k.dir, serverName)
-	info, err := os.Lstat(path)
-	if err == nil && info.Mode().IsRegular() && info.Size() < 100 && trusted(info) {
-		b, err := os.ReadFile(path)
-		if name := string(b); err == nil && name != "" {
-			return name, nil
-		}
+	if b, err := k.read(serverName, 100); err == nil && len(b) > 0 {
+		return string(b), nil
 	}
 	name := rand.Text()
 	k.replacing.Lock()

@@ -154,25 +154,56 @@ const name = "last-good"
 
 // Load returns the configuration that was stored last. The error is [os.ErrNotExist] if there is none.
 func (k *Keeper) Load() (Config, error) {
-	path := filepath.Join(k.dir, name)
-	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
-		return Config{}, err
-	case !info.Mode().IsRegular() || info.Size() > MaxBytes:
-		return Config{}, fmt.Errorf("%s: Chancery did not write this file", path)
-	case !trusted(info):
-		return Config{}, fmt.Errorf("%s belongs to another user, and is not used", path)
-	}
-	data, err := os.ReadFile(path)
+	data, err := k.read(name, MaxBytes)
 	if err != nil {
 		return Config{}, err
 	}
 	c, err := parse(data)
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
+		return Config{}, fmt.Errorf("%s: %w", filepath.Join(k.dir, name), err)
 	}
 	return c, nil
+}
+
+// read returns the content of a file in the folder. It does not use a file of another user.
+func (k *Keeper) read(name string, most int64) ([]byte, error) {
+	data, info, err := readIn(k.dir, name, most)
+	if err == nil && !trusted(info) {
+		err = fmt.Errorf("%s belongs to another user, and is not used", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.dir, err)
+	}
+	return data, nil
+}
+
+// readIn does the same as readFile for a folder that is not open.
+func readIn(folder, name string, most int64) ([]byte, fs.FileInfo, error) {
+	inside, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer inside.Close() //nolint:errcheck // it was only read
+	return readFile(inside, name, most)
+}
+
+// readFile returns the content and the properties of a file in a folder. The file must be regular and have at most so
+// many bytes, as all files that Chancery writes. The error has the name.
+func readFile(inside *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
+	info, err := inside.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, nil, fmt.Errorf("%s: Chancery did not write this file", name)
+	}
+	f, err := disk.OpenNowIn(inside, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	return data, info, err
 }
 
 // Keep asks Run to write a configuration. It does not wait. Run writes only the newest one.

@@ -30,24 +30,13 @@ func Label(folder, of, description string) error {
 		return err
 	}
 	content, path := abs+"\x00"+description, filepath.Join(folder, labelName)
-	if f, err := disk.OpenNow(path); err == nil {
-		b, err := readLabel(f)
-		f.Close()
-		if err == nil && string(b) == content {
-			return nil
-		}
+	if b, _, err := readIn(folder, labelName, maxLabel); err == nil && string(b) == content {
+		return nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return disk.Write(path, 0o600, func(w io.Writer) error { _, err := io.WriteString(w, content); return err })
-}
-
-func readLabel(f *os.File) ([]byte, error) {
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("not a regular file"))
-	}
-	return io.ReadAll(io.LimitReader(f, maxLabel))
 }
 
 // A Status describes an entry of the state directory.
@@ -177,12 +166,7 @@ func (e *Entry) contents(root string, inside *os.Root) (Status, string) {
 
 // label reads the label of a folder, if it is of this folder.
 func (e *Entry) label(root string, inside *os.Root) {
-	f, err := disk.OpenNowIn(inside, labelName)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	b, err := readLabel(f)
+	b, _, err := readFile(inside, labelName, maxLabel)
 	of, description, is := strings.Cut(string(b), "\x00")
 	if err != nil || !is || !filepath.IsAbs(of) {
 		return
@@ -198,26 +182,14 @@ func (e *Entry) label(root string, inside *os.Root) {
 
 // readable returns an error if the stored configuration of a folder is damaged.
 func readable(inside *os.Root) error {
-	f, err := disk.OpenNowIn(inside, name)
+	data, _, err := readFile(inside, name, MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.Size() > MaxBytes {
-		err = fmt.Errorf("%s has more than %d bytes", name, MaxBytes)
-	}
-	if err != nil {
-		return err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxBytes))
-	if err == nil {
-		_, err = parse(data)
-	}
-	if err != nil {
+	if _, err := parse(data); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

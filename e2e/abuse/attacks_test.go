@@ -1,9 +1,11 @@
 package abuse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -52,7 +54,7 @@ type attacker struct {
 }
 
 var attacks = []attack{
-	{"streams", 4, 20_000, "a stream with one request, left open", leaveOpen, onXDS},
+	{"streams", 4, 20_000, "a stream with one request, left open", calls(adsSotW, request("", "")), onXDS},
 	{"resets", 4, 20_000, "a stream with one request, reset at once", resets, onXDS},
 	{"headers", 8, 5_000, "a block of 16 KiB of headers: without an end on every other connection, else as a stream of 60 KiB", endlessHeaders, onXDS},
 	{"pings", 8, 50_000, "a SETTINGS and a PING frame, answers unread", controlFrames, onXDS},
@@ -112,9 +114,43 @@ func (a *attacker) next(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// repeat makes n steps at the rate of the attack, or until an error.
+func (a *attacker) repeat(ctx context.Context, n int, step func(i int) error) error {
+	for i := range n {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+		if err := step(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endless is the number of steps until an error.
+const endless = math.MaxInt
+
+// dial opens a connection, which closes when the context ends. The context of run ends when run returns.
 func (a *attacker) dial(ctx context.Context, read reader, s ...http2.Setting) (*peer, error) {
 	return dial(ctx, a.from, a.to, read, s...)
 }
+
+// stream opens a connection and a stream with the beginning of its data.
+func (a *attacker) stream(ctx context.Context, read reader, data []byte) (*peer, error) {
+	p, err := a.dial(ctx, read)
+	if err == nil {
+		err = p.open(data)
+	}
+	return p, err
+}
+
+// openStreams opens n streams with the same beginning on a connection, and leaves them open.
+func (a *attacker) openStreams(ctx context.Context, p *peer, n int, data []byte) error {
+	return a.repeat(ctx, n, func(int) error { return p.open(data) })
+}
+
+// shut is a window of no byte for each stream.
+var shut = http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}
 
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -137,41 +173,15 @@ func request(version, nonce string, names ...string) []byte {
 // perConn is the number of streams that a connection may have.
 const perConn = 10_000
 
-func leaveOpen(ctx context.Context, a *attacker) error {
-	p, err := a.dial(a.whole, nil) // stays open until the attack ends
-	if err != nil {
-		return err
-	}
-	data := request("", "")
-	for range perConn {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		if err := p.open(data); err != nil {
-			return err
-		}
-	}
-	return nil // another connection begins
-}
-
 func resets(ctx context.Context, a *attacker) error {
 	p, err := a.dial(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
 	data := request("", "")
-	for {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		if err := p.open(data); err != nil {
-			return err
-		}
-		if err := p.send(func() error { return p.WriteRSTStream(p.id, http2.ErrCodeCancel) }); err != nil {
-			return err
-		}
-	}
+	return a.repeat(ctx, endless, func(int) error {
+		return cmp.Or(p.open(data), p.send(func() error { return p.WriteRSTStream(p.id, http2.ErrCodeCancel) }))
+	})
 }
 
 func endlessHeaders(ctx context.Context, a *attacker) error {
@@ -179,20 +189,18 @@ func endlessHeaders(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	part := headers("x-filler " + strings.Repeat("x", 15<<10))
-	if a.steps.Load()%2 == 0 {
-		err := p.send(func() error {
-			return p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: part})
-		})
-		for err == nil {
-			if err = a.next(ctx); err == nil {
-				err = p.send(func() error { return p.WriteContinuation(1, false, part) })
-			}
-		}
-		return err
-	}
 	filler := strings.Repeat("x", 15<<10)
+	if a.steps.Load()%2 == 0 {
+		part := headers("x-filler " + filler)
+		if err := p.send(func() error {
+			return p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: part})
+		}); err != nil {
+			return err
+		}
+		return a.repeat(ctx, endless, func(int) error {
+			return p.send(func() error { return p.WriteContinuation(1, false, part) })
+		})
+	}
 	p.block = headers("a "+filler, "b "+filler, "c "+filler, "d "+filler)
 	for range perConn {
 		for range 3 {
@@ -219,51 +227,28 @@ func endlessHeaders(ctx context.Context, a *attacker) error {
 }
 
 func controlFrames(ctx context.Context, a *attacker) error {
-	p, err := a.dial(ctx, func(*peer, http2.Frame) { <-ctx.Done() })
+	p, err := a.stream(ctx, func(*peer, http2.Frame) { <-ctx.Done() }, request("", ""))
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	if err := p.open(request("", "")); err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		err := p.send(func() error {
-			if err := p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(1 + i%100)}); err != nil {
-				return err
-			}
-			return p.WritePing(false, [8]byte{byte(i)})
+	return a.repeat(ctx, endless, func(i int) error {
+		return p.send(func() error {
+			return cmp.Or(p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(1 + i%100)}), p.WritePing(false, [8]byte{byte(i)}))
 		})
-		if err != nil {
-			return err
-		}
-	}
+	})
 }
 
 func shutWindows(ctx context.Context, a *attacker) error {
-	p, err := a.dial(ctx, nil, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	p, err := a.dial(ctx, nil, shut)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	data := request("", "")
-	for i := range 4 * perConn {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		if i < perConn {
-			err = p.open(data)
-		} else {
-			err = p.send(func() error { return p.WriteWindowUpdate(uint32(i%perConn)*2+1, 1) })
-		}
-		if err != nil {
-			return err
-		}
+	if err := a.openStreams(ctx, p, perConn, request("", "")); err != nil {
+		return err
 	}
-	return nil
+	return a.repeat(ctx, 3*perConn, func(i int) error {
+		return p.send(func() error { return p.WriteWindowUpdate(uint32(i%perConn)*2+1, 1) })
+	})
 }
 
 func slowBodies(ctx context.Context, a *attacker) error {
@@ -271,7 +256,6 @@ func slowBodies(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
 	const streams = 200
 	whole := request("", "", strings.Repeat("n", 4000))
 	for range streams {
@@ -279,34 +263,23 @@ func slowBodies(ctx context.Context, a *attacker) error {
 			return err
 		}
 	}
-	for i := 1; i < len(whole); i++ {
-		for s := range uint32(streams) {
-			if err := a.next(ctx); err != nil {
-				return err
-			}
-			if err := p.send(func() error { return p.WriteData(2*s+1, false, whole[i:i+1]) }); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return a.repeat(ctx, streams*(len(whole)-1), func(i int) error {
+		at := 1 + i/streams
+		return p.write(uint32(i%streams)*2+1, whole[at:at+1])
+	})
 }
 
 func halfRequests(ctx context.Context, a *attacker) error {
 	windows := make(chan int, 4096)
-	p, err := a.dial(ctx, func(_ *peer, f http2.Frame) {
+	p, err := a.stream(ctx, func(_ *peer, f http2.Frame) {
 		if w, ok := f.(*http2.WindowUpdateFrame); ok && w.StreamID != 0 {
 			select {
 			case windows <- int(w.Increment):
 			default:
 			}
 		}
-	})
+	}, []byte{0, 1, 0, 0, 0})
 	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if err := p.open([]byte{0, 1, 0, 0, 0}); err != nil {
 		return err
 	}
 	part := make([]byte, 16<<10)
@@ -326,7 +299,7 @@ func halfRequests(ctx context.Context, a *attacker) error {
 		if err := a.next(ctx); err != nil {
 			return err
 		}
-		if err := p.send(func() error { return p.WriteData(1, false, part[:n]) }); err != nil {
+		if err := p.write(1, part[:n]); err != nil {
 			return err
 		}
 		room, sent = room-n, sent+n
@@ -338,7 +311,7 @@ func halfRequests(ctx context.Context, a *attacker) error {
 func answers(ctx context.Context, a *attacker) error {
 	said := make(chan [2]string, 1)
 	var body []byte
-	p, err := a.dial(ctx, func(p *peer, f http2.Frame) {
+	p, err := a.stream(ctx, func(p *peer, f http2.Frame) {
 		d, ok := f.(*http2.DataFrame)
 		if !ok {
 			return
@@ -355,12 +328,8 @@ func answers(ctx context.Context, a *attacker) error {
 			_ = p.WriteWindowUpdate(0, max(1, d.Length))
 			return p.WriteWindowUpdate(d.StreamID, max(1, d.Length))
 		})
-	})
+	}, request("", ""))
 	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if err := p.open(request("", "")); err != nil {
 		return err
 	}
 	var last [2]string
@@ -371,22 +340,17 @@ func answers(ctx context.Context, a *attacker) error {
 	case <-time.After(5 * time.Second):
 		return io.ErrNoProgress
 	}
-	for i := 0; ; i++ {
+	return a.repeat(ctx, endless, func(i int) error {
 		select {
 		case last = <-said:
 		default:
-		}
-		if err := a.next(ctx); err != nil {
-			return err
 		}
 		var names []string
 		if i%3 == 1 {
 			names = []string{fmt.Sprint("name-", i%1000)} // another subscription, which needs a response
 		}
-		if err := p.send(func() error { return p.WriteData(p.id, false, request(last[0], last[1], names...)) }); err != nil {
-			return err
-		}
-	}
+		return p.write(p.id, request(last[0], last[1], names...))
+	})
 }
 
 // response reads version and nonce of the first whole message of b, and returns the bytes that are not read.
@@ -432,21 +396,11 @@ func largeNames(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
 	if err := a.next(ctx); err != nil {
 		return err
 	}
-	whole := data[a.steps.Load()%2]
-	if err := p.open(whole[:16<<10]); err != nil {
+	if err := p.openLarge(ctx, data[a.steps.Load()%2]); err != nil {
 		return err
-	}
-	for rest := whole[16<<10:]; len(rest) > 0; { // beyond the window: a server may end the connection
-		n := min(len(rest), 16<<10)
-		if err := p.send(func() error { return p.WriteData(1, false, rest[:n]) }); err != nil {
-			return err
-		}
-		rest = rest[n:]
-		pause(ctx, time.Millisecond)
 	}
 	pause(ctx, time.Second)
 	return nil
@@ -458,16 +412,12 @@ func reconnects(ctx context.Context, a *attacker) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	p, err := a.dial(ctx, func(p *peer, f http2.Frame) {
+	_, err := a.stream(ctx, func(_ *peer, f http2.Frame) {
 		if _, ok := f.(*http2.DataFrame); ok {
 			cancel()
 		}
-	})
+	}, request("", ""))
 	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if err := p.open(request("", "")); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -1,6 +1,7 @@
 package abuse
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -41,10 +42,7 @@ func (a *attacker) open(ctx context.Context, text string) (net.Conn, error) {
 func held(texts ...string) func(ctx context.Context, a *attacker) error {
 	return func(ctx context.Context, a *attacker) error {
 		var last [5000]net.Conn
-		for i := 0; ; i++ {
-			if err := a.next(ctx); err != nil {
-				return err
-			}
+		return a.repeat(ctx, endless, func(i int) error {
 			c, err := a.open(ctx, texts[i%len(texts)])
 			if err != nil {
 				return err
@@ -53,7 +51,8 @@ func held(texts ...string) func(ctx context.Context, a *attacker) error {
 				old.Close()
 			}
 			last[i%len(last)] = c
-		}
+			return nil
+		})
 	}
 }
 
@@ -74,39 +73,21 @@ func calls(path string, data []byte) func(ctx context.Context, a *attacker) erro
 			return err
 		}
 		p.block = headersOf(path)
-		for range perConn {
-			if err := a.next(ctx); err != nil {
-				return err
-			}
-			if err := p.open(data); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.openStreams(ctx, p, perConn, data)
 	}
 }
 
 // zombies subscribe to all resources and never read: the windows are shut, on every other connection that of TCP too.
 func zombies(ctx context.Context, a *attacker) error {
 	var read reader
-	deaf := a.steps.Load()%2 == 0
-	if deaf {
+	if a.steps.Load()%2 == 0 {
 		read = func(*peer, http2.Frame) { <-a.whole.Done() }
 	}
-	p, err := a.dial(a.whole, read, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	p, err := a.dial(a.whole, read, shut)
 	if err != nil {
 		return err
 	}
-	data := request("", "")
-	for range 100 {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		if err := p.open(data); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.openStreams(ctx, p, 100, request("", ""))
 }
 
 // deltaNames subscribes to new names and unsubscribes from the last ones, as fast as the rate allows.
@@ -115,16 +96,12 @@ func deltaNames(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
 	p.block = headersOf(adsDelta)
 	if err := p.open(nil); err != nil {
 		return err
 	}
 	var last []string
-	for i := 0; ; i++ {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
+	return a.repeat(ctx, endless, func(i int) error {
 		req := &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "attacker"}, TypeUrl: xds.Cluster.URL, ResourceNamesUnsubscribe: last}
 		last = nil
 		for n := range 100 {
@@ -141,10 +118,8 @@ func deltaNames(ctx context.Context, a *attacker) error {
 		if err != nil {
 			return err
 		}
-		if err := p.send(func() error { return p.WriteData(p.id, false, message(b)) }); err != nil {
-			return err
-		}
-	}
+		return p.write(p.id, message(b))
+	})
 }
 
 // manyTypes opens streams, each with requests for many types that do not exist.
@@ -153,24 +128,16 @@ func manyTypes(ctx context.Context, a *attacker) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	for {
-		if err := p.open(nil); err != nil {
+	return a.repeat(ctx, endless, func(i int) error {
+		b, err := proto.Marshal(&discovery.DiscoveryRequest{Node: &core.Node{Id: "attacker"}, TypeUrl: fmt.Sprintf("type.googleapis.com/t%d", i%60), ResourceNames: []string{"a", "b"}})
+		switch {
+		case err != nil:
 			return err
+		case i%60 == 0:
+			return p.open(message(b))
 		}
-		for i := range 60 {
-			if err := a.next(ctx); err != nil {
-				return err
-			}
-			b, err := proto.Marshal(&discovery.DiscoveryRequest{Node: &core.Node{Id: "attacker"}, TypeUrl: fmt.Sprintf("type.googleapis.com/t%d", i), ResourceNames: []string{"a", "b"}})
-			if err != nil {
-				return err
-			}
-			if err := p.send(func() error { return p.WriteData(p.id, false, message(b)) }); err != nil {
-				return err
-			}
-		}
-	}
+		return p.write(p.id, message(b))
+	})
 }
 
 // largeNode is a request with 200 KB of metadata.
@@ -193,40 +160,17 @@ func nodes(ctx context.Context, a *attacker) error {
 		return err
 	}
 	data := largeNode()
-	for range 1000 {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		if err := p.open(data[:16<<10]); err != nil {
-			return err
-		}
-		for rest := data[16<<10:]; len(rest) > 0; {
-			n := min(len(rest), 16<<10)
-			if err := p.send(func() error { return p.WriteData(p.id, false, rest[:n]) }); err != nil {
-				return err
-			}
-			rest = rest[n:]
-			pause(ctx, time.Millisecond)
-		}
-	}
-	return nil
+	return a.repeat(ctx, 1000, func(int) error { return p.openLarge(ctx, data) })
 }
 
 // junk sends frames that mean nothing: unknown ones, priorities, empty data, updates of windows.
 func junk(ctx context.Context, a *attacker) error {
-	p, err := a.dial(ctx, nil)
+	p, err := a.stream(ctx, nil, request("", ""))
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	if err := p.open(request("", "")); err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		err := p.send(func() error {
+	return a.repeat(ctx, endless, func(i int) error {
+		return p.send(func() error {
 			switch i % 4 {
 			case 0:
 				return p.WriteRawFrame(0x42, 0, uint32(i), make([]byte, 100))
@@ -238,10 +182,7 @@ func junk(ctx context.Context, a *attacker) error {
 				return p.WriteWindowUpdate(p.id, 1)
 			}
 		})
-		if err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // halfClosed ends each stream with its request: the client sends no more, and reads nothing.
@@ -251,18 +192,9 @@ func halfClosed(ctx context.Context, a *attacker) error {
 		return err
 	}
 	data := request("", "")
-	for range perConn {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
-		if err := p.open(nil); err != nil {
-			return err
-		}
-		if err := p.send(func() error { return p.WriteData(p.id, true, data) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.repeat(ctx, perConn, func(int) error {
+		return cmp.Or(p.open(nil), p.send(func() error { return p.WriteData(p.id, true, data) }))
+	})
 }
 
 // handshakes begin TLS: on every other connection they end it and close, else they are silent after their first bytes.

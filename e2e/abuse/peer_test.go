@@ -112,6 +112,24 @@ func (p *peer) open(data []byte) error {
 	})
 }
 
+// write sends data on a stream.
+func (p *peer) write(stream uint32, data []byte) error {
+	return p.send(func() error { return p.WriteData(stream, false, data) })
+}
+
+// openLarge opens a stream and sends data beyond the window, slowly: a server may end the connection.
+func (p *peer) openLarge(ctx context.Context, data []byte) error {
+	const part = 16 << 10
+	err := p.open(data[:part])
+	for rest := data[part:]; err == nil && len(rest) > 0; {
+		n := min(len(rest), part)
+		err = p.write(p.id, rest[:n])
+		rest = rest[n:]
+		pause(ctx, time.Millisecond)
+	}
+	return err
+}
+
 // headers encodes the headers of a stream. No field enters the table of the decoder, so that each block is the same.
 func headers(more ...string) []byte { return headersOf(adsSotW, more...) }
 

@@ -116,6 +116,13 @@ var kubernetesVariable = regexp.MustCompile(`^CHANCERY_(\w+_)?(SERVICE_HOST|SERV
 // of this command or belongs to a flag of it. A service gets a warning for each such variable. Other commands
 // do not, because other programs may use the prefix.
 func withoutEffect(cmd *cobra.Command, environ []string) (warnings []string) {
+	environ = slices.DeleteFunc(slices.Sorted(slices.Values(environ)), func(entry string) bool {
+		name, value, _ := strings.Cut(entry, "=")
+		return !strings.HasPrefix(name, VariablePrefix) || value == "" || kubernetesVariable.MatchString(name)
+	})
+	if len(environ) == 0 { // as for most commands: the variables of all commands take part of a millisecond
+		return nil
+	}
 	counts := map[string]bool{}
 	for _, c := range append(cmd.Root().Commands(), cmd) {
 		for _, below := range append(c.Commands(), c) {
@@ -128,9 +135,9 @@ func withoutEffect(cmd *cobra.Command, environ []string) (warnings []string) {
 	for _, name := range variablesOf(cmd) {
 		own = append(own, strings.TrimPrefix(name, VariablePrefix))
 	}
-	for _, entry := range slices.Sorted(slices.Values(environ)) {
-		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, VariablePrefix) || value == "" || counts[name] || kubernetesVariable.MatchString(name) {
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if counts[name] {
 			continue
 		}
 		rest := strings.TrimPrefix(name, VariablePrefix)

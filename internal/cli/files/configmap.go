@@ -50,15 +50,18 @@ type mountedFile struct {
 // times, in the object and in its managedFields.
 func (f mountedFile) size() int { return len(f.data) + 3*len(f.key) + 16 }
 
-// objectName is a valid name of a ConfigMap, with room for a number.
-var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,238}[a-z0-9])?$`)
+// objectName is a valid name of a ConfigMap of at most maxObjectName bytes, which leave room for a number. The regular
+// expression has no limit, because each start of the program would compile each step of that.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+const maxObjectName = 240
 
 // notOfConfigMap are the flags of the files for Envoy.
 var notOfConfigMap = []string{"format", "watch", "settle", "path-prefix", "keep-config-sources", "node", "cluster", "admin"}
 
 // checkConfigMap checks the flags of --configmap.
 func (e *exporter) checkConfigMap() error {
-	if !objectName.MatchString(e.configMap) {
+	if len(e.configMap) > maxObjectName || !objectName.MatchString(e.configMap) {
 		return fmt.Errorf("--configmap: %q: must be lower-case letters, digits and '-', with a letter or digit at both ends", e.configMap)
 	}
 	for _, flag := range notOfConfigMap {

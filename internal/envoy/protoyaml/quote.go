@@ -100,8 +100,11 @@ const maxQuoted = 60
 
 func shorten(s string) string { return text.Head(s, maxQuoted) }
 
-// typeURL matches the type URLs of known APIs.
-var typeURL = regexp.MustCompile(`^type\.googleapis\.com/(envoy|xds|udpa|google)\.[\w.]{1,150}$`)
+// typeURL matches the type URLs of known APIs, which have at most maxTypeURL bytes. The regular expression has no
+// limit, because each start of the program would compile each step of that.
+var typeURL = regexp.MustCompile(`^type\.googleapis\.com/(envoy|xds|udpa|google)\.[\w.]+$`)
+
+const maxTypeURL = 180
 
 // ownKey matches a key at the end of a text, just before its value.
 var ownKey = regexp.MustCompile(`("[^"]*"|'[^']*'|[\w.@/-]+)[ \t]*:[ \t]*$`)
@@ -175,7 +178,7 @@ func token(n *yaml.Node, line string) (own, rest string) {
 	case n.Kind == yaml.ScalarNode && n.Value != "":
 		for _, quote := range []string{"", `"`, "'"} {
 			if rest, ok := strings.CutPrefix(line, quote+n.Value+quote); ok {
-				if typeURL.MatchString(n.Value) { // its end is the most useful part
+				if len(n.Value) <= maxTypeURL && typeURL.MatchString(n.Value) { // its end is the most useful part
 					return quote + n.Value + quote, rest
 				}
 				return quote + shorten(n.Value) + quote, rest

@@ -85,6 +85,7 @@ func run() error {
 	if _, err := b.until("0"); err != nil {
 		return err
 	}
+	ended := func() error { return nil } // waits for the end of a command
 	for _, kind := range []struct {
 		name string
 		save func(i int) error
@@ -95,7 +96,9 @@ func run() error {
 			if err := b.save("listener.yaml", b.listener(i)); err != nil {
 				return err
 			}
-			return exec.Command(*binary, "reload", "--admin", sock).Run()
+			reload := exec.Command(*binary, "reload", "--admin", sock)
+			ended = reload.Wait
+			return reload.Start()
 		}},
 	} {
 		var all []time.Duration
@@ -108,6 +111,9 @@ func run() error {
 			}
 			at, err := b.until(strconv.Itoa((n + 1) % 2))
 			if err != nil {
+				return fmt.Errorf("%s: %w", kind.name, err)
+			}
+			if err := ended(); err != nil {
 				return fmt.Errorf("%s: %w", kind.name, err)
 			}
 			all = append(all, at.Sub(start))

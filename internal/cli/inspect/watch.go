@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -139,8 +138,9 @@ func (w *watchFlags) run(cmd *cobra.Command) error {
 		case w.Format == "name":
 			fmt.Fprintln(cmd.OutOrStdout(), e.ID)
 		default:
-			b, _ := json.Marshal(e) // cannot fail: the event came from JSON
-			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b)
+			if err := textutil.WriteJSON(cmd.OutOrStdout(), e, ""); err != nil {
+				return cli.Fail(err, "")
+			}
 		}
 	}
 	if w.Format == "json" || w.Format == "yaml" {

@@ -95,7 +95,7 @@ const longestSilence = 3 * time.Second
 func (r *endpointServer) engine(log *slog.Logger, src source, keeper *lastgood.Keeper) (e endpoints.Engine, closes func(), where string, err error) {
 	dir := ""
 	if keeper != nil {
-		dir = filepath.Join(keeper.Dir(), "endpoints")
+		dir = filepath.Join(keeper.Dir(), lastgood.EndpointsName)
 	}
 	if d, ok := src.(*storeSource); ok {
 		if conn, ok := d.engineCloser.(*etcdkv.Conn); ok {

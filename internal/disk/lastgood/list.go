@@ -65,8 +65,11 @@ type Entry struct {
 
 var (
 	folderName  = regexp.MustCompile(`^[A-Za-z0-9._-]+-[0-9a-f]{12}$`)
-	filesInside = []string{name, acceptedName, serverName, labelName, "control", ".new"}
+	filesInside = []string{name, acceptedName, serverName, labelName, EndpointsName, "control", ".new"}
 )
+
+// EndpointsName is the directory with registered endpoints in a folder. The server writes it.
+const EndpointsName = "endpoints"
 
 // List returns the entries of a state directory, by name. It follows no symbolic link in it. A state directory
 // that does not exist has none.
@@ -139,6 +142,10 @@ func (e *Entry) contents(root string, inside *os.Root) (Status, string) {
 		case !slices.Contains(filesInside, item.Name()):
 			return Foreign, fmt.Sprintf("it contains %q, which Chancery did not write", item.Name())
 		case item.Name() == "control" && m.Type() == fs.ModeSocket:
+		case item.Name() == EndpointsName && m.IsDir():
+			if status, problem := e.endpoints(inside); status != "" {
+				return status, problem
+			}
 		case !m.IsRegular():
 			return Foreign, fmt.Sprintf("%q in it is %s", item.Name(), disk.NotRegular(m))
 		default:
@@ -162,6 +169,28 @@ func (e *Entry) contents(root string, inside *os.Root) (Status, string) {
 		}
 	}
 	return Idle, ""
+}
+
+// endpoints inspects the directory with registered endpoints. The status is "" if it has only files.
+func (e *Entry) endpoints(inside *os.Root) (Status, string) {
+	items, err := fs.ReadDir(inside.FS(), EndpointsName)
+	if err != nil {
+		return Denied, reason(err)
+	}
+	for _, item := range items {
+		info, err := inside.Lstat(filepath.Join(EndpointsName, item.Name()))
+		if err != nil {
+			continue // a server has just removed it
+		}
+		if m := info.Mode(); !m.IsRegular() {
+			return Foreign, fmt.Sprintf("%q in it is %s", item.Name(), disk.NotRegular(m))
+		}
+		e.Bytes += info.Size()
+		if info.ModTime().After(e.Used) {
+			e.Used = info.ModTime()
+		}
+	}
+	return "", ""
 }
 
 // label reads the label of a folder, if it is of this folder.

@@ -56,6 +56,10 @@ func TestListShowsTheStateOfEachFolder(t *testing.T) {
 	}
 	saved(t, root, served, "")
 	saved(t, root, "/gone/web", "")
+	registered := filepath.Join(saved(t, root, "/registered", ""), EndpointsName)
+	if err := errors.Join(os.Mkdir(registered, 0o700), os.WriteFile(filepath.Join(registered, "journal"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	saved(t, root, "/10.0.0.1:18000", "relay of 10.0.0.1:18000")
 	if err := os.Remove(filepath.Join(saved(t, root, "/of/an/older/version", ""), labelName)); err != nil {
 		t.Fatal(err)
@@ -65,7 +69,7 @@ func TestListShowsTheStateOfEachFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Release()
-	want := []string{"GONE /gone/web", "IDLE", "IDLE " + served, "IDLE relay of 10.0.0.1:18000", "IN_USE /used"}
+	want := []string{"GONE /gone/web", "GONE /registered", "IDLE", "IDLE " + served, "IDLE relay of 10.0.0.1:18000", "IN_USE /used"}
 	if got := listed(t, root); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -95,6 +99,9 @@ func TestListAndRemoveTrustNoEntry(t *testing.T) {
 		{"a pipe inside", func(root string) error {
 			return errors.Join(os.Mkdir(filepath.Join(root, base), 0o700), syscall.Mkfifo(filepath.Join(root, base, labelName), 0o600))
 		}, "", `FOREIGN "of" in it is a named pipe, not a regular file`, true},
+		{"a directory with endpoints and more", func(root string) error {
+			return os.MkdirAll(filepath.Join(root, base, EndpointsName, "mine"), 0o700)
+		}, "", `FOREIGN "mine" in it is a directory, not a regular file`, true},
 		{"a damaged file", func(root string) error {
 			return errors.Join(os.Mkdir(filepath.Join(root, base), 0o700), os.WriteFile(filepath.Join(root, base, name), []byte("?"), 0o600))
 		}, "", "DAMAGED last-good: the file has a format that this version of Chancery cannot read", false},

@@ -28,6 +28,7 @@ func TestStateCommands(t *testing.T) {
 	state(0, "^nothing is stored in ", "ls")
 	state(0, "^removed: nothing\n$", "rm", "--older-than", "1d")
 	state(2, "and not both", "rm")
+	state(2, "a directory or folder is empty", "rm", "")
 	state(2, "and not both", "rm", "x", "--older-than", "1d")
 	for _, age := range []string{"0d", "-1h", "70000d", "1.5d", "d", "1w", "0x1d"} {
 		state(2, "must be an age such as 90d or 12h", "rm", "--older-than="+age)

@@ -132,8 +132,9 @@ func stateRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm DIR|FOLDER... | --older-than AGE",
 		Short: "Remove folders from the state directory",
-		Long: `Rm removes the stored configuration of each DIR. A folder can also be named as "chancery state
-ls" names it. With --older-than it removes the folders that no program has changed for that long.
+		Long: `Rm removes the stored configuration of each DIR, and the endpoints registered at its server. A
+folder can also be named as "chancery state ls" names it. With --older-than it removes the folders
+that no program has changed for that long.
 
 Rm does not remove a folder that a server, relay or agent uses. It removes a damaged folder only
 if it is named, and never a foreign entry. If one of the arguments cannot be removed, it removes
@@ -150,6 +151,9 @@ usage; 4 --state-dir has no such folder; 5 a program uses the folder.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if (len(args) > 0) == (r.older != "") {
 				return errors.New("rm needs directories or folders, or --older-than, and not both")
+			}
+			if slices.Contains(args, "") { // of an unset variable of a shell; it would mean the working directory
+				return errors.New("rm: a directory or folder is empty")
 			}
 			return nil
 		},

@@ -197,7 +197,7 @@ func (e *exporter) checkOrigin() error {
 		return errors.New("--admin is the Envoy's address: use --server for the Chancery server that has " + e.dir)
 	case is && e.configMap != "":
 		return errors.New("--configmap is for a directory, and " + e.dir + " is a revision")
-	case !is && e.from.At.URL != "":
+	case !is && cli.OnCommandLine(e.cmd, "store"): // the variable of other commands does not count
 		return errors.New("--store is for rev:REV, and " + e.dir + " is a directory")
 	case !is:
 		return e.checkOutside()

@@ -96,17 +96,31 @@ func maxProgram(bootstrap proto.Message) int {
 	layers := get(get(bootstrap.ProtoReflect(), "layered_runtime").Message(), "layers").List()
 	for i := range layers.Len() {
 		if v := runtimeValue(get(layers.Get(i).Message(), "static_layer").Message(), validate.MaxProgramKey); v != nil {
-			n, err := get(v, "number_value").Float(), error(nil)
+			n, ok := get(v, "number_value").Float(), true
 			if !v.Has(v.Descriptor().Fields().ByName("number_value")) {
-				n, err = strconv.ParseFloat(strings.TrimSpace(get(v, "string_value").String()), 64)
+				n, ok = runtimeNumber(get(v, "string_value").String())
 			}
-			limit = validate.MaxProgram // Envoy 1.40 uses the default for other values than numbers
-			if err == nil && n >= 0 {
-				limit = int(min(n, math.MaxInt32))
+			limit = validate.MaxProgram // Envoy 1.40 uses the default for other values than numbers from 0 to 2^64
+			if ok && n >= 0 && n <= 1<<64 {
+				limit = int(math.Mod(n, 1<<32)) // Envoy drops the upper bits
 			}
 		}
 	}
 	return limit
+}
+
+// runtimeNumber parses a text as a number, as the runtime of Envoy does: decimal or hexadecimal, with white space
+// around it, and without octal numbers and underscores.
+func runtimeNumber(s string) (n float64, ok bool) {
+	s = strings.Trim(s, " \t\n\v\f\r")
+	switch {
+	case strings.Contains(s, "_"): // Go accepts underscores in hexadecimal numbers
+		return 0, false
+	case strings.ContainsAny(s, "xX") && !strings.ContainsAny(s, "pP"): // Go requires an exponent in hexadecimal numbers
+		s += "p0"
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil
 }
 
 // runtimeValue returns the google.protobuf.Value with a key in a layer of the runtime, or nil. The components of a key

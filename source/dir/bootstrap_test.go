@@ -267,3 +267,36 @@ func TestProgramSizeOfBootstrap(t *testing.T) {
 		t.Error("each Envoy must accept the resource:", c.Warnings)
 	}
 }
+
+// The results are those of Envoy 1.40, for the value as a scalar of YAML.
+func TestProgramSizeOfScalar(t *testing.T) {
+	b := newFixture(t, "r.yaml", largeRegex)
+	const none = "" // no warning: the limit is above 304
+	for scalar, limit := range map[string]string{
+		`200`: "200", `+200`: "200", `200.`: "200", `200.5`: "200", `2e2`: "200", `0xc8`: "200", `0x1.9p7`: "200", `0310`: "200", `0310.5`: none,
+		`0x3e8`: none, `01750`: none, `1e15`: none, `4294967297`: "1", `9007199254740993`: "0", `18446744073709551616`: "0",
+		`1_000`: "100", `0o310`: "100", `0b11001000`: "100", `-0xc8`: "100", `1e30`: "100", `true`: "100", `{}`: "100", `{numerator: 1000}`: "100",
+		`!!str 200`: "200", `!!int "200"`: "200",
+
+		`"200"`: "200", `"+200"`: "200", `"00200"`: "200", `"200.5"`: "200", `"500."`: none, `".5e3"`: none, `"2e2"`: "200", `"2E+2"`: "200",
+		`" 200 "`: "200", `"\v200\f\r"`: "200", `"1000\n"`: none, `"1000\u00a0"`: "100", `"200\0"`: "100",
+		`"0310"`: none, `"0xc8"`: "200", `"0XC8"`: "200", `" 0xc8 "`: "200", `"+0xc8"`: "200", `"0x0c8"`: "200", `"0xc8.8"`: "200", `"0xc8p0"`: "200",
+		`"0x1.9p7"`: "200", `"0x.c8p8"`: "200", `"0xc8e1"`: none, `"0x3e8"`: none, `"0x10000000000000001"`: "0", `"0xFFFFFFFFFFFFF800"`: none,
+		`"-0xc8"`: "100", `"0x"`: "100", `"0xg"`: "100", `"0x1_0"`: "100", `"0xc8p"`: "100", `"0xp0"`: "100", `"0x.p0"`: "100", `"0x c8"`: "100",
+		`"0o310"`: "100", `"0b11001000"`: "100", `"1_000"`: "100", `"+-1000"`: "100", `"++200"`: "100", `"1e"`: "100", `"200f"`: "100", `"200%"`: "100",
+		`"4294967297"`: "1", `"4294967300.5"`: "4", `"18446744073709551615"`: "0", `"18446744073709551616"`: "0", `"1e30"`: "100",
+		`"1e-400"`: "0", `"1e400"`: "100", `"-0"`: "0", `"inf"`: "100", `"infinity"`: "100", `"nan"`: "100", `"nan(200)"`: "100", `"true"`: "100", `""`: "100",
+	} {
+		t.Run("SAFE-3 "+scalar, func(t *testing.T) {
+			b.write(BootstrapFile, "layered_runtime: {layers: [{name: l, static_layer: {re2.max_program_size.error_level: "+scalar+"}}]}\n")
+			c := Check(b.dir, Options{ReadBootstraps: true})
+			if len(c.BootstrapErrors) > 0 {
+				t.Fatal(c.BootstrapErrors)
+			}
+			_, got, _ := strings.Cut(Errors(c.Warnings).Error(), "the limit is ")
+			if got, _, _ = strings.Cut(got, " "); got != limit {
+				t.Errorf("limit %q, want %q", got, limit)
+			}
+		})
+	}
+}

@@ -105,7 +105,7 @@ var table = []Kind{
 		"Add the cluster, correct the name, or send the routes by RDS. With validate_clusters: false Envoy accepts the resource, and requests to that cluster fail."},
 	{LargeRegex, true, "a regular expression above the limit of a default Envoy",
 		"Envoy refuses a regular expression whose RE2 program has more than 100 instructions, with the whole resource: \"RE2 program size of 130 > max program size of 100 set for the error level threshold\". The size in the warning is an estimate. Each repetition counts: [0-9a-z-]{40} has 120 instructions.",
-		"Write a shorter expression, such as [0-9a-z-]+. Or raise the limit in the bootstrap of each Envoy: chancery bootstrap envoy --re2-program-size N writes the runtime value re2.max_program_size.error_level. check and serve use this limit if the bootstrap is _bootstrap.yaml in the directory. They read the value as Envoy does: a text counts if it is a decimal or hexadecimal number, and for other values the limit is 100."},
+		"Write a shorter expression, such as [0-9a-z-]+. Or raise the limit in the bootstrap of each Envoy: chancery bootstrap envoy --re2-program-size N writes the runtime value re2.max_program_size.error_level. check and serve use this limit if the bootstrap is _bootstrap.yaml in the directory, or in that of the group. They read the value as Envoy does: a text counts if it is a decimal or hexadecimal number, and for other values the limit is 100."},
 
 	{AccessRule, false, "a rule in access.yaml that cannot be used",
 		"The server uses no rule of the file. A running server keeps its previous rules, and a starting server ends with the error. Without the broken rule, clients could see more or less than you want.",

@@ -35,8 +35,9 @@ type Bootstrap struct {
 
 // A bootstrapSet has the known bootstraps of the clients. It does not change once made.
 type bootstrapSet struct {
-	all    bootstrapContent            // of all clients
-	groups map[string]bootstrapContent // of the nodes of a group, by the directory of the group
+	all       bootstrapContent            // of all clients
+	groups    map[string]bootstrapContent // of the nodes of a group, by the directory of the group
+	groupDirs map[string]bool             // the directories of all groups
 
 	files   map[string]*file   // the files, by path
 	scanned []findings.Problem // problems of paths
@@ -148,8 +149,8 @@ func list(bootstrap proto.Message, kind protoreflect.Name) (all []protoreflect.M
 
 // newBootstrapSet returns the bootstraps of the options and the files. The group of a directory in roots has
 // all clients.
-func newBootstrapSet(types *Types, given []proto.Message, roots []string, files map[string]*file, scanned []findings.Problem) *bootstrapSet {
-	b := &bootstrapSet{groups: map[string]bootstrapContent{}, files: files, scanned: scanned}
+func newBootstrapSet(types *Types, given []proto.Message, roots []string, groupDirs map[string]bool, files map[string]*file, scanned []findings.Problem) *bootstrapSet {
+	b := &bootstrapSet{groups: map[string]bootstrapContent{}, groupDirs: groupDirs, files: files, scanned: scanned}
 	for _, m := range given {
 		b.all.add(types, m)
 	}
@@ -190,8 +191,17 @@ func (b *bootstrapSet) secrets() []string {
 	return all
 }
 
-// maxProgram returns the limit for the size of a regular expression in the bootstraps of all clients.
-func (b *bootstrapSet) maxProgram() int {
+// maxProgram returns the limit for the size of a regular expression in a file. An Envoy starts with one bootstrap,
+// so that of its group replaces those of all clients.
+func (b *bootstrapSet) maxProgram(path string) int {
+	for dir := filepath.Dir(path); len(b.groups) > 0; dir = filepath.Dir(dir) {
+		if of, ok := b.groups[dir]; ok {
+			return of.maxProgram
+		}
+		if b.groupDirs[dir] || dir == filepath.Dir(dir) {
+			break
+		}
+	}
 	if b.all.known {
 		return b.all.maxProgram
 	}
@@ -220,13 +230,22 @@ func (s *Source) readBootstraps(sc *scanner, force bool) (changed bool) {
 	for _, f := range sc.bootstraps {
 		files[f.path] = s.readSafely(f, was.files[f.path], force)
 	}
-	if maps.Equal(files, was.files) && slices.Equal(sc.bootstrapErrs, was.scanned) {
+	groupDirs := map[string]bool{}
+	for _, f := range sc.files {
+		if isGroupFile(f.path) {
+			groupDirs[filepath.Dir(f.path)] = true
+		}
+	}
+	same := maps.Equal(files, was.files) && slices.Equal(sc.bootstrapErrs, was.scanned)
+	if same && maps.Equal(groupDirs, was.groupDirs) {
 		return false
 	}
-	s.bootstraps = newBootstrapSet(s.types, s.opts.Bootstraps, s.layout.roots, files, sc.bootstrapErrs)
-	if now := s.bootstraps.secrets(); !slices.Equal(now, was.secrets()) || s.bootstraps.maxProgram() != was.maxProgram() {
+	s.bootstraps = newBootstrapSet(s.types, s.opts.Bootstraps, s.layout.roots, groupDirs, files, sc.bootstrapErrs)
+	if same {
+		return false // a file of a group has changed, too
+	}
+	if now := s.bootstraps.secrets(); !slices.Equal(now, was.secrets()) {
 		s.examineValidator.SetSecrets(now)
-		s.examineValidator.SetMaxProgram(s.bootstraps.maxProgram())
 		s.secretsRound++
 	}
 	before, problems := was.problems(), s.bootstraps.problems()

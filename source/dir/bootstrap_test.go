@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/chancery-xds/chancery/findings"
 	envoyapi "github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -299,4 +300,72 @@ func TestProgramSizeOfScalar(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The limit of the bootstrap of a group counts for the files of that group, in place of that of the root.
+func TestProgramSizeOfGroup(t *testing.T) {
+	limit := func(n int) string {
+		return fmt.Sprintf("layered_runtime: {layers: [{name: l, static_layer: {re2.max_program_size.error_level: %d}}]}\n", n)
+	}
+	const g, h, n = "match: {id: \"g-*\"}\n", "match: {id: \"h-*\"}\n", "match: {id: \"n-*\"}\n"
+	for name, tt := range map[string]struct {
+		files []string
+		want  string // the limits in the warnings, by file
+	}{
+		"without a bootstrap":             {[]string{"g/group.yaml", g, "g/r.yaml", largeRegex}, "g/r.yaml 100"},
+		"its own":                         {[]string{"g/group.yaml", g, "g/_bootstrap.yaml", limit(1000), "g/d/r.yaml", largeRegex}, ""},
+		"its own, not that of the root":   {[]string{"_bootstrap.yaml", limit(1000), "g/group.yaml", g, "g/_bootstrap.yaml", limit(200), "g/r.yaml", largeRegex}, "g/r.yaml 200"},
+		"its own without the value":       {[]string{"_bootstrap.yaml", limit(1000), "g/group.yaml", g, "g/_bootstrap.yaml", "{}\n", "g/r.yaml", largeRegex}, "g/r.yaml 100"},
+		"its own, which cannot be read":   {[]string{"_bootstrap.yaml", limit(1000), "g/group.yaml", g, "g/_bootstrap.yaml", "node: [\n", "g/r.yaml", largeRegex}, "g/r.yaml 100"},
+		"that of the root":                {[]string{"_bootstrap.yaml", limit(1000), "g/group.yaml", g, "g/r.yaml", largeRegex, "h/group.yaml", h, "h/_bootstrap.yaml", limit(50)}, ""},
+		"not that of another group":       {[]string{"g/group.yaml", g, "g/_bootstrap.yaml", limit(1000), "h/group.yaml", h, "h/r.yaml", largeRegex, "r.yaml", largeRegex}, "h/r.yaml 100, r.yaml 100"},
+		"not that of the directory above": {[]string{"g/group.yaml", g, "g/_bootstrap.yaml", limit(1000), "g/n/group.yaml", n, "g/n/r.yaml", largeRegex}, "g/n/r.yaml 100"},
+	} {
+		t.Run("SAFE-3 "+name, func(t *testing.T) {
+			b := newFixture(t, tt.files...)
+			expect := func(warnings []findings.Problem) {
+				t.Helper()
+				var got []string
+				for _, p := range warnings {
+					if _, of, ok := strings.Cut(p.Message, "the limit is "); ok {
+						got = append(got, strings.TrimPrefix(p.File, b.dir+"/")+" "+of)
+					}
+				}
+				slices.Sort(got)
+				if is := strings.Join(got, ", "); is != tt.want {
+					t.Errorf("%q, want %q", is, tt.want)
+				}
+			}
+			expect(Check(b.dir, Options{ReadBootstraps: true}).Warnings)
+			b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.DiscardHandler), Validate: true, ReadBootstraps: true})
+			r, err := b.src.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(r.Warnings)
+		})
+	}
+	t.Run("SAFE-3 while it serves", func(t *testing.T) {
+		b := newFixture(t, "g/group.yaml", g, "g/_bootstrap.yaml", limit(1000), "g/c.yaml", clusters("c"), "g/d/r.yaml", largeRegex)
+		b.src = New(b.src.root, b.st, Options{Log: slog.New(slog.DiscardHandler), Validate: true, ReadBootstraps: true})
+		loads := func(limit string) {
+			t.Helper()
+			r, err := b.src.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Errors(r.Warnings).Error(); strings.Contains(got, "the limit is") != (limit != "") || !strings.Contains(got, limit) {
+				t.Errorf("%q, want %q", got, limit)
+			}
+		}
+		loads("")
+		b.write("g/_bootstrap.yaml", limit(200))
+		loads("the limit is 200")
+		b.write("g/_bootstrap.yaml", limit(1000))
+		loads("")
+		b.write("g/d/group.yaml", n)
+		loads("the limit is 100")
+		b.write("g/d/_bootstrap.yaml", limit(1000))
+		loads("")
+	})
 }

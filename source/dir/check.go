@@ -234,7 +234,7 @@ func (s *Source) pipe(stdin io.Reader) *file {
 	if err == nil && int64(len(data)) > s.opts.MaxFile {
 		err = fmt.Errorf("%w of %d bytes", watch.ErrTooLarge, s.opts.MaxFile)
 	}
-	f := &file{}
+	f := &file{maxProgram: s.bootstraps.maxProgram(stdinName)}
 	if err != nil {
 		f.errs = []findings.Problem{s.unread(stdinName, err)}
 		return f

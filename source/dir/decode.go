@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -101,10 +102,12 @@ type reader struct {
 
 	lines     func(src []byte) bool // reports whether an error may quote lines of an unreadable file; nil: it may not
 	validator *validate.Validator   // nil: no check of what Envoy refuses
+
+	maxProgram int // the limit of Envoy for the size of a regular expression
 }
 
 func newReader(types *envoyapi.Types, most int) *reader {
-	return &reader{types: types, secrets: envoysecrets.NewFinder(types), most: most}
+	return &reader{types: types, secrets: envoysecrets.NewFinder(types), most: most, maxProgram: math.MaxInt}
 }
 
 // words are the type URLs by the short names of the types, such as CDS.

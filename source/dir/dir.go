@@ -71,11 +71,10 @@ type Source struct {
 func New(root string, st *store.Store, opts Options) *Source {
 	opts = opts.withDefaults()
 	s := &Source{opts: opts, root: root, store: st, reader: newReader(opts.Types, opts.MaxProblems), force: make(chan order, 1), layout: newLayout(root)}
-	s.bootstraps = newBootstrapSet(opts.Types, opts.Bootstraps, nil, nil, nil)
+	s.bootstraps = newBootstrapSet(opts.Types, opts.Bootstraps, nil, nil, nil, nil)
 	s.home = s.newPart(groups.Default)
 	s.parts = map[string]*part{groups.Default: s.home}
 	s.examineValidator = validate.New(opts.Types, s.bootstraps.secrets()...)
-	s.examineValidator.SetMaxProgram(s.bootstraps.maxProgram())
 	if opts.Validate {
 		s.validator = s.examineValidator
 	}

@@ -30,6 +30,7 @@ type file struct {
 
 	bootstrap    proto.Message // of a bootstrap; nil: it is another file, or invalid
 	secretsRound int           // of the source when the file was decoded
+	maxProgram   int           // the limit of Envoy for the size of a regular expression when the file was decoded
 
 	errs, warnings []findings.Problem
 
@@ -83,8 +84,9 @@ func (s *Source) defines(path string) bool {
 
 // readFile reads a file, and returns old, which may be nil, if the content did not change.
 func (s *Source) readFile(f found, old *file, force bool) *file {
-	// A validator knows the secrets of bootstraps.
-	decoded := old != nil && (old.secretsRound == s.secretsRound || s.validator == nil || isGroupFile(f.path) || isBootstrapFile(f.path))
+	// A validator knows the secrets and limits of bootstraps.
+	limit := s.bootstraps.maxProgram(f.path)
+	decoded := old != nil && (old.secretsRound == s.secretsRound && old.maxProgram == limit || s.validator == nil || isGroupFile(f.path) || isBootstrapFile(f.path))
 	if decoded && old.settled && old.Stamp == f.Stamp && !force {
 		return old
 	}
@@ -108,7 +110,7 @@ func (s *Source) readFile(f found, old *file, force bool) *file {
 		old.Stamp, old.settled = stamp, settled
 		return old
 	}
-	now := &file{Stamp: stamp, settled: settled, sum: sum, secretsRound: s.secretsRound}
+	now := &file{Stamp: stamp, settled: settled, sum: sum, secretsRound: s.secretsRound, maxProgram: limit}
 	s.fill(now, f.path, data)
 	return now
 }
@@ -123,7 +125,9 @@ func (s *Source) fill(now *file, path string, data []byte) {
 		s.fillBootstrap(now, path, data)
 		return
 	}
-	d := s.reader.decode(path, data)
+	rd := *s.reader
+	rd.maxProgram = now.maxProgram
+	d := rd.decode(path, data)
 	if d.panicked != nil {
 		s.panicked(path, d.panicked)
 	}

@@ -24,7 +24,7 @@ func (d *decoder) refused(l *Loaded, n *yaml.Node, path string, m proto.Message)
 	}
 	before := d.Errors()
 	defer func() { l.refused = d.Errors() > before }()
-	for _, v := range d.validator.Review(m) {
+	for _, v := range d.validator.Review(m, d.maxProgram) {
 		at, whole := d.place(n, path, m.ProtoReflect().Descriptor(), v.Path)
 		if v.Code == findings.LargeRegex {
 			d.WarnAt(at, v.Code, whole, v.Hint, v.Message)

@@ -108,7 +108,8 @@ func TestPartsOfUserBootstraps(t *testing.T) {
 "bootstrap_extensions":[{"name":"an-extension"}],"default_socket_interface":"an-interface","default_regex_engine":{"name":"an-engine"},
 "certificate_provider_instances":{"a-provider":{"name":"p"}},
 "layered_runtime":{"layers":[{"name":"a-layer","static_layer":{}},{"name":"no-layer","disk_layer":{}}]}}`)
-	second := bootstrapOf(t, `{"static_resources":{"clusters":[{"name":"a-cluster","alt_stat_name":"no-second"},{"name":"another-cluster"}]}}`)
+	second := bootstrapOf(t, `{"static_resources":{"clusters":[{"name":"a-cluster","alt_stat_name":"no-second"},{"name":"another-cluster"}]},
+"layered_runtime":{"layers":[{"name":"a-layer","static_layer":{"no-second":1}},{"name":"lower-layer","static_layer":{}}]}}`)
 	a, err := Ask(t.Context(), path, envoy.Envoy(), clusters(t, "asked"), first, second)
 	if err != nil || a.Bootstrap != "" || a.Runs != 2 {
 		t.Error(a, err)
@@ -117,10 +118,13 @@ func TestPartsOfUserBootstraps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a-cluster", "another-cluster", "asked", "a-secret", "an-extension", "an-interface", "an-engine", "a-provider", "a-layer"} {
+	for _, want := range []string{"a-cluster", "another-cluster", "asked", "a-secret", "an-extension", "an-interface", "an-engine", "a-provider", "a-layer", "lower-layer"} {
 		if !bytes.Contains(last, []byte(want)) {
 			t.Errorf("Envoy does not get %s", want)
 		}
+	}
+	if bytes.Index(last, []byte("lower-layer")) > bytes.Index(last, []byte("a-layer")) {
+		t.Error("the runtime of the second bootstrap overrides that of the first")
 	}
 	if bytes.Contains(last, []byte("no-")) {
 		t.Errorf("Envoy gets unneeded parts: %q", last)

@@ -1,6 +1,8 @@
 package envoybinary
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -11,12 +13,12 @@ import (
 var needed = []protoreflect.Name{"bootstrap_extensions", "default_socket_interface", "default_regex_engine", "certificate_provider_instances"}
 
 // addUserParts adds the parts of the user's bootstraps that resources may need. Of several items with
-// one name, the first is added. A checked cluster replaces a bootstrap's cluster with its name. The
+// one name, the first is added. The runtime of the first bootstrap overrides that of the others. A checked cluster replaces a bootstrap's cluster with its name. The
 // parts for one machine or one server are left out: the node, the admin interface, listeners, and the
 // sources of resources and runtime.
 func (a *checker) addUserParts(boot protoreflect.Message) {
 	static := mutable(boot, "static_resources")
-	asked := map[string]bool{}
+	asked, runtime := map[string]bool{}, []protoreflect.Message(nil)
 	for _, r := range a.all {
 		asked[r.Name] = asked[r.Name] || r.Type.Is(xds.Cluster)
 	}
@@ -39,14 +41,27 @@ func (a *checker) addUserParts(boot protoreflect.Message) {
 		theirs := get(b, "static_resources").Message()
 		join(static, theirs, "clusters", asked)
 		join(static, theirs, "secrets", nil)
-		layers := get(get(b, "layered_runtime").Message(), "layers").List()
-		for i := range layers.Len() { // some runtime features decide whether Envoy accepts a field
-			if l := layers.Get(i).Message(); l.Has(field(l, "static_layer")) {
-				runtime := mutable(boot, "layered_runtime")
-				add(runtime.Mutable(field(runtime, "layers")).List(), l, nil)
-			}
+		runtime = append(staticLayers(b, runtime), runtime...)
+	}
+	if len(runtime) > 0 { // some runtime features decide whether Envoy accepts a field
+		to := mutable(boot, "layered_runtime")
+		for _, l := range runtime {
+			to.Mutable(field(to, "layers")).List().Append(protoreflect.ValueOfMessage(l))
 		}
 	}
+}
+
+// staticLayers returns the layers of a bootstrap's runtime with fixed values, except those with a name in but.
+func staticLayers(b protoreflect.Message, but []protoreflect.Message) (found []protoreflect.Message) {
+	layers := get(get(b, "layered_runtime").Message(), "layers").List()
+	for i := range layers.Len() {
+		l := layers.Get(i).Message()
+		known := func(other protoreflect.Message) bool { return get(other, "name").String() == get(l, "name").String() }
+		if l.Has(field(l, "static_layer")) && !slices.ContainsFunc(slices.Concat(but, found), known) {
+			found = append(found, l)
+		}
+	}
+	return found
 }
 
 // join appends the items of another message's list, except those with a name in but.

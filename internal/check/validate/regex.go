@@ -49,12 +49,12 @@ func (w *walk) regex(m protoreflect.Message) {
 		w.report(findings.InvalidRegex, "regex", "", "Envoy does not accept this regular expression: it reads bytes, and \\x{...} is above FF")
 		return
 	}
-	if size := programSize(expr); int64(size) > w.maxProgram.Load() {
+	if size := programSize(expr); size > w.maxProgram {
 		client := "a default Envoy"
-		if w.maxProgram.Load() != MaxProgram {
+		if w.maxProgram != MaxProgram {
 			client = "Envoy"
 		}
-		w.report(findings.LargeRegex, "regex", "", "%s refuses this regular expression: its RE2 program has about %d instructions, and the limit is %d", client, size, w.maxProgram.Load())
+		w.report(findings.LargeRegex, "regex", "", "%s refuses this regular expression: its RE2 program has about %d instructions, and the limit is %d", client, size, w.maxProgram)
 	}
 }
 

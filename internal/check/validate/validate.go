@@ -3,6 +3,7 @@ package validate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,8 +44,7 @@ type Validator struct {
 	rules    protoreflect.MessageType // validate.FieldRules; nil: unknown, so no rules are checked
 	programs sync.Map                 // *program by message descriptor
 
-	secrets    atomic.Pointer[[]string] // names of the secrets in Envoy's bootstrap
-	maxProgram atomic.Int64             // Envoy's limit for the size of a regular expression
+	secrets atomic.Pointer[[]string] // names of the secrets in Envoy's bootstrap
 
 	shallow bool // do not check inside Anys, like generated validators
 }
@@ -57,27 +57,20 @@ func New(types Types, secrets ...string) *Validator {
 	}
 	v := &Validator{types: types, rules: rules}
 	v.SetSecrets(secrets)
-	v.SetMaxProgram(MaxProgram)
 	return v
 }
 
 // SetSecrets replaces the names of the secrets in Envoy's bootstrap. Any goroutine may call it.
 func (v *Validator) SetSecrets(names []string) { v.secrets.Store(&names) }
 
-// SetMaxProgram replaces Envoy's limit for the size of a regular expression, which is [MaxProgram] at first. Any
-// goroutine may call it.
-func (v *Validator) SetMaxProgram(limit int) { v.maxProgram.Store(int64(limit)) }
-
 // Validate returns the violations in a message, sorted by path. Their texts quote only numbers and
 // ambiguous names, such as domains.
-func (v *Validator) Validate(m proto.Message) []Violation {
-	return slices.DeleteFunc(v.Review(m), func(v Violation) bool { return v.Code == findings.LargeRegex })
-}
+func (v *Validator) Validate(m proto.Message) []Violation { return v.Review(m, math.MaxInt) }
 
-// Review returns the violations, and reasons for which only an Envoy with default settings rejects the
-// message.
-func (v *Validator) Review(m proto.Message) []Violation {
-	w := walk{Validator: v}
+// Review returns the violations, and the regular expressions that an Envoy rejects whose limit for their size is
+// maxProgram.
+func (v *Validator) Review(m proto.Message, maxProgram int) []Violation {
+	w := walk{Validator: v, maxProgram: maxProgram}
 	w.message(m.ProtoReflect())
 	slices.SortStableFunc(w.found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code))
@@ -94,9 +87,10 @@ const maxAnyDepth = 64
 // A walk visits a message and all messages inside it.
 type walk struct {
 	*Validator
-	at    []step
-	anys  int
-	found []Violation
+	maxProgram int // the limit for the size of a regular expression
+	at         []step
+	anys       int
+	found      []Violation
 }
 
 type step struct {

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 const (
@@ -47,23 +46,11 @@ func (a *accessFile) load(log *slog.Logger) (*access.Policy, error) {
 }
 
 func (a *accessFile) read() ([]byte, error) {
-	info, err := os.Stat(a.path)
+	b, err := disk.ReadRegular(a.path, maxAccessFile)
 	if err != nil {
 		return nil, fmt.Errorf("--access: %w", err)
 	}
-	if !info.Mode().IsRegular() { // a read of a pipe might never end
-		return nil, fmt.Errorf("--access: %s is not a regular file", a.path)
-	}
-	f, err := os.Open(a.path)
-	if err != nil {
-		return nil, fmt.Errorf("--access: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxAccessFile+1))
-	if err == nil && len(b) > maxAccessFile {
-		err = fmt.Errorf("--access: %s has more than %d bytes", a.path, maxAccessFile)
-	}
-	return b, err
+	return b, nil
 }
 
 // run applies changed rules until ctx is done. Invalid rules have no effect.

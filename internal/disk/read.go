@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -37,9 +36,13 @@ func NotRegular(m fs.FileMode) error {
 // maxSecret is the maximum size of a secret in bytes. A bundle of all public CAs has 250 KB.
 const maxSecret = 4 << 20
 
-// ReadSecret returns the content of a file with a token, a password, a key or certificates. It does not wait for
-// a writer of a pipe, and fails if the path is not a regular file or has more than 4 MiB. The error has the path.
-func ReadSecret(path string) ([]byte, error) {
+// ReadSecret returns the content of a file with a token, a password, a key or certificates: at most 4 MiB. See
+// [ReadRegular].
+func ReadSecret(path string) ([]byte, error) { return ReadRegular(path, maxSecret) }
+
+// ReadRegular returns the content of a regular file of at most limit bytes. It does not wait for a writer of a
+// pipe. The error has the path.
+func ReadRegular(path string, limit int64) ([]byte, error) {
 	f, err := OpenNow(path)
 	if err != nil {
 		return nil, err
@@ -53,9 +56,9 @@ func ReadSecret(path string) ([]byte, error) {
 		err = NotRegular(info.Mode())
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	if err == nil && len(b) > maxSecret {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("more than 4 MiB")}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", path, limit)
 	}
 	return b, err
 }

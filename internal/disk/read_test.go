@@ -29,7 +29,7 @@ func TestReadSecret(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		in("token"): "", in("link"): "", in("none"): "no such file", dir: "a directory, not a regular file", in("pipe"): "a named pipe, not a regular file",
-		"/dev/zero": "a device, not a regular file", in("large"): "more than 4 MiB",
+		"/dev/zero": "a device, not a regular file", in("large"): "more than 4194304 bytes",
 	} {
 		b, err := ReadSecret(path)
 		if want == "" && (err != nil || string(b) != "t") || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path)) {

@@ -196,8 +196,8 @@ func ofRepository(err error) error {
 		}
 		return &problem{code: code, field: p.Field, message: p.Text, hint: p.Hint}
 	}
-	switch _, told := errors.AsType[*problem](err); {
-	case told:
+	switch _, is := errors.AsType[*problem](err); {
+	case is:
 		return err
 	case errors.Is(err, context.Canceled):
 		return errEnding
@@ -208,7 +208,7 @@ func ofRepository(err error) error {
 	case errors.Is(err, revisions.ErrNotFound):
 		return missing("", err.Error(), "chancery history lists the kept revisions")
 	case errors.Is(err, revisions.ErrLostHead):
-		return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error(), hint: "chancery store restore --store URL lists the intact revisions"}
+		return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error(), hint: revisionapi.RestoreHint}
 	case errors.Is(err, revisions.ErrBackwards):
 		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "restore the revisions; to go back on purpose, empty --state-dir of each server and restart it"}
 	}

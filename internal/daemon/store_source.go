@@ -16,7 +16,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
-	"github.com/chancery-xds/chancery/internal/cli/storeclient"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
 	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
@@ -264,7 +263,7 @@ func (d *storeSource) ready() error {
 func (d *storeSource) firstStep(err error) string {
 	switch {
 	case errors.Is(err, revisions.ErrLostHead):
-		return storeclient.RestoreHint
+		return revisionapi.RestoreHint
 	case !errors.Is(err, revsource.ErrEmpty):
 		return ""
 	case d.root != "":

@@ -65,13 +65,10 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	case errors.Is(err, revisions.ErrBackwards):
 		hint = "put back the newest copy of the store"
 	case errors.Is(err, revisions.ErrDamaged):
-		hint = RestoreHint
+		hint = revisionapi.RestoreHint
 	}
 	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), hint)
 }
-
-// RestoreHint is the hint about a damaged store.
-const RestoreHint = "chancery store restore --store URL lists the intact revisions"
 
 // problemError converts a problem to an error of the command. The admin API's answer for the same problem
 // gives the same error.

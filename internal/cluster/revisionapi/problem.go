@@ -24,3 +24,6 @@ func (p *Problem) Error() string {
 }
 
 func (p *Problem) Unwrap() error { return p.Is }
+
+// RestoreHint is the hint about a damaged store.
+const RestoreHint = "chancery store restore --store URL lists the intact revisions"

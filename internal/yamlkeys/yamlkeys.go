@@ -35,19 +35,12 @@ func Open(kind, file string, data []byte) (*Reader, *yaml.Node) {
 		r.Problems = []findings.Problem{problem}
 		return r, nil
 	case len(docs) > 1:
-		r.Report(docs[1], "", "", "%s %s is one document", article(kind), kind)
+		r.Report(docs[1], "", "", "%s is one document", protoyaml.WithArticle(kind))
 		return r, nil
 	case len(docs) == 0:
 		return r, nil
 	}
 	return r, docs[0]
-}
-
-func article(word string) string {
-	if strings.ContainsRune("aeiou", rune(word[0])) {
-		return "an"
-	}
-	return "a"
 }
 
 // A Reader reads one file and collects its problems.
@@ -112,7 +105,7 @@ func (r *Reader) Text(n *yaml.Node, path string) string {
 	return n.Value
 }
 
-// Scalar returns a string, a float64 or a bool, or nil for other nodes. The hint says how to make it a string.
+// Scalar returns a string, a float64 or a bool, or nil for other nodes. The hint explains how to make it a string.
 func Scalar(n *yaml.Node) (v any, hint string) {
 	v = protoyaml.CoreScalar(n)
 	if _, text := v.(string); v != nil && !text {

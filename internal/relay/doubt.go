@@ -27,14 +27,14 @@ type Refusal struct {
 
 const (
 	gather = time.Second      // from a refusal to the stream that passes it up, so that one stream passes up many
-	apart  = 30 * time.Second // between two such streams
+	apart  = 30 * time.Second // the shortest time between two such streams
 )
 
-// doubts are the clients' refusals, as far as the upstream is to hear of them.
+// doubts are the refusals of clients that the source passes up.
 type doubts struct {
 	mu  sync.Mutex // held for memory only
 	all map[content]string
-	by  map[content]bool // keys have no sum: all has something with this name; true: it was refused upstream
+	by  map[content]bool // the names in all, as keys without a sum; true: the last resource of the name was refused upstream
 }
 
 // A content is one version of a resource.
@@ -45,8 +45,8 @@ type content struct {
 
 func (c content) anyOf() content { return content{url: c.url, name: c.name} }
 
-// set replaces the refusals. It returns the names to request again, by type URL: newly refused ones, and
-// those whose refusal the upstream heard and that has ended.
+// set replaces the refusals. It returns the names to request again, by type URL: names with a new refusal, and
+// names whose refusal has ended after it was passed up.
 func (d *doubts) set(of []Refusal) (again map[string][]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,10 +98,10 @@ func (d *doubts) check(r *xds.Resource) error {
 	return nil
 }
 
-// Check is for [client.Config.Check], if Options.Refused is set. It refuses what clients refuse.
+// Check is for [client.Config.Check], if Options.Refused is set. It refuses the resources that clients refuse.
 func (s *Source) Check(r *xds.Resource) error { return s.doubts.check(r) }
 
-// Refused tells the source that the result of Options.Refused has changed. It does not block.
+// Refused notifies the source that the result of Options.Refused has changed. It does not block.
 func (s *Source) Refused() {
 	s.moved.Store(true)
 	s.ring()

@@ -120,8 +120,8 @@ func (s *Source) own(e *name, of *xds.Resource) *xds.Resource {
 	return r
 }
 
-// widen makes on-demand resources part of the wildcard, when that is requested. The upstream does not
-// tell whether its wildcard contains them, and to omit a wanted resource would be worse. The source is
+// widen makes on-demand resources part of the wildcard when the wildcard is requested. The upstream does not
+// report whether its wildcard contains them, and to omit a wanted resource would be worse. The source is
 // locked.
 func (s *Source) widen(k *kind, c *change) {
 	c.add(k)
@@ -133,7 +133,7 @@ func (s *Source) widen(k *kind, c *change) {
 	}
 }
 
-// forget drops names that are no longer requested from the upstream, and the resources that only they
+// forget drops names that are no longer requested from the upstream, and the resources that only these names
 // find.
 func (s *Source) forget(k *kind, names []string, c *change) {
 	s.mu.Lock()
@@ -189,7 +189,7 @@ func (s *Source) decide(k *kind, n string, c *change) {
 
 // A plan is what one commit changes.
 type plan struct {
-	set, drop map[*name]*xds.Resource // the new resource of a name; the resource that it no longer shows
+	set, drop map[*name]*xds.Resource // the new resource of a name; the old resource that leaves the store
 	touched   []*name                 // names that are now known not to exist
 	seen      []*name                 // all names that were considered
 	woken     []*kind                 // types that are known from this commit on

@@ -105,52 +105,10 @@ func (s *Source) use(e *name, by int) {
 
 // ask requests the wanted names from the upstream, and drops those that were unwanted for long enough.
 func (s *Source) ask(now time.Time) {
-	add, drop, c := map[string][]string{}, map[string][]string{}, change{now: now}
+	c := change{now: now}
 	s.mu.Lock()
-	n := 0
-	for ; n < len(s.idle); n++ {
-		e := s.idle[n]
-		if now.Before(e.at.Add(s.opts.Linger)) && len(s.idle)-n <= maxLingering && !s.full {
-			break
-		}
-		switch {
-		case e.users > 0 || e.since != e.at: // it is wanted again, or was meanwhile
-		case e.asked:
-			s.count(e.name, -1)
-			if e.finder {
-				e.finders--
-			}
-			drop[e.typ.URL] = append(drop[e.typ.URL], e.name.name)
-		default: // it was never requested
-			c.add(e.kind)
-			c.names = append(c.names, e.name)
-		}
-	}
-	s.idle = slices.Delete(s.idle, 0, n)
-	var wait []*name
-	s.full = false
-	for _, e := range s.dirty {
-		if e.users == 0 || e.asked {
-			e.listed = false
-			continue
-		}
-		if over := s.over(e); over != nil {
-			if !s.full {
-				s.endGreediest(over)
-			}
-			s.full = true
-			wait = append(wait, e)
-			continue
-		}
-		e.listed = false
-		s.count(e, 1)
-		if e.finder {
-			e.finders++
-			s.widen(e.kind, &c)
-		}
-		add[e.typ.URL] = append(add[e.typ.URL], e.name)
-	}
-	s.dirty = wait
+	drop := s.takeIdle(&c)
+	add := s.takeWanted(&c)
 	s.mu.Unlock()
 
 	for url, names := range drop {
@@ -175,13 +133,71 @@ func (s *Source) ask(now time.Time) {
 	s.commit(&c)
 }
 
+// takeIdle returns the names to drop from the upstream's stream, by type URL: those that were unwanted for long
+// enough. It adds unwanted names that were never requested to c. The source is locked.
+func (s *Source) takeIdle(c *change) (drop map[string][]string) {
+	drop = map[string][]string{}
+	n := 0
+	for ; n < len(s.idle); n++ {
+		e := s.idle[n]
+		if c.now.Before(e.at.Add(s.opts.Linger)) && len(s.idle)-n <= maxLingering && !s.full {
+			break
+		}
+		switch {
+		case e.users > 0 || e.since != e.at: // it is wanted again, or was meanwhile
+		case e.asked:
+			s.count(e.name, -1)
+			if e.finder {
+				e.finders--
+			}
+			drop[e.typ.URL] = append(drop[e.typ.URL], e.name.name)
+		default: // it was never requested
+			c.add(e.kind)
+			c.names = append(c.names, e.name)
+		}
+	}
+	s.idle = slices.Delete(s.idle, 0, n)
+	return drop
+}
+
+// takeWanted returns the names to request from the upstream, by type URL. Names above the limits wait, and a stream
+// ends for them. The source is locked.
+func (s *Source) takeWanted(c *change) (add map[string][]string) {
+	add = map[string][]string{}
+	var wait []*name
+	s.full = false
+	for _, e := range s.dirty {
+		if e.users == 0 || e.asked {
+			e.listed = false
+			continue
+		}
+		if over := s.over(e); over != nil {
+			if !s.full {
+				s.endGreediest(over)
+			}
+			s.full = true
+			wait = append(wait, e)
+			continue
+		}
+		e.listed = false
+		s.count(e, 1)
+		if e.finder {
+			e.finders++
+			s.widen(e.kind, c)
+		}
+		add[e.typ.URL] = append(add[e.typ.URL], e.name)
+	}
+	s.dirty = wait
+	return add
+}
+
 // A Watch is the watch of one stream: a [store.Watch] whose interest is requested from the upstream.
 type Watch struct {
 	*store.Watch
 	source  *Source
 	owner   string // the owner of the stream, for a fair share of the upstream's limits
 	wants   map[*name]bool
-	mustEnd error            // the error of a stream that must end for the limits; nil: it need not
+	mustEnd error            // the error that ends the stream because of the limits; nil: the stream may stay
 	known   *map[string]bool // as of the last view
 	closed  bool
 
@@ -241,9 +257,9 @@ func (w *Watch) Interested(t *xds.Type, wildcard bool, added, removed []string) 
 	w.change(add, drop)
 }
 
-// Limit sets which names the stream's client may see: a name, or something of "*" or a collection. Other
-// names are not requested from the upstream. Nil: it sees all. Only the stream's goroutine may call it,
-// like Interested.
+// Limit sets which names the stream's client may see. Other names are not requested from the upstream. The client
+// sees "*" or a collection if it may see a part of it. Nil: it sees all names. Only the stream's goroutine may call
+// it, like Interested.
 func (w *Watch) Limit(sees func(t *xds.Type, name string) bool) {
 	if w.closed {
 		return
@@ -265,7 +281,7 @@ func (w *Watch) Limit(sees func(t *xds.Type, name string) bool) {
 	w.change(add, drop)
 }
 
-// change changes the requested names.
+// change adds and removes requested names.
 func (w *Watch) change(add, drop []asking) {
 	s := w.source
 	s.mu.Lock()

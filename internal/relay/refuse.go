@@ -11,9 +11,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// preferOwnNames removes aliases from resources of set, and adds resources of the store that must lose an alias. Such an
-// alias is the name of another resource, and a name finds the resource of that name (CLI-15). The result is the
-// resources of set that lost aliases, each with an error that names one.
+// preferOwnNames removes aliases that are the name of another resource, because a name finds the resource of that name
+// (CLI-15). It adds resources of the store that lose an alias to set. It returns an error for each resource that lost
+// aliases, with one of them.
 func (s *Source) preferOwnNames(set, drop map[*name]*xds.Resource) map[*name]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Source) singly(set, drop map[*name]*xds.Resource, touched []*name) (com
 	rest := slices.SortedFunc(maps.Keys(set), func(a, b *name) int {
 		return cmp.Or(strings.Compare(a.typ.URL, b.typ.URL), strings.Compare(a.name, b.name))
 	})
-	commit, _ = s.write(nil, gone, touched) // a resource may use a name that leaves
+	commit, _ = s.write(nil, gone, touched) // a new resource may have the name of a removed one
 	for tried := 0; tried != len(rest); {   // a resource may use an alias that another one has just released
 		tried, refused = len(rest), map[*name]error{}
 		rest = slices.DeleteFunc(rest, func(e *name) bool {

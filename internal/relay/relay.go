@@ -32,8 +32,8 @@ type Options struct {
 	// Linger is how long a name is requested after the last stream that wanted it. Zero: a minute.
 	Linger time.Duration
 
-	// Confirm is how long a type must be empty before clients are told, and how long a removed resource
-	// stays that others refer to. Zero: 5 s.
+	// Confirm is how long a type must be empty before clients get the removals, and how long a removed
+	// resource stays while other resources refer to it. Zero: 5 s.
 	Confirm time.Duration
 
 	// Refs returns the references of a resource, for make before break. If it is nil, or returns nil, the
@@ -86,7 +86,7 @@ type Source struct {
 	idle    []abandoned // names without users, the oldest first; some may have users again
 	asks    int         // requested types
 	weight  int         // of all requested names, in bytes
-	full    bool        // more is wanted than the limits allow: unwanted names are dropped at once
+	full    bool        // the wanted names exceed the limits: unwanted names are dropped at once
 
 	*state // owned by Run
 }

@@ -7,10 +7,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A relay requests all that its clients want on one stream. The upstream has limits for a stream, and
-// ends one that exceeds them, again after each retry. So all clients together may request no more than
-// the upstream allows for one stream. If they want more, one stream must end: the one that wants most of
-// the names that no other stream wants.
+// A relay requests the names of all clients on one stream. The upstream has limits for a stream, and ends
+// a stream that exceeds them, also after each retry. So all clients together may request only as many names
+// as the upstream allows for one stream. If they want more, the relay ends the client's stream with the most
+// names that no other stream wants.
 
 // Limits are the limits of the upstream's stream. Zero values mean the defaults of a server.
 type Limits struct {
@@ -76,9 +76,9 @@ func (s *Source) over(e *name) *limit {
 	return nil
 }
 
-// endGreediest ends one stream: of the owner whose streams want most, the one that wants most. Each unit
-// counts divided by its number of streams. It does nothing while another ended stream still exists. The
-// source is locked.
+// endGreediest ends the stream that wants most, of the owner whose streams want most. A unit that several
+// streams want counts for each of them in equal parts. It does nothing while a stream that must end still
+// exists. The source is locked.
 func (s *Source) endGreediest(l *limit) {
 	users := map[any]int{} // streams that want each unit
 	each := func(w *Watch, f func(of any, cost int)) {
@@ -115,7 +115,7 @@ func (s *Source) endGreediest(l *limit) {
 	most.Ring()
 }
 
-// endError returns the error of a stream that must end; nil: it need not.
+// endError returns the error of a stream that must end, or nil.
 func (s *Source) endError(w *Watch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

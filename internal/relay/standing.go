@@ -60,8 +60,8 @@ func (k *kind) holdsRemovals(now time.Time, confirm time.Duration) bool {
 	return now.Before(s.since.Add(confirm))
 }
 
-// many is the number of resources from which the removal of more than half at once must be confirmed. A
-// smaller type may well be changed on purpose, and little would be lost.
+// many is the number of resources of a type from which on the removal of more than half at once must be
+// confirmed. A smaller type is often changed on purpose, and a wrong removal costs little.
 const many = 20
 
 // shrinks reports whether most of the shown resources are removed at once, as by a server that restarted

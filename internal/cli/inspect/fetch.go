@@ -210,7 +210,7 @@ func (x *fetchFlags) print(w, stderr io.Writer, s *xdsclient.Server, a *fetch.An
 		}
 	}
 	for _, m := range a.Missing {
-		missing := fetchedMissing{Type: m.Type.String(), Name: m.Name, Said: m.Said}
+		missing := fetchedMissing{Type: m.Type.String(), Name: m.Name, Said: m.Denied}
 		if m.Err != nil {
 			missing.Error = textutil.Lines(m.Err.Error())
 		}

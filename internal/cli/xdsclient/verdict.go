@@ -44,7 +44,7 @@ func (s *Server) Verdict(a *fetch.Answer, stderr io.Writer) error {
 			fmt.Fprintf(stderr, "chancery: warning: no answer for %s\n", text)
 		case !m.Asked:
 			fmt.Fprintf(stderr, "chancery: warning: %s is missing on the server, but another resource refers to it\n", text)
-		case m.Said:
+		case m.Denied:
 			said = append(said, text)
 		default:
 			silent = append(silent, text)

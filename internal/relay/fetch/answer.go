@@ -27,18 +27,18 @@ type Answer struct {
 type Found struct {
 	*xds.Resource
 	Version string // of the resource in delta, of the response in SotW
-	Refused error  // the last one received is unusable; Resource may be nil then
+	Refused error  // the last received resource is unusable; then Resource may be nil
 	Name    string
 	Type    *xds.Type
 }
 
 // A Missing is a requested name without a resource.
 type Missing struct {
-	Type  *xds.Type
-	Name  string // may be [xds.Wildcard]
-	Err   error  // the error of the server; nil: none
-	Said  bool   // the server has answered that it does not exist; otherwise it has not answered
-	Asked bool   // requested by the options, and not only through a reference
+	Type   *xds.Type
+	Name   string // may be [xds.Wildcard]
+	Err    error  // the error of the server; nil: none
+	Denied bool   // the server has answered that it does not exist; false: it has not answered
+	Asked  bool   // requested by the options, and not only through a reference
 }
 
 // A Malformed is a resource in a response that cannot be decoded.
@@ -58,10 +58,10 @@ type End struct {
 //
 //   - a name is answered when the resource came, or the server reported that it does not exist;
 //   - a wildcard is answered when a response came. A SotW response has all listeners or clusters. For
-//     other types no response tells whether it is the last: so nothing new must have come for Settle.
+//     other types any response may not be the last, so the answer ends when nothing new came for Settle.
 //
 // Names without an answer after Timeout are missing. All does not wait forever for a server that keeps
-// sending news: see [Answer.Unfinished]. An error is ctx's, or the client's.
+// sending new names: see [Answer.Unfinished]. An error is that of ctx or of the client.
 func All(ctx context.Context, o Options) (*Answer, error) {
 	f, err := begin(ctx, o)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *progress) event(s Step) {
 	e := s.Event
 	switch e.Kind {
 	case client.Stale:
-		return // the end of the stream says why
+		return // the end of the stream has the reason
 	case client.Unavailable:
 		if e.Name == xds.Wildcard {
 			return
@@ -183,8 +183,8 @@ func (p *progress) unreadable(r xds.Ref) bool {
 // most limits the total time, in multiples of Timeout.
 const most = 10
 
-// until returns when waiting ends if nothing comes. limited means that it then ends although news may be
-// coming: a server may send new names forever.
+// until returns when the wait ends if no step comes before. The result limited means that the total time is over
+// then, and new names may still be coming.
 func (p *progress) until() (at time.Time, limited, done bool) {
 	limit := p.began.Add(most * p.Timeout)
 	at = p.news.Add(p.Timeout)
@@ -229,12 +229,12 @@ func (p *progress) answer() *Answer {
 			}
 			a.Resources = append(a.Resources, found)
 		case p.asked[r]:
-			a.Missing = append(a.Missing, Missing{r.Type, r.Name, e.Err, true, p.meant(r)})
+			a.Missing = append(a.Missing, Missing{r.Type, r.Name, e.Err, true, p.inOptions(r)})
 		}
 	}
 	for r := range p.asked {
 		if p.open(r) {
-			a.Missing = append(a.Missing, Missing{Type: r.Type, Name: r.Name, Asked: p.meant(r)})
+			a.Missing = append(a.Missing, Missing{Type: r.Type, Name: r.Name, Asked: p.inOptions(r)})
 		}
 	}
 	slices.SortFunc(a.Resources, func(x, y Found) int { return order(x.Type, x.Name, y.Type, y.Name) })
@@ -242,8 +242,8 @@ func (p *progress) answer() *Answer {
 	return a
 }
 
-// meant reports whether the options contain a name.
-func (p *progress) meant(r xds.Ref) bool {
+// inOptions reports whether the options contain a name.
+func (p *progress) inOptions(r xds.Ref) bool {
 	return slices.ContainsFunc(p.Asked, func(a Asked) bool { return a.Type.Is(r.Type) && slices.Contains(a.Names, r.Name) })
 }
 

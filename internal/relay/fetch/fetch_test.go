@@ -95,7 +95,7 @@ func text(a *Answer) string {
 		}
 	}
 	for _, m := range a.Missing {
-		words = append(words, "-"+m.Type.String()+"/"+m.Name+map[bool]string{true: ":said"}[m.Said])
+		words = append(words, "-"+m.Type.String()+"/"+m.Name+map[bool]string{true: ":said"}[m.Denied])
 	}
 	for _, m := range a.Malformed {
 		words = append(words, "broken "+m.Type.String()+"/"+m.Name)

@@ -85,10 +85,10 @@ const ServerPrefix = "replica/"
 // maxServers limits how many announcements are read.
 const maxServers = 128
 
-// served returns [ErrBackwards] if a running server serves a later revision than the head, or later holds: then the
-// repository was replaced by a backup. A writer calls it before it changes the head. If the head has changed since it was
-// read, the error is [ErrConflict].
-func (r *Repository) served(ctx context.Context, h head) error {
+// checkServers returns [ErrBackwards] if a running server serves a later revision than the head, or later holds. Then
+// the repository was replaced by a backup. A writer calls it before it changes the head. If the head has changed since
+// it was read, the error is [ErrConflict].
+func (r *Repository) checkServers(ctx context.Context, h head) error {
 	e, ok := r.engine.(Announcer)
 	if !ok {
 		return nil

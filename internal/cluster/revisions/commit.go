@@ -229,7 +229,7 @@ func (p *packer) body(it *Item) (pieces []*place) {
 // publish stores the packs and the revision, and then swaps the head. Before the swap nothing refers
 // to them. If the writer dies before the swap, a sweep removes them.
 func (r *Repository) publish(ctx context.Context, h head, next *Snapshot, data []packed) error {
-	if err := r.served(ctx, h); err != nil {
+	if err := r.checkServers(ctx, h); err != nil {
 		return err
 	}
 	if h.raw == nil { // from now on, a store without a head has lost it

@@ -161,7 +161,7 @@ func (r *Repository) SetHolds(ctx context.Context, edit func(newest Number, hold
 		if err != nil {
 			return err
 		}
-		err = r.served(ctx, was)
+		err = r.checkServers(ctx, was)
 		if errors.Is(err, ErrConflict) {
 			continue
 		}

@@ -21,9 +21,9 @@ var ErrLostHead = fmt.Errorf("%w: the newest revision is unknown", ErrDamaged)
 // ErrHead means that the head of a repository is not lost.
 var ErrHead = errors.New("the head is not lost")
 
-// headless returns [ErrLostHead] if a repository without a head has revisions or packs. Each writer stores
+// checkEmpty returns [ErrLostHead] if a repository without a head has revisions or packs. Each writer stores
 // a head before its first pack, so they prove that there was a head.
-func (r *Repository) headless(ctx context.Context) error {
+func (r *Repository) checkEmpty(ctx context.Context) error {
 	for _, prefix := range []string{revisionPrefix, packPrefix} {
 		for key, err := range r.engine.List(ctx, prefix) {
 			if err != nil {
@@ -44,7 +44,7 @@ func ours(key string) bool {
 	return revision || pack
 }
 
-// readHead reads the head, and compares it with nothing. Without a head and without revisions, raw is nil.
+// readHead reads the head, without a comparison with the heads before. In an empty repository, raw is nil.
 func (r *Repository) readHead(ctx context.Context) (head, error) {
 	for i := 1; ; i++ {
 		b, err := r.engine.Get(ctx, headKey)
@@ -62,18 +62,18 @@ func (r *Repository) readHead(ctx context.Context) (head, error) {
 			return head{}, err
 		}
 		// The first commit may have begun after Get. Then the head exists now.
-		err = r.headless(ctx)
+		err = r.checkEmpty(ctx)
 		if err == nil || !errors.Is(err, ErrLostHead) || i == 2 {
 			return head{}, err
 		}
 	}
 }
 
-// sound returns [ErrLostHead] if a revision belongs to another history than the head: if two stores were
-// mixed, or if somebody has put back an older head. It may miss a foreign revision that no later one follows.
-func (r *Repository) sound(ctx context.Context, h head) error {
+// checkHistory returns [ErrLostHead] if a revision belongs to another history than the head. Then two stores were
+// mixed, or an older head was put back. It may miss a foreign revision that no later one follows.
+func (r *Repository) checkHistory(ctx context.Context, h head) error {
 	for i := 1; ; i++ {
-		err := r.stray(ctx, h)
+		err := r.findForeign(ctx, h)
 		if !errors.Is(err, ErrLostHead) || i == tries {
 			return err
 		}
@@ -85,9 +85,9 @@ func (r *Repository) sound(ctx context.Context, h head) error {
 	}
 }
 
-// stray returns [ErrLostHead] if a kept revision cannot be a draft of a writer. Each draft has the parent of
-// the committed revision with its number, or the head as its parent.
-func (r *Repository) stray(ctx context.Context, h head) error {
+// findForeign returns [ErrLostHead] if a kept revision cannot be a draft of a writer. Each draft has the parent
+// of the committed revision with its number, or the head as its parent.
+func (r *Repository) findForeign(ctx context.Context, h head) error {
 	all, err := r.listed(ctx)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *Repository) stray(ctx context.Context, h head) error {
 		case n <= h.through || n < h.from:
 			return nil
 		case n > h.at.number+1:
-			return strayed(one[0], h)
+			return foreign(one[0], h)
 		case n > h.at.number:
 			parent = h.at.hash
 		case len(one) == 1:
@@ -122,7 +122,7 @@ func (r *Repository) stray(ctx context.Context, h head) error {
 			var rev *Revision
 			rev, err = r.revision(ctx, id)
 			if err == nil && rev.parent != parent {
-				return strayed(id, h)
+				return foreign(id, h)
 			}
 		}
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) {
@@ -153,7 +153,7 @@ func parentOf(r *Revision) hash {
 	return r.parent
 }
 
-func strayed(id revisionID, h head) error {
+func foreign(id revisionID, h head) error {
 	return fmt.Errorf("%s: %w: it belongs to another history than %s, which is %s", id.key(), ErrLostHead, headKey, h.at.number)
 }
 
@@ -178,7 +178,7 @@ type Restorable struct {
 	Revision
 
 	Name string // its number, such as r412; with a part of its hash if several stored revisions have this number
-	Err  error  // why it is not intact; nil: it is
+	Err  error  // the damage; nil: the revision is intact
 }
 
 // Restorable returns the stored revisions, the highest number first, at most `most`; 0: all. It reads
@@ -295,7 +295,7 @@ func (r *Repository) lost(ctx context.Context) (raw []byte, err error) {
 		err = missing(err)
 	}
 	if err == nil {
-		err = r.sound(ctx, h)
+		err = r.checkHistory(ctx, h)
 	}
 	switch {
 	case err == nil && h.at.number == 0:

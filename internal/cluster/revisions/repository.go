@@ -17,14 +17,13 @@ import (
 // reads: it returns a whole revision, or an error. It never returns an older revision than before
 // ([ErrBackwards]).
 type Repository struct {
-	engine Engine
-	opts   Options
-	last   atomic.Pointer[Snapshot]             // the last snapshot that was read: later ones share its pages
-	held   atomic.Pointer[map[Number]*Snapshot] // the revisions at which groups are held, as Serving last read them; nil: none
-	seen   atomic.Pointer[head]                 // the newest head whose revision was read; nil: none
-	// checked is true after [Repository.sound] has found no fault. The list of all revisions is too slow for each read.
-	checked atomic.Bool
-	look    chan struct{} // has one slot; a value: Watch must look at once
+	engine  Engine
+	opts    Options
+	last    atomic.Pointer[Snapshot]             // the last snapshot that was read: later ones share its pages
+	held    atomic.Pointer[map[Number]*Snapshot] // the revisions at which groups are held, as Serving last read them; nil: none
+	seen    atomic.Pointer[head]                 // the newest head whose revision was read; nil: none
+	checked atomic.Bool                          // checkHistory has found no fault: the list of all revisions is too slow for each read
+	look    chan struct{}                        // has one slot; a value: Watch must look at once
 }
 
 // Options configure a repository. The zero value works.
@@ -121,7 +120,7 @@ func (r *Repository) Refresh() {
 // missing turns ErrNotFound about a value that must exist into ErrDamaged.
 func missing(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint //nolint:errorlint // the caller must not take it for ErrNotFound of its own request
+		return fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // the caller must not take it for ErrNotFound of its own request
 	}
 	return err
 }
@@ -134,7 +133,7 @@ func (r *Repository) head(ctx context.Context) (h head, err error) {
 		return head{}, err
 	}
 	if !r.checked.Load() {
-		if err := r.sound(ctx, h); err != nil {
+		if err := r.checkHistory(ctx, h); err != nil {
 			return head{}, err
 		}
 		r.checked.Store(true)
@@ -176,7 +175,7 @@ func (r *Repository) read(ctx context.Context, id revisionID, l *loader) (*Snaps
 		return nil, err
 	}
 	if root.items != rev.Items {
-		return nil, fmt.Errorf("%s: its tree has %d items, its record says %d: %w", id.key(), root.items, rev.Items, ErrDamaged)
+		return nil, fmt.Errorf("%s: its tree has %d items, its record %d: %w", id.key(), root.items, rev.Items, ErrDamaged)
 	}
 	return &Snapshot{Revision: *rev, root: root.canonical(), below: below}, nil
 }

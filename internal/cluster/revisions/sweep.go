@@ -24,9 +24,10 @@ type Swept struct {
 const sweepLease = "sweep"
 
 // Sweep removes all revisions before the last `keep`, at least 1, and all packs that no revision
-// refers to. It keeps up to 100 more revisions for the accepted versions (HEAL-3). Only one program can sweep at a time; the others get [ErrBusy]. Other programs may
-// commit and read during a sweep. Sweep leaves unknown keys alone and returns them in
-// [Swept.Foreign]. If it cannot read all kept revisions, it removes nothing.
+// refers to. It keeps up to 100 more revisions for the accepted versions (HEAL-3). Only one program
+// can sweep at a time; the others get [ErrBusy]. Other programs may commit and read during a sweep.
+// Sweep leaves unknown keys alone and returns them in [Swept.Foreign]. If it cannot read all kept
+// revisions, it removes nothing.
 //
 // Sweep needs neither a clock nor a grace period. Each attempt to commit first reads the head, and
 // then writes new packs. It refers only to these packs, and to packs of revisions that the head
@@ -113,10 +114,10 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 	if err != nil || was.at.number == 0 {
 		return s, err // the repository is empty: the packs may belong to a first commit in progress
 	}
-	if err := r.sound(ctx, was); err != nil {
+	if err := r.checkHistory(ctx, was); err != nil {
 		return s, err
 	}
-	for err = r.served(ctx, was); err != nil; err = r.served(ctx, was) {
+	for err = r.checkServers(ctx, was); err != nil; err = r.checkServers(ctx, was) {
 		if !errors.Is(err, ErrConflict) {
 			return s, err
 		}
@@ -125,50 +126,29 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 			return s, err
 		}
 	}
-	var there []string
+	var unused []string // first all keys, then without the kept ones
 	for _, prefix := range []string{revisionPrefix, packPrefix} {
 		for key, err := range r.engine.List(ctx, prefix) {
 			if err != nil {
 				return s, err
 			}
 			if ours(key) {
-				there = append(there, key)
+				unused = append(unused, key)
 			} else {
 				s.Foreign = append(s.Foreign, key)
 			}
 		}
 	}
-	var h head
-	for {
-		s.Oldest, s.Held, s.Accepted, err = r.keep(ctx, was, keep)
-		if err != nil {
-			return s, err
-		}
-		h, err = was.next(was.at, s.Oldest, was.swept+1)
-		if err != nil {
-			return s, err
-		}
-		if dry {
-			break
-		}
-		err = r.engine.CompareAndSwap(ctx, headKey, was.raw, h.raw)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, ErrConflict) {
-			return s, err
-		}
-		was, err = r.head(ctx)
-		if err != nil {
-			return s, err
-		}
+	h, err := r.moveOldest(ctx, was, keep, dry, &s)
+	if err != nil {
+		return s, err
 	}
 	kept, err := r.mark(ctx, h)
 	if err != nil {
 		return s, fmt.Errorf("nothing is removed: %w", err)
 	}
-	there = slices.DeleteFunc(there, func(key string) bool { return kept[key] })
-	for keys := range slices.Chunk(there, 64) {
+	unused = slices.DeleteFunc(unused, func(key string) bool { return kept[key] })
+	for keys := range slices.Chunk(unused, 64) {
 		if ctx.Err() != nil {
 			return s, context.Cause(ctx)
 		}
@@ -188,6 +168,28 @@ func (r *Repository) sweep(ctx context.Context, keep int, dry bool) (s Swept, er
 		}
 	}
 	return s, nil
+}
+
+// moveOldest swaps the head for one with a later oldest revision, and returns the new head. It sets the fields of s
+// about the kept revisions. If dry is true, it does not write the head.
+func (r *Repository) moveOldest(ctx context.Context, was head, keep int, dry bool, s *Swept) (h head, err error) {
+	for {
+		s.Oldest, s.Held, s.Accepted, err = r.keep(ctx, was, keep)
+		if err == nil {
+			h, err = was.next(was.at, s.Oldest, was.swept+1)
+		}
+		if err != nil || dry {
+			return h, err
+		}
+		err = r.engine.CompareAndSwap(ctx, headKey, was.raw, h.raw)
+		if err == nil || !errors.Is(err, ErrConflict) {
+			return h, err
+		}
+		was, err = r.head(ctx)
+		if err != nil {
+			return h, err
+		}
+	}
 }
 
 // size returns the total size of the values that can be read.

@@ -26,17 +26,17 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 			for range bell { // the engine closes the channel when its watch has ended
 			}
 		}()
-		said, wait := "", r.opts.Retry
+		lastError, wait := "", r.opts.Retry
 		for {
 			next, err := r.newer(ctx, since)
 			switch {
 			case ctx.Err() != nil:
 				return
 			case err == nil:
-				if next == nil && said != "" {
+				if next == nil && lastError != "" {
 					next = since
 				}
-				said, wait = "", r.opts.Retry
+				lastError, wait = "", r.opts.Retry
 				if next != nil {
 					since = next
 					if !yield(next, nil) {
@@ -47,8 +47,8 @@ func (r *Repository) Watch(ctx context.Context, since *Snapshot) iter.Seq2[*Snap
 					return
 				}
 			default:
-				if err.Error() != said {
-					said = err.Error()
+				if err.Error() != lastError {
+					lastError = err.Error()
 					if !yield(nil, err) {
 						return
 					}

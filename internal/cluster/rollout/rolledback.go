@@ -34,7 +34,7 @@ func (r *Runner) Newest(ctx context.Context, group string) (*State, error) {
 // owns it.
 type rolledBack struct {
 	seen revisions.State     // the served state at that time
-	head *revisions.Snapshot // the newest revision at that time; nil: there are no such rollouts
+	head *revisions.Snapshot // the newest revision at that time; nil: no rollout needs attention
 }
 
 // findRolledBack finds the rollouts for RolledBack when another state is served. If the store does

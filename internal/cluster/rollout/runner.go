@@ -21,7 +21,7 @@ const (
 	lease = "rollout"
 	pause = 250 * time.Millisecond // time between two looks during a rollout
 	idle  = 10 * time.Second       // time between two looks without a rollout
-	again = time.Second            // time between two attempts to acquire the lease
+	again = time.Second            // time between two attempts to get the lease
 )
 
 // A Look is the state of this server's clients in some lanes.
@@ -47,8 +47,8 @@ type Runner struct {
 	mu       sync.Mutex        // never held during I/O
 	state    revisions.State   // the served state
 	lanes    map[string]*lanes // the served lanes, by rollout ID
-	rejected string            // why the state failing is not served; "": there is no such state
-	failing  revisions.State   // the newest state, if it is not served
+	rejected string            // why the state failing is not served; "": the newest state is served
+	failing  revisions.State   // the newest state; only if it is not served
 }
 
 // lanes are the served lanes of a rollout.

@@ -320,10 +320,10 @@ func (s *State) Settle(ctx context.Context, repo *revisions.Repository) error {
 	return repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error { return s.settle(holds) })
 }
 
-var errFits = errors.New("the head can have this state")
+var errFits = errors.New("the head can have this state") // ends the trial of fits
 
-// fits returns an error if the head cannot have the new state: the holds are too large, or the repository was put
-// back to a backup (SAFE-17). It is called before the state is stored, because the state and the head must agree. A
+// fits returns an error if the head cannot have the new state: the holds are too large, or the repository was
+// replaced by a backup (SAFE-17). It is called before the state is stored, because the state and the head must agree. A
 // change that makes the head smaller always fits.
 func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
 	err := repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
@@ -332,7 +332,7 @@ func (s *State) fits(ctx context.Context, repo *revisions.Repository) error {
 		if err == nil {
 			err = fit(was, holds)
 		}
-		return cmp.Or(err, errFits) // changes nothing
+		return cmp.Or(err, errFits) // an error, so SetHolds changes nothing
 	})
 	if errors.Is(err, errFits) {
 		return nil
@@ -401,6 +401,30 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 	if err != nil {
 		return err
 	}
+	if err := s.choose(now, to, groups); err != nil {
+		return err
+	}
+	var random [3]byte
+	_, _ = rand.Read(random[:]) // never fails
+	s.Format, s.ID, s.Phase, s.Since = format, s.Number.String()+"-"+hex.EncodeToString(random[:]), Running, s.Began
+	if err := forget(ctx, e); err != nil {
+		return err
+	}
+	if err := s.write(ctx, e); err != nil {
+		return err
+	}
+	if err := s.enter(ctx, repo); err != nil {
+		if !errors.Is(err, revisions.ErrUnknown) { // if the result is unknown, the rollout may have begun
+			_ = e.Delete(ctx, prefix+s.ID)
+		}
+		return err
+	}
+	return nil
+}
+
+// choose sets From to the groups of the rollout; to is its revision. Without groups, it takes all frozen groups that
+// differ from the served revision.
+func (s *State) choose(now, to *revisions.Snapshot, groups []string) error {
 	holds := now.Holds()
 	if err := s.missing(groups, slices.Concat(groupsOf(to), groupsOf(now), slices.Collect(maps.Keys(holds)))); err != nil {
 		return err
@@ -435,21 +459,6 @@ func Start(ctx context.Context, e revisions.Engine, repo *revisions.Repository, 
 			p.Hint = "no group is frozen, so a commit is served at once: first run chancery freeze GROUP, then apply"
 		}
 		return p
-	}
-	var random [3]byte
-	_, _ = rand.Read(random[:]) // never fails
-	s.Format, s.ID, s.Phase, s.Since = format, s.Number.String()+"-"+hex.EncodeToString(random[:]), Running, s.Began
-	if err := forget(ctx, e); err != nil {
-		return err
-	}
-	if err := s.write(ctx, e); err != nil {
-		return err
-	}
-	if err := s.enter(ctx, repo); err != nil {
-		if !errors.Is(err, revisions.ErrUnknown) { // if the result is unknown, the rollout may have begun
-			_ = e.Delete(ctx, prefix+s.ID)
-		}
-		return err
 	}
 	return nil
 }

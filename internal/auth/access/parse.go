@@ -193,27 +193,10 @@ func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yam
 func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
 	var w identityCondition
 	var kinds []string
-	sure := "" // a key whose meaning depends on the kind
+	dependent := "" // a key whose meaning depends on the kind
 	any := false
 	key := func(take func(n *yaml.Node, path string)) func(n *yaml.Node, path string) {
 		return func(n *yaml.Node, path string) { any = true; take(n, path) }
-	}
-	numbers := func(to *[]int) func(n *yaml.Node, path string) {
-		return func(n *yaml.Node, path string) {
-			*to = []int{}
-			p.items(n, path, func(n *yaml.Node, path string) {
-				v, ok := protoyaml.CoreScalar(n).(float64)
-				if len(n.Value) > 1 && n.Value[0] == '0' && n.Style == 0 && ok {
-					p.Report(n, path, "write it in decimal, without a 0 at its beginning", "readers differ about %s", yamlkeys.What(n))
-					return
-				}
-				if !ok || v != math.Trunc(v) || v < 0 || v > math.MaxUint32 {
-					p.Report(n, path, "", "the number of a user or group is needed, not %s", yamlkeys.What(n))
-					return
-				}
-				*to = append(*to, int(v))
-			})
-		}
 	}
 	if !p.each(n, path, "identity", yamlkeys.Keys{
 		"kind": key(func(n *yaml.Node, path string) {
@@ -236,14 +219,14 @@ func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
 			}
 		}),
 		"uri":     key(func(n *yaml.Node, path string) { w.uris = p.bound(n, path) }),
-		"subject": key(func(n *yaml.Node, path string) { sure, w.subjects = "subject", p.bound(n, path) }),
-		"issuer":  key(func(n *yaml.Node, path string) { sure, w.issuers = "issuer", p.bound(n, path) }),
+		"subject": key(func(n *yaml.Node, path string) { dependent, w.subjects = "subject", p.bound(n, path) }),
+		"issuer":  key(func(n *yaml.Node, path string) { dependent, w.issuers = "issuer", p.bound(n, path) }),
 		"claims": key(func(n *yaml.Node, path string) {
 			p.entries(n, path, nil, &w.claims, nil)
 			p.boundClaims(n, path, w.claims)
 		}),
-		"uid": key(numbers(&w.uids)),
-		"gid": key(numbers(&w.gids)),
+		"uid": key(func(n *yaml.Node, path string) { w.uids = p.numbers(n, path) }),
+		"gid": key(func(n *yaml.Node, path string) { w.gids = p.numbers(n, path) }),
 	}) {
 		return &w
 	}
@@ -251,10 +234,27 @@ func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
 	switch {
 	case !any:
 		p.wrong(n, path, "kind: [none, mtls, jwt, unix] matches everybody", "an identity needs a condition")
-	case sure != "" && len(kinds) != 1:
-		p.wrong(n, path, "", "%s needs exactly one kind: an identity of another kind may have the same value by chance", sure)
+	case dependent != "" && len(kinds) != 1:
+		p.wrong(n, path, "", "%s needs exactly one kind: an identity of another kind may have the same value by chance", dependent)
 	}
 	return &w
+}
+
+// numbers parses numbers of users or groups.
+func (p *parser) numbers(n *yaml.Node, path string) []int {
+	all := []int{}
+	p.items(n, path, func(n *yaml.Node, path string) {
+		v, ok := protoyaml.CoreScalar(n).(float64)
+		switch {
+		case ok && len(n.Value) > 1 && n.Value[0] == '0' && n.Style == 0:
+			p.Report(n, path, "write it in decimal, without a 0 at its beginning", "readers differ about %s", yamlkeys.What(n))
+		case !ok || v != math.Trunc(v) || v < 0 || v > math.MaxUint32:
+			p.Report(n, path, "", "the number of a user or group is needed, not %s", yamlkeys.What(n))
+		default:
+			all = append(all, int(v))
+		}
+	})
+	return all
 }
 
 // bound parses patterns that may capture.

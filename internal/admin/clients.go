@@ -215,7 +215,7 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(in.Changes) > maxChanges {
-		return wrong("changes", fmt.Sprintf("%d of them, and %d may be asked about at once", len(in.Changes), maxChanges), "")
+		return wrong("changes", fmt.Sprintf("has %d changes: at most %d are allowed", len(in.Changes), maxChanges), "")
 	}
 	if err := s.checkChanges(in.Changes); err != nil {
 		return err

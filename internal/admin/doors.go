@@ -56,15 +56,15 @@ func addressOf(r *http.Request) net.Addr {
 	return net.TCPAddrFromAddrPort(a)
 }
 
-// A sharedDoor limits the number of callers inside, and shares it by owner. A place goes to the waiting owner
-// with the fewest callers inside. Several owners share the places: an owner enters only while at least as many
-// places are free as it holds. So a single owner does not hold all places while its callers are slow.
+// A sharedDoor limits the number of callers inside, and shares the places by owner. A free place goes to the
+// waiting owner with the fewest callers inside. But an owner enters only while it holds fewer places than are
+// free. So a single owner with slow callers does not hold all places.
 type sharedDoor struct {
 	max int
 
 	mu      sync.Mutex     // not held during I/O
 	inside  int            // number of callers
-	held    map[string]int // the same by owner
+	held    map[string]int // number of callers inside, by owner
 	waiting []*visitor     // in the order of arrival
 }
 

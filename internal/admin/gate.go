@@ -59,7 +59,7 @@ func (s *Server) authorised(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], is[:]) == 1
 }
 
-// isNewTokenError reports whether the result of a read of the token is an error, and not that of the read before.
+// isNewTokenError reports whether a read of the token failed with another error than the read before.
 func (s *Server) isNewTokenError(err error) bool {
 	text := ""
 	if err != nil {

@@ -173,8 +173,8 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	return object(b, most, v)
 }
 
-// received reads the body of a request into memory, and returns the request with this body. The memory counts
-// against a budget until the caller calls done. So the request takes no place of others while it arrives.
+// received reads the body of a request into memory, and returns the request with this body. So the request does not
+// take a place while its body arrives. The memory counts against a budget until the caller calls done.
 func (s *Server) received(w http.ResponseWriter, r *http.Request) (_ *http.Request, done func(), _ error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}, nil

@@ -47,7 +47,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) registerMessages(w http.ResponseWriter, r *http.Request) error {
 	if kind := r.Header.Get("Content-Type"); strings.HasPrefix(kind, "application/grpc+") && kind != "application/grpc+proto" {
-		return &problem{http.StatusNotImplemented, "Content-Type", "messages are those of protobuf", ""}
+		return &problem{http.StatusNotImplemented, "Content-Type", "must be application/grpc or application/grpc+proto", ""}
 	}
 	f, r, leave, err := s.feed(w, r)
 	if err != nil {
@@ -138,9 +138,9 @@ func (m *messages) read() (input, error) {
 	size := binary.BigEndian.Uint32(head[1:])
 	switch {
 	case head[0] != 0:
-		return input{}, &problem{http.StatusNotImplemented, "", "requests are taken without compression", ""}
+		return input{}, &problem{http.StatusNotImplemented, "", "compressed requests are not supported", ""}
 	case size > maxRequest:
-		return input{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes, and %d may be", m.came, size, maxRequest), ""}
+		return input{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes: at most %d are allowed", m.came, size, maxRequest), ""}
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(m.in, b); err != nil {
@@ -221,7 +221,7 @@ func (m *messages) lease(in *endpointsv1.RegisterRequest) error {
 // steps converts the steps of a request. An invalid step has its error.
 func steps(to *input, in []*endpointsv1.Step) error {
 	if len(in) > maxSteps {
-		return wrong("steps", fmt.Sprintf("%d, and %d may be", len(in), maxSteps), "")
+		return wrong("steps", fmt.Sprintf("has %d steps: at most %d are allowed", len(in), maxSteps), "")
 	}
 	all := 0
 	for _, one := range in {

@@ -215,7 +215,7 @@ func TestRegister(t *testing.T) {
 		has("x a,b")
 		c.says(&pb.RegisterRequest{Ttl: durationpb.New(time.Minute), Steps: []*pb.Step{put("x", "10.0.0.9", 9)}}, "- ttl must be that of the first request")
 		has("x a,b")
-		c.says(steps1(slices.Repeat([]*pb.Step{put("x", "10.0.0.9", 9)}, maxSteps+1)...), "- steps 1001, and 1000 may be")
+		c.says(steps1(slices.Repeat([]*pb.Step{put("x", "10.0.0.9", 9)}, maxSteps+1)...), "- steps has 1001 steps: at most 1000 are allowed")
 		c.says(steps1(replace("x", slices.Repeat([]*pb.Endpoint{{}}, maxEndpoints+1)...)), "- steps more than 10000 endpoints")
 		has("x a,b")
 		if err := c.CloseSend(); err != nil {
@@ -355,7 +355,7 @@ func TestRegisterUnreadable(t *testing.T) {
 		if err := c.Send(steps1(put("x", "10.0.0.1", 80))); err != nil {
 			t.Fatal(err)
 		}
-		c.ends(codes.Unimplemented, "without compression")
+		c.ends(codes.Unimplemented, "compressed requests")
 		for _, ttl := range []*durationpb.Duration{{}, {Seconds: 86401}, {Seconds: -1}, {Seconds: 2, Nanos: -1}, durationpb.New(time.Millisecond)} {
 			c = call(t, l.ofEndpoints(t))
 			if err := c.Send(&pb.RegisterRequest{Ttl: ttl}); err != nil {

@@ -10,16 +10,17 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 )
 
-// restless is the time for which a wait keeps its place although other waits of its address are refused.
+// restless is the time for which a request keeps its place although further requests of its address are refused.
 const restless = 10 * time.Minute
 
-// places limits the long requests of one kind at one time. If all places are taken, a new request replaces the
-// newest request of the address with the most requests. If its own address has as many, it replaces the oldest
-// request of its address, or of all if its address has none, if that has lasted for restless. So a caller does
-// not keep others out, however long its requests are. All unix sockets are one address, with places of its own.
+// places limits the number of concurrent long requests of one kind. If all places are taken, a new request
+// replaces the newest request of the address with the most requests. If no address has more than its own, it
+// replaces the oldest request of its own address, or of all addresses if its own has none; but only if that request
+// is older than restless. So long requests of one caller do not block others. All unix sockets are one address,
+// with separate places.
 type places struct {
 	what     string        // what the requests do, for a message
-	restless time.Duration // 0: a request keeps its place although other requests of its address are refused
+	restless time.Duration // 0: no limit
 
 	mu          sync.Mutex // not held during I/O
 	unix, other fair.Shares[*guest]
@@ -60,7 +61,7 @@ func (w *places) enter(r *http.Request) (_ *http.Request, leave func(), _ error)
 	if at == nil {
 		cancel(nil)
 		return nil, nil, &problem{http.StatusTooManyRequests, "", fmt.Sprintf("too many requests that %s at once: %d at most", w.what, of.Max),
-			"try again when one of them has ended, or on a unix socket of the server: it has places of its own"}
+			"try again when one of them has ended, or use a unix socket of the server, which has separate places"}
 	}
 	p.at = at
 	if evicted.OK {

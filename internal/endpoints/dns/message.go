@@ -80,12 +80,12 @@ func answers(message []byte, id uint16, asked dnsmessage.Question) (p dnsmessage
 	return p, h, p.SkipAllQuestions()
 }
 
-// An errorCode is the response code of an answer that knows neither records nor their absence.
+// An errorCode is a response code that leaves open whether the name has records.
 type errorCode dnsmessage.RCode
 
 func (c errorCode) Error() string { return "the server answers " + codeName(dnsmessage.RCode(c)) }
 
-// isError reports whether an answer with a response code knows neither records nor their absence.
+// isError reports whether a response code leaves open whether the name has records.
 func isError(c dnsmessage.RCode) bool {
 	return c != dnsmessage.RCodeSuccess && c != dnsmessage.RCodeNameError
 }
@@ -100,7 +100,7 @@ func refusesEDNS(err error) bool {
 // badVersion is BADVERS, an extended response code.
 const badVersion = 16
 
-// read parses an answer. The absence of records must be certain (SAFE-17): all else without records is an error.
+// read parses an answer. Without records it is an error, unless their absence is certain (SAFE-17).
 func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error) {
 	if isError(h.RCode) {
 		return answer{}, errorCode(h.RCode)
@@ -141,10 +141,10 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 	return a, nil
 }
 
-// A chain is what the answers of a message say about a host.
+// A chain has the aliases of a host in an answer, and the reason why the answer has no record of the host.
 type chain struct {
 	names    []string // the host, and the aliases that CNAME records lead to, in their order
-	absent   bool     // an SRV record says that the service does not exist
+	absent   bool     // an SRV record means that the service does not exist
 	unusable string   // why the answer is not understood, if it has no usable record
 }
 

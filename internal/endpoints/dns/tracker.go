@@ -32,14 +32,14 @@ type trackedName struct {
 type lookup struct {
 	question
 	users map[*trackedName]bool
-	at    int // index in the heap; -1: it is being asked
+	at    int // index in the heap; -1: the question is being asked
 	when  time.Time
 
-	has      []record // of the last good answer
-	settled  bool     // there was a good answer, or the absence of records is confirmed
-	failures int      // since the last answer
-	none     int      // consecutive answers without records
-	since    time.Time
+	has      []record  // of the last good answer
+	settled  bool      // there was a good answer, or the absence of records is confirmed
+	failures int       // since the last answer
+	none     int       // consecutive answers without records
+	since    time.Time // time of the first of these
 }
 
 // An answer is the answer of a server. Without records, it means that there are none.
@@ -47,7 +47,7 @@ type answer struct {
 	records []record
 	ttl     time.Duration
 	unknown bool   // NXDOMAIN: the name does not exist
-	alias   string // not "": the server has no records of this alias, and does not say that there are none
+	alias   string // not "": the records of this alias are unknown; the server left it unresolved
 }
 
 func newTracker(opts *Options, random func() float64) *tracker {
@@ -165,7 +165,7 @@ type outcome struct {
 	absent    bool           // the first answer after which no question of the name has records, and none had any before
 }
 
-// answered takes the answer to a question, or its error.
+// answered applies the answer to a question, or its error.
 func (b *tracker) answered(now time.Time, q question, a answer, err error) (is outcome) {
 	l := b.lookups[q]
 	if l == nil || l.at >= 0 {

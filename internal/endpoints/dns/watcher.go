@@ -23,7 +23,7 @@ type Options struct {
 	// MinTTL and MaxTTL bound the validity of an answer: 5 s and 5 min if zero.
 	MinTTL, MaxTTL time.Duration
 	// EmptyAfter is how long answers without records must continue before known addresses are removed; 1
-	// min if zero. It takes at least three such answers in a row. Negative: never.
+	// min if zero. At least three such answers in a row are needed. Negative: never.
 	EmptyAfter time.Duration
 
 	// Most is how many questions are asked at once; 16 if zero.
@@ -121,9 +121,9 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // take logs and reports the outcome of an answer.
 func (w *Watcher) take(is outcome, q question, a answer) {
-	says := "it has no such records"
+	reason := "no such records"
 	if a.unknown {
-		says = "NXDOMAIN: it does not exist"
+		reason = "NXDOMAIN: the name does not exist"
 	}
 	switch {
 	case is.failing:
@@ -133,14 +133,14 @@ func (w *Watcher) take(is outcome, q question, a answer) {
 		if w.opts.EmptyAfter >= 0 {
 			after = w.opts.EmptyAfter.String()
 		}
-		w.opts.Log.Warn("DNS name has no records: its last addresses stay until that is confirmed", "question", q.String(), "says", says, "after", after)
+		w.opts.Log.Warn("DNS name has no records: its last addresses stay until that is confirmed", "question", q.String(), "reason", reason, "after", after)
 	case is.absent:
-		w.opts.Log.Warn("DNS name has no address: nothing is registered", "name", q.host, "question", q.String(), "says", says)
+		w.opts.Log.Warn("DNS name has no address: nothing is registered", "name", q.host, "question", q.String(), "reason", reason)
 	case is.recovered:
 		w.opts.Log.Info("DNS look-up succeeds again", "question", q.String())
 	}
 	if is.emptied {
-		w.opts.Log.Warn("DNS name has no records, its addresses were removed", "question", q.String(), "says", says, "after", w.opts.EmptyAfter.String())
+		w.opts.Log.Warn("DNS name has no records, its addresses were removed", "question", q.String(), "reason", reason, "after", w.opts.EmptyAfter.String())
 	}
 	for _, f := range is.tooMany {
 		w.opts.Log.Warn("DNS name has too many addresses: the last addresses stay", "name", f.name.String(), "most", maxFound)

@@ -32,8 +32,8 @@ const (
 var ErrNewer = errors.New("written by a newer version of Chancery")
 
 // SaveAccepted stores which versions clients accepted (HEAL-3). While another program has the lock of the
-// folder, the error is [disk.ErrBusy]. Without secrets it stores nothing: the bodies of replaced versions may
-// have some. It does not depend on whether the configuration can be stored ([Keeper.Storing]).
+// folder, the error is [disk.ErrBusy]. With WithoutSecrets it stores nothing, because the bodies of replaced
+// versions may have secrets. It stores also while the configuration cannot be stored ([Keeper.Storing]).
 func (k *Keeper) SaveAccepted(data []byte) error {
 	select {
 	case <-k.locked:

@@ -237,8 +237,8 @@ func (k *Keeper) WaitForLock(ctx context.Context) bool {
 
 // Run writes configurations until ctx is done, and writes the last one before it returns. It writes at
 // most half of the time, so that frequent changes of a large configuration do not keep the disk busy.
-// After an error of the system, such as a full disk, the relay tries again, because the next change
-// may be days away.
+// After an error of the system, such as a full disk, it tries again, because the next change may be days
+// away.
 func (k *Keeper) Run(ctx context.Context) {
 	other := k.lock == nil
 	if other {
@@ -252,7 +252,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	if other {
 		k.Log.Info("the other server has ended: this one now stores the last good configuration", "state", k.dir)
 	}
-	said := ""
+	logged := ""
 	var c Config               // the newest one
 	var again <-chan time.Time // when to try again; nil: it was written, or can never be
 	for {
@@ -262,17 +262,17 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			select {
 			case c = <-k.newest:
-				k.save(c, &said)
+				k.save(c, &logged)
 			default:
 				if again != nil {
-					k.save(c, &said)
+					k.save(c, &logged)
 				}
 			}
 			return
 		}
 		start := time.Now()
 		again = nil
-		if k.save(c, &said) {
+		if k.save(c, &logged) {
 			again = time.After(retry)
 		}
 		select {
@@ -282,17 +282,17 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// save writes a configuration, and logs a failure unless said has the same text. It reports whether a
+// save writes a configuration, and logs a failure unless logged has the same text. It reports whether a
 // retry may succeed.
-func (k *Keeper) save(c Config, said *string) (refused bool) {
+func (k *Keeper) save(c Config, logged *string) (refused bool) {
 	err := k.Save(c)
 	k.failed.Store(err != nil)
 	if err == nil {
-		*said = ""
+		*logged = ""
 		return false
 	}
-	if err.Error() != *said {
-		*said = err.Error()
+	if err.Error() != *logged {
+		*logged = err.Error()
 		k.Log.Error("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing", "error", err)
 	}
 	_, refused = errors.AsType[syscall.Errno](err)

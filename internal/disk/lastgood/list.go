@@ -22,8 +22,8 @@ const labelName = "of"
 // maxLabel is the maximum size of a label: a path of the system, and a description.
 const maxLabel = 16 << 10
 
-// Label stores in a folder of [Folder] the path for which the folder was made. The description replaces a path
-// that is not a directory; "": it is one. An error makes only [List] less useful.
+// Label stores the path for which a folder of [Folder] was made. The description replaces a path that is not a
+// directory; "": it is a directory. After an error, only [List] lacks the path.
 func Label(folder, of, description string) error {
 	abs, err := filepath.Abs(of)
 	if err != nil {

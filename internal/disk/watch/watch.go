@@ -32,7 +32,7 @@ type Watcher struct {
 	names         map[string]map[string]bool
 	missesChanges bool // a directory cannot be watched
 
-	told bool // that was logged
+	logged bool // missesChanges was logged
 
 	mu     sync.Mutex
 	events map[string]fsnotify.Op // since Begin, by path
@@ -59,7 +59,7 @@ func NewWatcher(log *slog.Logger, poll time.Duration) *Watcher {
 
 // NewManual returns a watcher that has no events but those of Event.
 func NewManual() *Watcher {
-	return &Watcher{bell: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), told: true}
+	return &Watcher{bell: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), logged: true}
 }
 
 // Bell receives a value when files may have changed.
@@ -244,8 +244,8 @@ func (w *Watcher) End() {
 
 func (w *Watcher) unheard(err error) {
 	w.missesChanges = true
-	if !w.told && !errors.Is(err, fsnotify.ErrClosed) {
-		w.told = true
+	if !w.logged && !errors.Is(err, fsnotify.ErrClosed) {
+		w.logged = true
 		w.log.Warn("changes of files may be noticed up to 30 s late", "after", w.poll.String(), "error", err)
 	}
 }

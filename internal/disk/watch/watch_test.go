@@ -40,7 +40,7 @@ func TestMissesChanges(t *testing.T) {
 	look(1)
 	w.Close()
 	w.Close()
-	w.told = false
+	w.logged = false
 	look(1)
 }
 

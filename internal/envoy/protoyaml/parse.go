@@ -46,8 +46,8 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 // ignored is Envoy's tag of a key that it leaves out. The value may hold anchors.
 const ignored = "!ignore"
 
-// normalize leaves out ignored keys, and tags numbers by the core schema of YAML 1.2: the parser also
-// takes numbers of YAML 1.1, such as 1_000. It returns a node with a tag that YAML itself does not know, or nil.
+// normalize drops ignored keys, and tags numbers by the core schema of YAML 1.2: the parser also accepts
+// numbers of YAML 1.1, such as 1_000. It returns a node with a tag that YAML itself does not know, or nil.
 func normalize(n *yaml.Node) (unknownTag *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!" { // "! 5" is the text 5
 		n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
@@ -106,7 +106,7 @@ func syntax(file string, src []byte, err error) findings.Problem {
 	at := reserved.FindStringSubmatchIndex(line)
 	switch {
 	case strings.HasSuffix(e.Message, "cannot start any token") && at != nil:
-		p.Pos.Column, p.Hint = 1+utf8.RuneCountInString(line[:at[2]]), "what begins with '"+line[at[2]:at[3]]+"' needs quotes"
+		p.Pos.Column, p.Hint = 1+utf8.RuneCountInString(line[:at[2]]), "text that begins with '"+line[at[2]:at[3]]+"' needs quotes"
 	case unknownAnchor.MatchString(e.Message):
 		p.Message, p.Hint = "this alias has no anchor", `text that begins with "*" needs quotes`
 	case strings.ContainsRune(line, '\t'):

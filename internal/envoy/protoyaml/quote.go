@@ -168,7 +168,7 @@ func splitAt(line string, character int) (before, after string, ok bool) {
 	return "", "", false
 }
 
-// token returns the spelling of a node in its line, and the text after it.
+// token returns the text of a node in its line, and the text after it.
 func token(n *yaml.Node, line string) (own, rest string) {
 	switch {
 	case n.Kind == yaml.MappingNode && strings.HasPrefix(line, "{"):

@@ -64,7 +64,7 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 	return d.number(n, as, fd, path)
 }
 
-// bareText reports a bare word or number for a string. Envoy reads it as the value as.
+// bareText reports a bare word or number for a string; as is the value that Envoy reads.
 func (d *Decoder) bareText(n, as *yaml.Node, path string) {
 	quote := func() { n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle }
 	switch {
@@ -123,7 +123,7 @@ func numberOf(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool)
 	return integer(n, k)
 }
 
-// quoted reports whether YAML reads a scalar as text.
+// quoted reports whether YAML 1.2 reads a scalar as text.
 func quoted(n *yaml.Node) bool { return n.Tag == "!!str" || n.Tag == "!!timestamp" }
 
 // envoyBool returns the boolean that Envoy makes of a value of its YAML reader. Envoy accepts more words than

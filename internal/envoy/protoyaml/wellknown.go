@@ -17,8 +17,8 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
-// wellKnown decodes the messages that have their own spelling in protobuf's JSON mapping. It reports
-// whether m is one of these.
+// wellKnown decodes the messages that have their own form in protobuf's JSON mapping. It reports whether m
+// is one of these.
 func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, depth int) bool {
 	name, ok := strings.CutPrefix(string(m.Descriptor().FullName()), "google.protobuf.")
 	if !ok {
@@ -74,7 +74,7 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 		if v, ok := d.scalar(n, fd, path); ok {
 			m.Set(fd, v)
 		}
-	default: // Empty and the descriptors have no special spelling
+	default: // Empty and the descriptors have no special form
 		return false
 	}
 	return true
@@ -101,7 +101,7 @@ func (d *Decoder) messageForm(n *yaml.Node, m protoreflect.Message, path string,
 	d.notPortable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, WithArticle(string(m.Descriptor().Name())))
 }
 
-// formatSeconds returns a duration in the spelling of protobuf's JSON mapping.
+// formatSeconds returns a duration in the form of protobuf's JSON mapping.
 func formatSeconds(seconds, nanos int64) string {
 	sign := ""
 	if seconds < 0 || nanos < 0 { // seconds and nanos have the same sign
@@ -118,7 +118,7 @@ func takesNull(fd protoreflect.FieldDescriptor) bool {
 	return fd.Enum() != nil && fd.Enum().FullName() == "google.protobuf.NullValue"
 }
 
-// duration decodes "1.5s". It accepts Go's spelling ("5m") too, with a warning.
+// duration decodes "1.5s". It also accepts Go's form ("5m"), with a warning.
 func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
 	var v time.Duration
 	err := errNoDuration
@@ -234,7 +234,7 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 	return m
 }
 
-// special reports whether a message has its own spelling. Inside an Any, such a message is the value of
+// special reports whether a message has its own form. Inside an Any, such a message is the value of
 // "value".
 func special(md protoreflect.MessageDescriptor) bool {
 	if md.ParentFile().Package() != "google.protobuf" {

@@ -9,8 +9,9 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 )
 
-// Portable reports a scalar of any type that Envoy's own reader reads differently than Chancery does, as in google.protobuf.Struct. Chancery follows YAML 1.2: for example yes is text, 010 is 10, and 0.5 is a
-// number. With Rewrite, Portable sets the node to Envoy's value, because an Envoy has read the file before.
+// Portable reports a scalar of a field of any type, such as google.protobuf.Struct, that Envoy's own reader reads
+// differently than Chancery does. Chancery follows YAML 1.2: for example yes is text, 010 is 10, and 0.5 is a number.
+// With Rewrite, Portable sets the node to Envoy's value, because an Envoy has read the file before.
 func (d *Decoder) Portable(n *yaml.Node, path string) {
 	as := asEnvoy(n)
 	if n.Kind != yaml.ScalarNode || sameValue(n, as) {
@@ -39,7 +40,7 @@ func (d *Decoder) Portable(n *yaml.Node, path string) {
 // isNumber reports whether a scalar is a number by YAML 1.2.
 func isNumber(n *yaml.Node) bool { return n.Tag == "!!int" || n.Tag == "!!float" }
 
-// sameValue reports whether a scalar has the value that Envoy makes of it.
+// sameValue reports whether Envoy reads a scalar n as the same value; as is Envoy's value.
 func sameValue(n, as *yaml.Node) bool {
 	switch {
 	case as == n:
@@ -61,7 +62,7 @@ var (
 )
 
 // PortableText warns about text of a YAML file that Envoy's own reader refuses or reads differently: a line of
-// tabs, folded text that keeps its last line feeds, and the escapes \N and \_, from which it makes bytes that are not UTF-8.
+// tabs, folded text that keeps its last line feeds, and the escapes \N and \_, which become invalid UTF-8.
 func (d *Decoder) PortableText() {
 	if i := tabsOnly.FindIndex(d.Source); i != nil {
 		at := placeOf(d.Source, i[0])

@@ -12,14 +12,14 @@ import (
 // handshakeInterval is the shortest time between two handshakes with a server (CLI-4).
 const handshakeInterval = time.Second
 
-// pacedCredentials delay the handshake of a connection until [handshakeInterval] after the one before. After a
-// GOAWAY, gRPC connects again without a backoff for as long as a stream waits for a connection: to a server that
-// sends a GOAWAY on each connection, dozens of times a second.
+// pacedCredentials delay each handshake until [handshakeInterval] after the one before. While a stream waits for a
+// connection, gRPC connects again after a GOAWAY without a backoff. A server that sends a GOAWAY on each connection
+// would get dozens of handshakes a second.
 type pacedCredentials struct {
 	credentials.TransportCredentials
 
 	mu   sync.Mutex
-	next time.Time // when the next handshake may begin
+	next time.Time // the earliest time of the next handshake
 }
 
 func (c *pacedCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -31,7 +31,7 @@ func (c *pacedCredentials) ClientHandshake(ctx context.Context, authority string
 	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
-// reserve returns how long the next handshake must wait.
+// reserve takes the next free time for a handshake, and returns the delay until then.
 func (c *pacedCredentials) reserve(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *pacedCredentials) reserve(now time.Time) time.Duration {
 	return wait
 }
 
-// Clone returns credentials with a pace of their own.
+// Clone implements [credentials.TransportCredentials]. The clone does not share the times of the handshakes.
 func (c *pacedCredentials) Clone() credentials.TransportCredentials {
 	return &pacedCredentials{TransportCredentials: c.TransportCredentials.Clone()}
 }

@@ -41,7 +41,7 @@ func TestHeldLimit(t *testing.T) {
 		s.respond(xds.Cluster, "1", "a=1", "b=1")
 		w.want("a updated=1", "b updated=1", "* complete")
 		s.respond(xds.Cluster, "2", "a=2", "b=1", "c=1")
-		w.wantAll("a refused=1: the response has 3 resources of CDS…", "c refused: the response has 3 resources of CDS…")
+		w.wantAll("a refused=1: with the 3 resources of CDS…", "c refused: with the 3 resources of CDS…")
 		if got := exceeded(c); !strings.Contains(got, "--more") {
 			t.Errorf("the state of the server has %q", got)
 		}

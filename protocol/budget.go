@@ -13,7 +13,7 @@ type Budget struct {
 	used  int // bytes of the held resources
 }
 
-// keep makes r the held resource of a name; nil: none.
+// keep makes r the held resource of a name, and counts it. A nil r means that the client holds none.
 func (c *Client) keep(n *clientName, r *xds.Resource) {
 	if b := c.opts.Budget; b != nil {
 		b.used += r.Memory() - n.res.Memory()
@@ -30,8 +30,8 @@ func (c *Client) Release() {
 	}
 }
 
-// exceeds returns the reason why no resource of a response can be used: with them the client would hold more than its
-// budget allows. Parameter full means that the response is the full state of the type.
+// exceeds returns the error of a response whose resources do not fit into the budget, or nil. Parameter full means that
+// the response is the full state of the type.
 func (in *intake) exceeds(changes *xds.Changes, full bool) error {
 	b := in.opts.Budget
 	if b == nil || b.Limit.Bytes == 0 {
@@ -49,14 +49,14 @@ func (in *intake) exceeds(changes *xds.Changes, full bool) error {
 	}
 	for _, r := range changes.Upserts {
 		if r != nil && r.Stamp != nil && !in.w.covers(xds.CanonicalName(r.Name), r, isTold, "") {
-			used -= r.Memory() // it is ignored (CLI-6)
+			used -= r.Memory() // take ignores this resource (CLI-6)
 		}
 	}
 	used -= in.freed(changes, full)
-	if used <= max(b.Limit.Bytes, b.used) { // resources from disk may exceed the limit; they must not become more
+	if used <= max(b.Limit.Bytes, b.used) { // resources from disk may exceed the limit, but must not grow
 		return nil
 	}
-	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("the response has %d resources of %s: with them and the others, resources take %d bytes", len(changes.Upserts), in.w.typ, used))
+	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("with the %d resources of %s in this response, all resources take %d bytes", len(changes.Upserts), in.w.typ, used))
 }
 
 // freed returns the bytes of the resources that a response removes.
@@ -80,7 +80,7 @@ func (in *intake) freed(changes *xds.Changes, full bool) (bytes int) {
 	return bytes
 }
 
-// refuseAll refuses the resources of a response that differ from the held ones.
+// refuseAll refuses the subscribed resources of a response, except those that equal the held ones.
 func (in *intake) refuseAll(changes *xds.Changes, why error) {
 	in.wrong.add("", why)
 	for i, r := range changes.Upserts {

@@ -56,13 +56,13 @@ func (e *LimitError) Unwrap() error { return e.Err }
 // GRPCMessageSize is the largest message, in bytes, that gRPC clients accept by default. Envoy has no such limit.
 const GRPCMessageSize = 4 << 20
 
-// These are measured bytes of memory, for all parts of a relay together.
+// The measured memory of one entry, in bytes, in all parts of a relay together.
 const (
-	resourceMemory = 3 << 10 // of a resource, without its texts
-	aliasMemory    = 1 << 10 // of an alias, without its text
+	resourceMemory = 3 << 10 // a resource, without its texts
+	aliasMemory    = 1 << 10 // an alias, without its text
 )
 
-// Memory returns the bytes of memory that a resource counts in a [MemoryLimit]; r may be nil.
+// Memory returns the bytes that a resource counts in a [MemoryLimit]. A nil resource counts 0.
 func (r *Resource) Memory() int {
 	if r == nil || r.Stamp == nil {
 		return 0

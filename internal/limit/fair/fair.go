@@ -13,8 +13,8 @@ import (
 type Shares[T any] struct {
 	Max int // number of items
 
-	// Rotate lets the oldest new item give way, and not the newest, also for another item of its own owner. Use it for
-	// items that soon settle if they are good: a flood then replaces itself, and a good item has time to settle.
+	// Rotate evicts the oldest new item instead of the newest, also for another item of the same owner. Use it for
+	// items that settle soon if they are good: a flood then replaces itself, and a good item has time to settle.
 	Rotate bool
 
 	fresh, settled tier[T]
@@ -27,7 +27,7 @@ type tier[T any] struct {
 	most   Ranking[*owner[T]] // all owners; the one with most items first
 }
 
-// A Place belongs to one item until [Shares.Leave] or its eviction. It is owned by its Shares.
+// A Place belongs to one item until [Shares.Leave] or its eviction. The Shares own it.
 type Place[T any] struct {
 	item T
 	in   *tier[T]
@@ -65,10 +65,10 @@ func (g *group[T]) Before(other *group[T]) bool { return g.places.Len() > other.
 const crowd = 8
 
 // Enter returns a place for an item of a group of the named owner. If there is no room, it evicts a new item: the
-// newest of the largest group of the owner that holds most new items. It does not if this would leave the named
-// owner with as many items as the other or more. Within an owner the same holds for groups. If no new item can give
-// way, a settled item does by the same rule, unless more than an eighth of Max are new. If none gives way, Enter
-// returns nil. [Shares.Rotate] changes the rule for new items.
+// newest of the largest group of the owner with most new items. But the named owner must then still have fewer
+// items than that owner had. Within one owner, the same rule holds for its groups. If the rule forbids to evict a
+// new item, it applies to settled items, unless more than an eighth of Max are new. If nothing can be evicted,
+// Enter returns nil. [Shares.Rotate] changes the rule for new items.
 func (s *Shares[T]) Enter(name string, of any, item T) (p *Place[T], evicted Evicted[T]) {
 	if s.Len() >= s.Max {
 		p := s.victim(name, of)
@@ -88,7 +88,7 @@ func (s *Shares[T]) Room(name string, of any) bool {
 	return s.Len() < s.Max || s.victim(name, of) != nil
 }
 
-// victim returns the place that a new item of an owner's group would get, or nil.
+// victim returns the place to evict for a new item of an owner's group, or nil.
 func (s *Shares[T]) victim(name string, of any) *Place[T] {
 	g := s.fresh.victim(name, of)
 	if g == nil && s.Rotate {
@@ -143,25 +143,25 @@ func (s *Shares[T]) All() iter.Seq[T] {
 // Len returns the number of items.
 func (s *Shares[T]) Len() int { return s.fresh.n + s.settled.n }
 
-// victim returns the largest group of the owner that holds most, if the named owner and group would hold less after it
-// gave way.
+// victim returns the group to evict an item from, or nil: the largest group of the owner with most items. The named
+// owner (or group, if the owner is the same) must have fewer items than it, also with one more.
 func (t *tier[T]) victim(name string, of any) *group[T] {
 	if t.n == 0 {
 		return nil
 	}
 	most, own := t.most.First(), t.owners[name]
 	g := most.most.First()
-	have, than := 0, most.n
+	mine, limit := 0, most.n
 	switch {
 	case own == most:
-		than = g.places.Len()
-		if mine := own.groups[of]; mine != nil {
-			have = mine.places.Len()
+		limit = g.places.Len()
+		if same := own.groups[of]; same != nil {
+			mine = same.places.Len()
 		}
 	case own != nil:
-		have = own.n
+		mine = own.n
 	}
-	if have+1 >= than {
+	if mine+1 >= limit {
 		return nil
 	}
 	return g

@@ -1,24 +1,24 @@
 package fair
 
 // Loads is like [Shares] for items of different and changing size, such as bytes. When the sum exceeds Max,
-// it evicts the largest item of the owner that holds most, and the newest of equals. The zero value has no
-// limit: set Max. It is not safe for concurrent use.
+// it evicts the largest item of the owner with the largest sum. Of equal items it evicts the newest. The zero
+// value has no limit: set Max. It is not safe for concurrent use.
 type Loads[T any] struct {
 	Max int // limit of the sum; 0: none
 
 	all    int
-	born   int // number of loads so far
+	born   int // number of calls of Enter
 	owners map[string]*carrier[T]
 	most   Ranking[*carrier[T]]
 }
 
-// A Load is the size of one item. It is owned by its Loads.
+// A Load is the size of one item. The Loads own it.
 type Load[T any] struct {
 	Rank // in of.loads
 	item T
 	of   *carrier[T]
 	n    int
-	born int
+	born int  // Loads.born at Enter: a newer load has a larger number
 	lost bool // the item left or was evicted
 }
 

@@ -7,12 +7,12 @@ type Ranking[T Ranked[T]] struct{ order order[T] }
 
 // A Ranked item embeds a [Rank] and has an order.
 type Ranked[T any] interface {
-	Before(other T) bool // the order of equals is open
+	Before(other T) bool // equal items have no order
 	rank() *Rank
 }
 
-// A Rank is the position of an item in a ranking. An item is in one ranking at most. The zero value is
-// in none.
+// A Rank is the position of an item in a ranking. An item is in at most one ranking. The zero value is
+// not in a ranking.
 type Rank struct{ at int } // its index, counted from one
 
 func (r *Rank) rank() *Rank { return r }

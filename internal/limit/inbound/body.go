@@ -10,10 +10,10 @@ import (
 // A Body is the body of an HTTP request that counts against a budget like requests on a [Conn]: a body of more
 // than 64 KiB counts until it is closed. A read waits for room in the budget. It has one reader.
 type Body struct {
-	conn *Conn // only for its account with the budget: nothing is read from it or written to it
+	conn *Conn // only for the account with the budget: no byte is read from it or written to it
 	from io.Reader
 	got  int
-	all  bool // the body was read to its end and counts as complete until it is closed
+	all  bool // the body was read to its end, and counts as complete until Close
 }
 
 // Body returns a body of a client at an address. The function stop must make reads from the body fail. Any

@@ -193,7 +193,7 @@ func (b *Budget) release(h *hold) {
 	h.timer.Stop()
 }
 
-// ask is mayRead for a caller without the lock.
+// ask is mayRead for a caller that does not hold b.mu.
 func (b *Budget) ask(c *Conn) *hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()

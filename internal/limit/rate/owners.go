@@ -57,8 +57,8 @@ type Shared struct {
 }
 
 // Take is like [Pace.Take] with two differences. A wait is at most [Longest]. Once half of the bucket is
-// used, the rest and the refill are divided equally among the connections that ask, so that no connection
-// waits for the requests of another; a connection gets more than its share if others do not use theirs.
+// used, Take divides the rest and the refill equally among the connections that ask, so that no connection
+// waits for the requests of another. A connection gets more than its share if others do not use theirs.
 func (s *Shared) Take(now time.Time, n int) time.Duration {
 	o := s.of
 	if o.rate < 0 {

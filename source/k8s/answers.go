@@ -23,8 +23,8 @@ const doubtFor = time.Minute
 // bookmark about once a minute.
 const silentFor = 3 * time.Minute
 
-// check returns an error if a slice is not one of those that were asked for (SAFE-17). The labels of a deleted
-// slice may be newer than its last match.
+// check returns an error if a slice does not match the request (SAFE-17). It ignores the labels of a deleted slice,
+// because the slice may be deleted after its labels have changed.
 func (a *asker) check(s *discovery.EndpointSlice, deleted bool) error {
 	switch {
 	case s.Name == "":
@@ -39,7 +39,7 @@ func (a *asker) check(s *discovery.EndpointSlice, deleted bool) error {
 
 // A listing is a complete list of slices while it arrives, in pages or as the first events of a watch.
 type listing struct {
-	known bool // it has a slice that the store has, too
+	known bool // the list and the store have a slice in common
 }
 
 // add adds a slice. A slice that was created anew has the name of the old one, but another UID.
@@ -51,10 +51,10 @@ func (l *listing) add(s *discovery.EndpointSlice, store cache.Store) {
 	}
 }
 
-// believe returns an error if a complete list contradicts the known slices: it is older than they are, or has none
+// accept returns an error if a complete list contradicts the known slices: it is older than they are, or has none
 // of them. Then the API server was probably restored from a backup, or another one answers at its address, and the
-// known endpoints are kept. After doubtFor the list is accepted, and a log line has the reason of the removals.
-func (a *asker) believe(l listing, version string) error {
+// known endpoints are kept. After doubtFor the list is accepted, and a log line has the reason for the removals.
+func (a *asker) accept(l listing, version string) error {
 	known, before := len(a.store.GetStore().ListKeys()), a.store.LastSyncResourceVersion()
 	var why string
 	switch {
@@ -76,20 +76,20 @@ func (a *asker) believe(l listing, version string) error {
 	case why == "":
 		return nil
 	case since < doubtFor:
-		return fmt.Errorf("the list of the API server is not believed for %v: %s: was it restored from a backup, or does another API server answer?", doubtFor, why)
+		return fmt.Errorf("refusing the list of the API server for %v: %s: was it restored from a backup, or does another API server answer?", doubtFor, why)
 	}
 	a.log.Warn("list of endpoint slices accepted after contradicting the known ones: endpoints that it lacks are removed", "reason", why)
 	return nil
 }
 
-// older reports whether version a is older than b. Versions that are not numbers cannot be compared.
+// older reports whether version a is older than b. It is false for versions that are not numbers.
 func older(a, b string) bool {
 	x, err1 := strconv.ParseUint(a, 10, 64)
 	y, err2 := strconv.ParseUint(b, 10, 64)
 	return err1 == nil && err2 == nil && x < y
 }
 
-// A checkedWatch passes the events of a watch on, until one is not an answer to the request.
+// A checkedWatch passes on the events of a watch until one of them is not an answer to the request.
 type checkedWatch struct {
 	watch.Interface
 	out    chan watch.Event
@@ -131,7 +131,7 @@ func (c *checkedWatch) send(e watch.Event) bool {
 	}
 }
 
-// pass passes events on. It returns the error of the first wrong event; nil: the watch has ended.
+// pass passes on events. It returns the error of the first wrong event; nil: the watch has ended.
 func (a *asker) pass(c *checkedWatch, initial bool) error {
 	var list listing
 	newest := ""
@@ -175,7 +175,7 @@ func (a *asker) pass(c *checkedWatch, initial bool) error {
 		case initial && e.Type == watch.Added: // these are not in the order of their versions
 			list.add(s, a.store.GetStore())
 		case initial && s.Annotations[meta.InitialEventsAnnotationKey] == "true":
-			if err := a.believe(list, s.ResourceVersion); err != nil {
+			if err := a.accept(list, s.ResourceVersion); err != nil {
 				return err
 			}
 			initial = false

@@ -37,7 +37,7 @@ type asker struct {
 	away    bool       // a failure was logged
 	why     string     // the error that was logged last
 	when    time.Time  // when that was
-	doubted time.Time  // the first of the lists that are not believed; zero: the last one was
+	doubted time.Time  // time of the first of the refused lists; zero: the last list was accepted
 }
 
 // informer returns an informer of the slices.
@@ -92,7 +92,7 @@ func (a *asker) list(ctx context.Context, o meta.ListOptions) (runtime.Object, e
 	case l.RemainingItemCount != nil && *l.RemainingItemCount > 0:
 		return nil, fmt.Errorf("the list of the API server is not complete: %d endpoint slices are missing", *l.RemainingItemCount)
 	}
-	if err := a.believe(a.pages, l.ResourceVersion); err != nil {
+	if err := a.accept(a.pages, l.ResourceVersion); err != nil {
 		return nil, err
 	}
 	a.works()

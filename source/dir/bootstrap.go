@@ -48,8 +48,8 @@ type bootstrapContent struct {
 	clusters map[string]bool
 	secrets  []string // static secrets: a resource can name one without a source; with a source, the client subscribes to it
 	refs     []xds.Ref
-	known    bool // there are bootstraps, perhaps unreadable ones
-	complete bool // all of them could be read, and name no other source of clusters than a server
+	known    bool // there is a bootstrap, perhaps an unreadable one
+	complete bool // all of them could be read, and all clusters come from them or from a server
 
 	// maxProgram is the smallest limit for the size of a regular expression, because each Envoy must accept it.
 	maxProgram int
@@ -208,7 +208,7 @@ func (b *bootstrapSet) maxProgram(path string) int {
 	return validate.MaxProgram
 }
 
-// mayComplete reports whether all bootstraps of some nodes may be known: see [reach.complete].
+// mayComplete reports whether the bootstraps of some nodes may all be known: see [reach.complete].
 func (b *bootstrapSet) mayComplete() bool {
 	return b.all.complete || !b.all.known && slices.ContainsFunc(slices.Collect(maps.Values(b.groups)), func(c bootstrapContent) bool { return c.complete })
 }

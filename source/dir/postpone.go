@@ -16,15 +16,15 @@ import (
 const (
 	quietTime    = 100 * time.Millisecond // without a change, before the files are loaded
 	maxQuietWait = 2 * time.Second        // after the first change, even if changes continue
-	bulkTime     = time.Second            // after a change, the next change of other files may be part of it
+	bulkTime     = time.Second            // after a change, a change of other files may be a part of it
 	maxBulkWait  = 10 * time.Second       // for the rest of a change of many files, even if changes continue
-	quickCommits = 2                      // of a change of many files, before Run waits for its end
+	quickCommits = 2                      // commits in quick succession, before Run waits for the end of the change
 
-	missingWait    = 2 * time.Second  // without a change, for resources that are missing
-	maxMissingWait = 10 * time.Second // for them, even if changes continue
+	missingWait    = 2 * time.Second  // without a change, while resources are missing
+	maxMissingWait = 10 * time.Second // the same, even if changes continue
 )
 
-// The results of a load that has committed nothing yet, because the files may be in the middle of a change.
+// The errors of a load that has committed nothing, because a program may not have finished a change of the files.
 var (
 	errUnsettled = errors.New("postponed until the files are quiet")
 	errMissing   = errors.New("postponed because resources are missing")
@@ -37,7 +37,7 @@ type lastChange struct {
 	files   int           // number of changed files
 	only    string        // the real path of the only changed file
 	again   bool          // the change before had the same only file
-	commits int           // of other files, each less than bulkTime after the one before
+	commits int           // number of consecutive commits for other files, each less than bulkTime after the one before
 }
 
 // found records a change of files.
@@ -49,10 +49,10 @@ func (c *lastChange) found(changed []string) {
 	c.files, c.only, c.again = len(changed), only, only != "" && only == c.only
 }
 
-// delay returns the time from an event of the files until the load, and the reason of the load; first is the time
-// of the first event since the last load. A program that writes many files may pause longer than quietTime. So
-// after two commits in quick succession Run waits for the end of the change, but only once: other programs
-// change files without end.
+// delay returns the time from an event of the files until the load, and the reason for the load; first is the time
+// of the first event since the last load. A program that writes many files may pause for longer than quietTime. So
+// after two commits in quick succession Run waits for the end of the change. It waits only once, because some
+// programs never stop to change files.
 func (s *Source) delay(w *watch.Watcher, first time.Time) (time.Duration, watch.Cause) {
 	if first.Sub(s.last.at) >= bulkTime {
 		s.last.commits = 0
@@ -95,7 +95,7 @@ func isServedName(path string) bool {
 	return name[0] != '.' && name[0] != '_' && form(path) != nil
 }
 
-// ofRun returns the order of a load that Run begins for this reason.
+// ofRun completes the order of a load that Run begins for the reason why.
 func (s *Source) ofRun(o order, why watch.Cause, w *watch.Watcher) order {
 	if why == watch.Ordered || s.opts.LoadAtOnce {
 		return o

@@ -28,7 +28,7 @@ import (
 	"github.com/chancery-xds/chancery/source/dir"
 )
 
-// The files of --configmap. The patch has no ending of kubectl, so that "kubectl apply -f OUT" leaves it out.
+// The files of --configmap. "kubectl apply -f OUT" does not apply the patch, because of its file name extension.
 const (
 	configMapsFile = "configmaps.yaml"
 	secretsFile    = "secrets.yaml"
@@ -56,15 +56,15 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 const maxObjectName = 240
 
-// notOfConfigMap are the flags of the files for Envoy.
-var notOfConfigMap = []string{"format", "watch", "settle", "path-prefix", "keep-config-sources", "node", "cluster", "admin"}
+// envoyOnlyFlags are the flags for files of Envoy.
+var envoyOnlyFlags = []string{"format", "watch", "settle", "path-prefix", "keep-config-sources", "node", "cluster", "admin"}
 
 // checkConfigMap checks the flags of --configmap.
 func (e *exporter) checkConfigMap() error {
 	if len(e.configMap) > maxObjectName || !objectName.MatchString(e.configMap) {
 		return fmt.Errorf("--configmap: %q: must be lower-case letters, digits and '-', with a letter or digit at both ends", e.configMap)
 	}
-	for _, flag := range notOfConfigMap {
+	for _, flag := range envoyOnlyFlags {
 		if cli.OnCommandLine(e.cmd, flag) {
 			return fmt.Errorf("--%s is for the files of Envoy, not for --configmap", flag)
 		}
@@ -224,7 +224,7 @@ func (e *exporter) writeManifests(maps, hidden [][]mountedFile) error {
 	return nil
 }
 
-// object returns the manifest of files, and its part of the volume.
+// object returns the manifest number n with files, and its part of the volume. n counts from 0.
 func (e *exporter) object(kind string, n int, files []mountedFile) (object, *projection) {
 	o := object{APIVersion: "v1", Kind: kind, Data: map[string]string{}, BinaryData: map[string]string{}}
 	o.Metadata.Name = e.configMap
@@ -248,7 +248,7 @@ func (e *exporter) object(kind string, n int, files []mountedFile) (object, *pro
 	return o, p
 }
 
-// isText reports whether YAML can show a file as text.
+// isText reports whether a file can be a text value in YAML.
 func isText(data []byte) bool {
 	return utf8.Valid(data) && !bytes.ContainsFunc(data, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
 }

@@ -122,9 +122,9 @@ func stateEntries(root string) ([]lastgood.Entry, error) {
 
 // stateRemoval has the flags of chancery state rm.
 type stateRemoval struct {
-	root, older string
-	dry         bool
-	age         time.Duration // of older; 0: none
+	root, olderThan string
+	dryRun          bool
+	age             time.Duration // olderThan, parsed; 0: the flag is not set
 }
 
 func stateRemove() *cobra.Command {
@@ -149,7 +149,7 @@ usage; 4 --state-dir has no such folder; 5 a program uses the folder.`,
   chancery state rm config-9f3c1ab2d4e5
   chancery state rm --older-than 90d --dry-run`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if (len(args) > 0) == (r.older != "") {
+			if (len(args) > 0) == (r.olderThan != "") {
 				return errors.New("rm needs directories or folders, or --older-than, and not both")
 			}
 			if slices.Contains(args, "") { // of an unset variable of a shell; it would mean the working directory
@@ -158,9 +158,9 @@ usage; 4 --state-dir has no such folder; 5 a program uses the folder.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if r.older != "" {
+			if r.olderThan != "" {
 				var err error
-				r.age, err = parseAge(r.older)
+				r.age, err = parseAge(r.olderThan)
 				if err != nil {
 					return err
 				}
@@ -170,8 +170,8 @@ usage; 4 --state-dir has no such folder; 5 a program uses the folder.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.older, "older-than", "", "remove the folders that no program has changed for this `AGE`, such as 90d or 12h")
-	f.BoolVar(&r.dry, "dry-run", false, "print which folders would be removed, and remove nothing")
+	f.StringVar(&r.olderThan, "older-than", "", "remove the folders that no program has changed for this `AGE`, such as 90d or 12h")
+	f.BoolVar(&r.dryRun, "dry-run", false, "print which folders would be removed, and remove nothing")
 	cli.StateDirFlag(f, &r.root)
 	cmd.ValidArgsFunction = cli.CompleteDirectory
 	return cmd
@@ -219,11 +219,11 @@ func (r *stateRemoval) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	verb := "removed"
-	if r.dry {
+	if r.dryRun {
 		verb = "to be removed"
 	}
 	for _, e := range chosen {
-		if !r.dry {
+		if !r.dryRun {
 			e, err = lastgood.Remove(r.root, e.Name)
 			if err != nil {
 				return r.refusal(e, err)

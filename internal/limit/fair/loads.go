@@ -53,9 +53,8 @@ func (l *Loads[T]) Set(p *Load[T], n int) (evicted []T) {
 	if p.lost {
 		return nil
 	}
-	more := n - p.n
-	l.add(p, more)
-	for more > 0 && l.Max > 0 && l.all > l.Max && l.all > 0 {
+	l.add(p, n-p.n)
+	for l.Max > 0 && l.all > l.Max {
 		largest := l.most.First().loads.First()
 		l.Leave(largest)
 		evicted = append(evicted, largest.item)

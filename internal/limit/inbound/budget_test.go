@@ -272,6 +272,17 @@ func TestBudget(t *testing.T) {
 		time.Sleep(tick + tick/2)
 		r.refuses("a: " + string(TooSlow))
 	})
+	within(t, "SAFE-9 so does a small request after an idle time", 400*k, func(r *rig) {
+		a := r.from("a")
+		a.begin(10*k, 5*k)
+		a.send(5 * k)
+		time.Sleep(time.Hour)
+		a.begin(10*k, 5*k)
+		time.Sleep(20 * time.Second)
+		r.refuses()
+		time.Sleep(6 * time.Second)
+		r.refuses("a: " + string(TooSlow))
+	})
 	within(t, "SAFE-9 a slow connection has a second from the time when others wait", 64<<20, func(r *rig) {
 		a, b := r.from("a"), r.from("b")
 		a.begin(60<<20, 15<<20) // the ticks of a are at whole seconds

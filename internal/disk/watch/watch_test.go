@@ -112,6 +112,13 @@ func TestReplaced(t *testing.T) {
 			}
 			rename("new", "a.yaml")
 		}, ""},
+		"of another file after too many events": {func() {
+			rename("new", "a.yaml")
+			for i := range maxPaths {
+				write(string(rune('a' + i)))
+			}
+			rename("new", "b.yaml")
+		}, ""},
 		"of another name": {func() { rename("new", "a.txt") }, ""},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {

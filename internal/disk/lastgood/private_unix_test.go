@@ -70,6 +70,17 @@ func TestFolderIsPrivate(t *testing.T) {
 	if _, err := k.Load(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Error(err)
 	}
+	t.Run("HEAL-3 the same for the accepted versions", func(t *testing.T) {
+		if err := k.SaveAccepted([]byte("evidence")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(filepath.Join(mine, acceptedName), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := k.LoadAccepted(); err == nil || !strings.Contains(err.Error(), "did not write this file") {
+			t.Errorf("%q, %v", b, err)
+		}
+	})
 }
 
 // If the folder of a running keeper is removed or replaced, the keeper goes on, and two keepers never

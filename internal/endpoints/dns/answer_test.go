@@ -51,6 +51,21 @@ func withCode(code dnsmessage.RCode, question bool) func(*dnsmessage.Message) bo
 	}
 }
 
+// An answer about an unresolved alias is valid for the shorter of both TTLs.
+func TestTTLOfUnresolvedAlias(t *testing.T) {
+	s := dnstest.Start(t)
+	s.SetAnswer("end", dnsmessage.TypeA, dnstest.Answer{TTL: 7, Records: dnstest.Addresses("10.0.0.1")})
+	for name, want := range map[string]time.Duration{"short": 5 * time.Second, "long": 7 * time.Second} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			ttl := map[string]uint32{"short": 5, "long": 9}[name]
+			s.SetAnswer(name, dnsmessage.TypeA, dnstest.Answer{TTL: ttl, Records: []dnsmessage.ResourceBody{alias("end")}})
+			if a, err := options(s.Addr).lookUp(t.Context(), question{name, dnsmessage.TypeA}); err != nil || texts(a) != "10.0.0.1" || a.ttl != want {
+				t.Errorf("%q for %v, %v, want %v", texts(a), a.ttl, err, want)
+			}
+		})
+	}
+}
+
 // An answer gives the records of the name whatever the order of its records, and whatever extensions its server knows.
 func TestAnswersOfOddServers(t *testing.T) {
 	const a = dnsmessage.TypeA

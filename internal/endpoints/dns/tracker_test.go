@@ -140,6 +140,34 @@ func TestOtherOrderIsNoChange(t *testing.T) {
 	s.hears("A b.example", 10*time.Second, "10.0.0.2", "dns:b.example:80: 10.0.0.2:80")
 }
 
+// Empty answers are reported once, and again after a failure, not as a success.
+func TestEmptyAnswerAfterFailure(t *testing.T) {
+	t.Run("SAFE-17 kept addresses are reported", func(t *testing.T) {
+		s := tell(t, "dns:b.example:80")
+		s.asks("A b.example, AAAA b.example")
+		s.hears("AAAA b.example", time.Hour, "", "")
+		s.hears("A b.example", 10*time.Second, "10.0.0.1", "dns:b.example:80: 10.0.0.1:80")
+		next := func() {
+			t.Helper()
+			s.after(30 * time.Second)
+			s.asks("A b.example")
+		}
+		for i, want := range []bool{true, false} {
+			next()
+			if is := s.hears("A b.example", 0, "", ""); is.missing != want {
+				t.Errorf("empty answer %d: %+v", i, is)
+			}
+		}
+		next()
+		s.fails("A b.example")
+		next()
+		s.opts.EmptyAfter = time.Hour
+		if is := s.hears("A b.example", 0, "", ""); !is.missing {
+			t.Errorf("the empty answer after the failure: %+v", is)
+		}
+	})
+}
+
 // A TTL is obeyed within bounds.
 func TestBoundsOfTTL(t *testing.T) {
 	s := tell(t, "dns:b.example:80")

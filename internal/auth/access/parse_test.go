@@ -1,11 +1,26 @@
 package access
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+// A file of the largest size is read, and a larger one is an error.
+func TestSizeOfFile(t *testing.T) {
+	t.Run("SAFE-1 access.yaml", func(t *testing.T) {
+		largest := append([]byte("rules: [] #"), bytes.Repeat([]byte("x"), yamlkeys.MaxFile-len("rules: [] #"))...)
+		if p, problems := Parse("a.yaml", largest); p == nil {
+			t.Error(problems)
+		}
+		if p, problems := Parse("a.yaml", append(largest, 'x')); p != nil || len(problems) != 1 || !strings.Contains(problems[0].Error(), "at most 1048576 are allowed") {
+			t.Error(problems)
+		}
+	})
+}
 
 // Each mistake in a file is reported with its place.
 func TestParseErrors(t *testing.T) {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -230,6 +231,26 @@ func TestKeySets(t *testing.T) {
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// An unchanged key set is logged once, at the start.
+func TestUnchangedKeysAreLoggedOnce(t *testing.T) {
+	within(t, "OBS-5 of a file", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "jwks.json")
+		if err := os.WriteFile(path, set(t, newSigner(t, "1", jose.ES256).jwk()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		k, err := OpenKeys(t.Context(), path, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.fetch()
+		k.fetch()
+		if n := strings.Count(log.String(), "keys of --jwks loaded"); n != 1 {
+			t.Errorf("%d lines: %s", n, log.String())
+		}
+	})
+}
 
 func TestKeysFromFile(t *testing.T) {
 	one, two := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.EdDSA)

@@ -27,7 +27,7 @@ func EnvoyScalar(n *yaml.Node) any {
 	switch {
 	case n.Style&anyQuotes != 0 && !tagged:
 		return n.Value
-	case isNull(n) && !tagged:
+	case isNull(n): // without a tag: see normalize
 		return nil
 	}
 	if b, ok := yaml11Bool(n.Value); ok {

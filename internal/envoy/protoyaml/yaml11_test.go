@@ -132,3 +132,18 @@ func TestUnrenderedTemplates(t *testing.T) {
 		t.Error("SAFE-6", problems)
 	}
 }
+
+// EnvoyScalar reads integers as the C library does, with one sign before the digits.
+func TestEnvoyScalarSigns(t *testing.T) {
+	for text, want := range map[string]any{"-0x10": int64(-16), "+010": int64(8), "0x": "0x", "0x+5": "0x+5", "0x-5": "0x-5", "+-5": "+-5"} {
+		t.Run("FILE-7 "+text, func(t *testing.T) {
+			docs, err := ParseYAML("f.yaml", []byte(text))
+			if err != nil || len(docs) != 1 {
+				t.Fatal(docs, err)
+			}
+			if got := EnvoyScalar(docs[0]); got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,25 @@ func TestExpensiveAnswersAreLimited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The memory of a large body counts until the request is handled, and no longer.
+func TestLargeBodyIsReleased(t *testing.T) {
+	t.Run("SAFE-9 an answer and a refusal", func(t *testing.T) {
+		s := newServer(newFleet())
+		h := s.Handler(loopback)
+		for body, want := range map[string]int{
+			`{"changes":[]` + strings.Repeat(" ", 100<<10) + `}`:  200,
+			`{"changes":[]` + strings.Repeat(" ", maxAsked) + `}`: 400,
+		} {
+			if w := ask(h, "POST /api/v1/impact", body); w.Code != want {
+				t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+			}
+			if n := s.bodies.Used(); n != 0 {
+				t.Errorf("%d bytes count after the answer", n)
+			}
+		}
+	})
 }
 
 // An answer that is not read does not block others.

@@ -77,6 +77,36 @@ func names(r *xdstest.Response) (all []string) {
 	return all
 }
 
+// While a stream that must end still exists, no other stream ends.
+func TestOneStreamEndsAtATime(t *testing.T) {
+	t.Run("SAFE-1 three streams want more than the limit", func(t *testing.T) {
+		both(t, func(t *testing.T, delta bool) {
+			up := newUpstream(t)
+			w := relayWith(t, up, "", delta, nil, func(o *relay.Options) { o.Limits = relay.Limits{Names: 20} })
+			var all []*relay.Watch
+			for i := range 3 {
+				c := watchOf(t, w)
+				all = append(all, c)
+				var asked []string
+				for n := range 15 + i { // so that the last stream wants most
+					asked = append(asked, fmt.Sprint(i, "-", n))
+				}
+				c.Interested(xds.Endpoint, false, asked, nil)
+				synctest.Wait()
+			}
+			ended := 0
+			for _, c := range all {
+				if _, _, err := c.Next(); err != nil {
+					ended++
+				}
+			}
+			if ended != 1 {
+				t.Errorf("%d streams end", ended)
+			}
+		})
+	})
+}
+
 // SAFE-1: a client that requests more than the upstream allows for one stream loses its own stream, not
 // that of all. The others get what they request.
 func TestStreamBeyondLimitsEnds(t *testing.T) {

@@ -150,6 +150,34 @@ func TestSettledConnectionsOutlastFlood(t *testing.T) {
 	l.Settle(&net.TCPAddr{Port: 1}) // not open
 }
 
+// A limit forgets the addresses of closed connections. Of two connections from one port, to two listeners, the second
+// can settle after the end of the first.
+func TestLimitForgetsClosedConnections(t *testing.T) {
+	t.Run("SAFE-14", func(t *testing.T) {
+		l, calls := NewLimit(4), make(callers, 2)
+		peer := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+		var both []net.Conn
+		for range 2 {
+			near, far := net.Pipe()
+			defer near.Close()
+			calls <- addressed{far, peer}
+			c, err := l.On(calls).Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			both = append(both, c)
+		}
+		both[0].Close()
+		if second := l.peers[keyOf(peer)]; second != both[1] {
+			t.Errorf("%v has the address, want the second connection", second)
+		}
+		both[1].Close()
+		if len(l.peers) != 0 || len(l.open) != 0 {
+			t.Errorf("%d addresses of %d connections are known", len(l.peers), len(l.open))
+		}
+	})
+}
+
 // A nameless caller panics when it is asked for its address.
 type nameless struct{ net.Conn }
 

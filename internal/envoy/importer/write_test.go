@@ -191,3 +191,20 @@ func TestWriteMode(t *testing.T) {
 		}
 	})
 }
+
+// The setgid bit lets the group of a directory read the files, also below a directory that import makes in it.
+func TestGroupOfSetgidDirectoryReadsFiles(t *testing.T) {
+	for mode, want := range map[os.FileMode]bool{0o755: false, 0o750 | os.ModeSetgid: true} {
+		t.Run("FILE-8 "+mode.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Chmod(dir, mode); err != nil {
+				t.Fatal(err)
+			}
+			for _, out := range []string{dir, filepath.Join(dir, "new"), filepath.Join(dir, "new") + "/"} {
+				if got := (Write{Dir: out}).Shared(); got != want {
+					t.Errorf("%s: %v", out, got)
+				}
+			}
+		})
+	}
+}

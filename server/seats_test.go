@@ -122,6 +122,29 @@ func TestShares(t *testing.T) {
 			c.want()
 		}
 	})
+	within(t, "SAFE-14 many streams of one address stay if their clients answer", func(t *testing.T) {
+		w := serve(t, WithLimits(Limits{Streams: 8}))
+		nat, flood := w.dialFrom(t, "192.0.2.1"), w.dialFrom(t, "192.0.2.2")
+		var good []*sotwClient
+		for i := range 5 {
+			good = append(good, w.settled(t, nat, fmt.Sprint("good-", i)))
+		}
+		var all []*sotwClient
+		for i := range 3 {
+			c := w.sotw(t, flood)
+			c.send(&discovery.DiscoveryRequest{Node: &core.Node{Id: fmt.Sprint("flood-", i)}, TypeUrl: xds.Cluster.URL})
+			c.want() // and no answer of the client
+			all = append(all, c)
+		}
+		w.settled(t, w.dialFrom(t, "192.0.2.3"), "new")
+		w.set(xds.Cluster, res("a", "1"))
+		for _, c := range good {
+			c.want()
+		}
+		if err := all[2].end(); status.Code(err) != codes.ResourceExhausted {
+			t.Error(err)
+		}
+	})
 	within(t, "SAFE-9 a silent crowd does not lock out others", func(t *testing.T) {
 		w := serve(t, WithLimits(Limits{Streams: 50}))
 		crowd := w.dialFrom(t, "192.0.2.1")

@@ -292,6 +292,13 @@ func TestRolloutOfAnEtcdThatWentBack(t *testing.T) {
 				}
 				return err
 			})
+			w.until(func() error { // a command does not show the record of the backup
+				_, err := rollout.Steering{Engine: engine, Repo: revisions.Open(engine, revisions.Options{})}.Rollouts(t.Context(), "")
+				if errors.Is(err, revisions.ErrBackwards) {
+					return nil
+				}
+				return fmt.Errorf("%w: %v", revisions.ErrUnavailable, err)
+			})
 			late := w.server("late")
 			time.Sleep(3 * time.Second) // longer than the bake time
 			step := 0

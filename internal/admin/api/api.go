@@ -169,6 +169,7 @@ type Hold struct {
 	At       time.Time `json:"at"`                // when
 	Next     string    `json:"next,omitempty"`    // target revision of a rollout
 	Rollout  string    `json:"rollout,omitempty"` // ID of that rollout
+	Step     int       `json:"step,omitempty"`    // the step of the rollout in force, from 1
 }
 
 // An Upstream is the xDS server from which a relay gets its resources.

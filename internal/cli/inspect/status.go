@@ -257,8 +257,10 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 		fmt.Fprintf(w, "         group %s is frozen at %s by %s: %s\n", textutil.Line(h.Group), h.Revision, textutil.Line(h.Author), textutil.Line(h.Message))
 		if h.Next != "" {
 			where := ""
-			if r, is := rollouts[h.Rollout]; is {
+			if r, is := rollouts[h.Rollout]; is && r.Step == h.Step {
 				where = rolloutState(r)
+			} else if h.Step > 0 { // the store does not answer, or its record is older or newer
+				where = fmt.Sprintf(", step %d", h.Step)
 			}
 			fmt.Fprintf(w, "         rollout %s takes it to %s%s\n", textutil.Line(h.Rollout), h.Next, where)
 		}
@@ -280,7 +282,7 @@ func printStore(w io.Writer, s *api.Store, rollouts map[string]api.Rollout) {
 		fmt.Fprintf(w, "         the etcd went back from its revision %d to %d, %s ago: everything was read again\n", b.From, b.To, textutil.Since(b.At))
 	}
 	if s.Error != "" && s.Since != nil {
-		fmt.Fprintf(w, "         the newest revision is not served for %s: %s\n", textutil.Since(*s.Since), textutil.Line(s.Error))
+		fmt.Fprintf(w, "         the newest state of the store is not served for %s: %s\n", textutil.Since(*s.Since), textutil.Line(s.Error))
 	}
 }
 

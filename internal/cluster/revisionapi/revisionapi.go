@@ -104,7 +104,7 @@ func Holds(holds map[string]revisions.Hold) (all []api.Hold) {
 func Hold(group string, h revisions.Hold) api.Hold {
 	is := api.Hold{Group: group, Revision: h.Number.String(), Author: h.Author, Message: h.Message, At: h.Time}
 	if n := h.Next; n != nil {
-		is.Next, is.Rollout = n.Number.String(), n.Rollout
+		is.Next, is.Rollout, is.Step = n.Number.String(), n.Rollout, n.Step+1
 	}
 	return is
 }

@@ -42,9 +42,9 @@ func (r *Repository) follows(ctx context.Context, was *head, is head) error {
 	case is.at.number == 0:
 		return fmt.Errorf("%w: the key %s is missing, it was at %s", ErrBackwards, headKey, was.at.number)
 	case is.turns < was.turns:
-		return fmt.Errorf("%w: its holds have changed %d times, before that %d times", ErrBackwards, is.turns, was.turns)
+		return fmt.Errorf("%w: its freezes have changed %d times, before that %d times", ErrBackwards, is.turns, was.turns)
 	case is.turns == was.turns && was.raw != nil && !bytes.Equal(is.raw, was.raw) && !sameHolds(is, *was):
-		return fmt.Errorf("%w: it has other holds after as many changes, %d", ErrBackwards, is.turns)
+		return fmt.Errorf("%w: it has other freezes after as many changes, %d", ErrBackwards, is.turns)
 	case is.at == was.at, was.at.number < is.from: // the ancestors are no longer kept, so this cannot be checked
 		return nil
 	}
@@ -76,6 +76,20 @@ func sameHolds(a, b head) bool {
 	x, _ := json.Marshal(a.holds) // encoding cannot fail
 	y, _ := json.Marshal(b.holds)
 	return bytes.Equal(x, y)
+}
+
+// Replaced returns [ErrBackwards] if this program has read a later head, or a running server serves a later revision or
+// later holds.
+func (r *Repository) Replaced(ctx context.Context) error {
+	for {
+		h, err := r.head(ctx)
+		if err == nil {
+			err = r.checkServers(ctx, h)
+		}
+		if !errors.Is(err, ErrConflict) { // the head has not changed meanwhile
+			return err
+		}
+	}
 }
 
 // ServerPrefix is the prefix of the keys under which servers announce themselves ([Announcer]). The values are
@@ -117,7 +131,7 @@ func (r *Repository) checkServers(ctx context.Context, h head) error {
 			return fmt.Errorf("%s: %w", headKey, ErrConflict)
 		}
 		if n <= h.at.number {
-			return fmt.Errorf("%w: a running server (%s) serves holds that have changed %d times, and those of the repository %d times", ErrBackwards, key, about.Turns, h.turns)
+			return fmt.Errorf("%w: a running server (%s) serves freezes that have changed %d times, and those of the repository %d times", ErrBackwards, key, about.Turns, h.turns)
 		}
 		return fmt.Errorf("%w: a running server (%s) serves %s, and the newest revision is %s", ErrBackwards, key, n, h.at.number)
 	}

@@ -97,8 +97,12 @@ func (s Steering) Unfreeze(ctx context.Context, group string, note api.NoteReque
 	})
 }
 
-// Rollouts returns all rollouts in the store, the newest first, or the one with an ID.
+// Rollouts returns all rollouts in the store, the newest first, or the one with an ID. The records of a backup do not
+// describe what servers serve, so then the error is [revisions.ErrBackwards] (SAFE-17).
 func (s Steering) Rollouts(ctx context.Context, id string) (*api.RolloutList, error) {
+	if err := s.Repo.Replaced(ctx); err != nil {
+		return nil, err
+	}
 	if id == "" {
 		all, err := All(ctx, s.Engine)
 		if err != nil {
@@ -141,6 +145,9 @@ func (s Steering) StartRollout(ctx context.Context, req api.RolloutRequest) (*ap
 	}
 	for _, p := range req.Steps {
 		st.Steps = append(st.Steps, revisions.Pick(p))
+	}
+	if err := s.Repo.Replaced(ctx); err != nil {
+		return nil, err
 	}
 	if err := known(Start(ctx, s.Engine, s.Repo, st, req.Of)); err != nil {
 		return nil, err

@@ -231,12 +231,12 @@ func backupOfHolds(t *testing.T, open func(*testing.T) revisions.Engine) {
 	values <- []byte(`{"revision":"r2","turns":2}`) // the first one is stored
 	must(t, hold(revisions.Open(e, revisions.Options{}), "edge", 2))
 	tamper(ctx, t, e, "head", head)
-	mustBe(t, hold(revisions.Open(e, revisions.Options{}), "web", 1), revisions.ErrBackwards, "serves holds that have changed 2 times, and those of the repository 1 times")
+	mustBe(t, hold(revisions.Open(e, revisions.Options{}), "web", 1), revisions.ErrBackwards, "serves freezes that have changed 2 times, and those of the repository 1 times")
 	cancel()
 	must(t, <-ended)
 	must(t, hold(revisions.Open(e, revisions.Options{}), "web", 1))
 	_, err = server.Serving(ctx)
-	mustBe(t, err, revisions.ErrBackwards, "other holds after as many changes, 2")
+	mustBe(t, err, revisions.ErrBackwards, "other freezes after as many changes, 2")
 }
 
 // backup (SAFE-15): a whole store was put back to a backup, while a server serves a later revision. A program

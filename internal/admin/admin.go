@@ -75,6 +75,8 @@ type Server struct {
 	held map[string]int // number of large answers in progress, by connection
 
 	tokenError string // of the last read of the token; "": none
+
+	stale sync.Map // of senders that cannot update their endpoints: an [api.Trouble] by *feed
 }
 
 // Timeouts.

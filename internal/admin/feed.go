@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // Limits of each stream of endpoints.
@@ -34,7 +36,8 @@ type input struct {
 	parts  int    // upper limit of the objects and values in the unpacked input
 	packed []byte // encoded form until the input is applied, because the unpacked form may be a hundred times as large
 	steps  []endpoints.Op
-	err    error // why the whole input is rejected
+	fault  *string // why the sender cannot update its endpoints; "": it can; nil: as before
+	err    error   // why the whole input is rejected
 	wrong  map[int]error
 }
 
@@ -109,6 +112,7 @@ func (f *feed) open(ttl time.Duration) (err error) {
 // serve processes the stream of a request and logs the begin and end of the stream.
 func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...input) error {
 	defer f.session.End(r.Context())
+	defer f.s.stale.Delete(f)
 	f.s.log().Info("endpoint stream began", "form", name, "ttl", ttl.String(), "peer", peer(r))
 	err := f.run(r.Context(), first...)
 	f.s.log().Info("endpoint stream ended", "form", name, "count", f.n, "peer", peer(r), "error", err)
@@ -279,6 +283,9 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 			refuse(one.n, -1, one.err)
 			continue
 		}
+		if one.fault != nil {
+			f.setFault(*one.fault)
+		}
 		for i, op := range one.steps {
 			if why := one.wrong[i]; why != nil {
 				refuse(one.n, i, why)
@@ -305,6 +312,26 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 	}
 	slices.SortStableFunc(out, func(a, b refused) int { return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.step, b.step)) })
 	return lost, out
+}
+
+// setFault records why the sender cannot update its endpoints; "": it can.
+func (f *feed) setFault(why string) {
+	is := api.Trouble{Code: api.StaleEndpoints, Since: time.Now(), Text: text.Head(why, maxWords)}
+	if why == "" {
+		f.s.stale.Delete(f)
+	} else if was, known := f.s.stale.Swap(f, is); known {
+		is.Since = was.(api.Trouble).Since
+		f.s.stale.Store(f, is)
+	}
+}
+
+// staleEndpoints lists the senders of endpoints that cannot update them (SAFE-17).
+func (s *Server) staleEndpoints() (all []api.Trouble) {
+	for _, is := range s.stale.Range {
+		all = append(all, is.(api.Trouble))
+	}
+	slices.SortFunc(all, func(a, b api.Trouble) int { return a.Since.Compare(b.Since) })
+	return all
 }
 
 // answer sends the result of the last application.

@@ -84,41 +84,44 @@ func (l *lines) read() (input, error) {
 
 func (l *lines) unpack(one *input) {
 	if len(one.packed) > 0 {
-		one.steps = make([]endpoints.Op, 1)
-		one.steps[0], one.err = parseLine(one.packed)
+		var op endpoints.Op
+		op, one.fault, one.err = parseLine(one.packed)
+		if one.fault == nil {
+			one.steps = []endpoints.Op{op}
+		}
 	}
 }
 
-func parseLine(line []byte) (endpoints.Op, error) {
+func parseLine(line []byte) (op endpoints.Op, fault *string, err error) {
 	var in struct {
 		api.EndpointLine
 		Replace []json.RawMessage `json:"replace"` // decoded one by one
 	}
-	err := decode(line, &in)
+	err = decode(line, &in)
 	if err != nil {
-		return endpoints.Op{}, unread(err, maxLine)
+		return op, nil, unread(err, maxLine)
 	}
-	op := endpoints.Op{Cluster: endpoints.Cluster{Group: in.Group, Name: in.Cluster}, ID: in.Remove, Release: in.Release}
+	op = endpoints.Op{Cluster: endpoints.Cluster{Group: in.Group, Name: in.Cluster}, ID: in.Remove, Release: in.Release}
 	changes := 0
-	for _, is := range []bool{in.Put != nil, in.Remove != "", in.Replace != nil, in.Release} {
+	for _, is := range []bool{in.Put != nil, in.Remove != "", in.Replace != nil, in.Release, in.Fault != nil} {
 		if is {
 			changes++
 		}
 	}
 	switch {
 	case changes != 1:
-		return op, wrong("", "must have exactly one of put, remove, replace and release", "")
+		return op, nil, wrong("", "must have exactly one of put, remove, replace and release", "")
 	case in.Put != nil:
 		if in.Put.TTL != "" {
-			return op, wrong("put.ttl", "must be empty: the TTL of the stream applies", "")
+			return op, nil, wrong("put.ttl", "must be empty: the TTL of the stream applies", "")
 		}
 		e, err := registered(*in.Put)
 		op.ID, op.Endpoint = e.ID, &e.Endpoint
-		return op, err
+		return op, nil, err
 	case in.Replace != nil:
 		op.Replace = registeredAll(in.Replace, "must be empty: the TTL of the stream applies")
 	}
-	return op, err
+	return op, in.Fault, nil
 }
 
 func (l *lines) answer(n int, lost bool, wrong []refused) error {

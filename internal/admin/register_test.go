@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	pb "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 )
@@ -632,6 +635,62 @@ func TestLongEndpointStream(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The status has the fault of a sender that cannot update its endpoints, until the sender revokes it, or its stream ends.
+func TestStatusOfStaleEndpoints(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := registering(t)
+			s.Tracker = healthyFleet{newFleet()}
+			l := servedInMemory(t, s, ofUnix)
+			dial := func(ctx context.Context) (net.Conn, error) { return l.dial(ctx, "") }
+			out, in, end := streamOfLines(t, false, "1h", dial)
+			defer end()
+			defer out.Close()
+			other, otherIn, otherEnd := streamOfLines(t, false, "1h", dial)
+			send := func(out io.Writer, in *bufio.Reader, line string) {
+				t.Helper()
+				if _, err := io.WriteString(out, line+"\n"); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := in.ReadString('\n'); err != nil || strings.Contains(got, "errors") {
+					t.Fatal(got, err)
+				}
+			}
+			began := time.Now()
+			is := func(since time.Duration, want ...string) {
+				t.Helper()
+				synctest.Wait()
+				st := s.statusNow(t.Context(), clients.Filter{})
+				if len(st.Troubles) != len(want) || *st.Healthy != (want == nil) {
+					t.Fatalf("%+v", st)
+				}
+				for i, x := range st.Troubles {
+					if x.Code != api.StaleEndpoints || x.Text != want[i] || i == 0 && x.Since != began.Add(since) {
+						t.Errorf("%+v, want %q", x, want[i])
+					}
+				}
+			}
+			is(0)
+			send(out, in, `{"fault":"a is away"}`)
+			is(0, "a is away")
+			time.Sleep(time.Second)
+			send(other, otherIn, `{"fault":"b"}`)
+			send(out, in, `{"cluster":"x","put":{"address":"10.0.0.1","port":80}}`)
+			send(out, in, `{"fault":"a answers 401"}`)
+			is(0, "a answers 401", "b")
+			send(out, in, `{"fault":""}`)
+			is(time.Second, "b")
+			send(out, in, `{"fault":"a"}`)
+			_ = other.Close()
+			otherEnd()
+			is(time.Second, "a")
+			if got := registrations(s); got != "x 10.0.0.1:80" {
+				t.Error(got)
+			}
+		})
+	})
 }
 
 // distant is an engine with slow writes.

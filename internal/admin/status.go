@@ -32,7 +32,7 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	st := api.Status{APIVersion: api.Version, Kind: api.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
-	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(st.Troubles)
+	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), st.Troubles), maxTold))
 	for _, g := range s.Groups() {
 		if g.Rejected != nil && (f.Group == "" || f.Group == g.Name) && len(st.RejectedGroups) < maxRejected {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
@@ -59,7 +59,7 @@ func (s *Server) emptied(group string) (all []api.EndpointsCluster) {
 
 // healthy reports whether nothing in a status is wrong. A relay that cannot reach the upstream serves older
 // resources, like a server after a rejected load; an idle one does not need the upstream. A client in a disconnect loop
-// does not get a response that it was sent.
+// does not get a response that it was sent. Registered endpoints that their program cannot update may be old.
 func healthy(st *api.Status) bool {
 	by, c := st.Clients.By, st.Config
 	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0 && c.Upstream.Exceeded == ""
@@ -67,8 +67,8 @@ func healthy(st *api.Status) bool {
 	fails := func(r api.Replica) bool {
 		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 	}
-	loops := func(x api.Trouble) bool { return x.Code == api.DisconnectLoop }
-	return by[api.Nacked]+by[api.Stale] == 0 && !slices.ContainsFunc(st.Troubles, loops) && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
+	fault := func(x api.Trouble) bool { return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints }
+	return by[api.Nacked]+by[api.Stale] == 0 && !slices.ContainsFunc(st.Troubles, fault) && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
 		upstream && revision && st.Unsure == "" && !slices.ContainsFunc(st.Replicas, fails)
 }
 

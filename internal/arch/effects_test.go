@@ -245,6 +245,7 @@ var effects = map[string]string{
 
 	"internal/admin feed.run goroutine":  "reads the next lines during a write; ends before its request",
 	"internal/admin feed.run clock":      "the start of the last write",
+	"internal/admin feed.setFault clock": "since when a sender cannot update its endpoints",
 	"internal/admin feed.run timer":      "collects lines that come fast into one write",
 	"internal/admin feed.expect clock":   "the deadline of the next line or message",
 	"internal/admin Server.commit clock": "a large commit has a longer deadline than other requests",

@@ -102,13 +102,16 @@ func TestWrongAnswers(t *testing.T) {
 					if all := h.said(); !strings.Contains(all, "keeping the last endpoints") || !strings.Contains(all, c.says) || strings.Contains(all, "watched again") {
 						t.Errorf("the log has no %q:\n%s", c.says, all)
 					}
+					if got := h.faulty(); got == "" || !strings.Contains(got, c.says) {
+						t.Errorf("the fault is %q, want %q", got, c.says)
+					}
 					s.Instead(nil)
 					two := slice("s", "http:80", "10.0.0.2")
 					two.Labels["mesh"] = "yes"
 					s.Put(two)
 					h.gets("backend", "10.0.0.2:80")
-					if all := h.said(); strings.Count(all, "watched again") != 1 {
-						t.Error(all)
+					if all := h.said(); strings.Count(all, "watched again") != 1 || h.faulty() != "" {
+						t.Error(h.faulty(), all)
 					}
 				})
 			})
@@ -160,10 +163,13 @@ func TestRotatedToken(t *testing.T) {
 					if all := h.said(); !strings.Contains(all, "keeping the last endpoints") || !strings.Contains(all, no.says) || strings.Contains(all, "watched again") {
 						t.Error(all)
 					}
+					if got := h.faulty(); !strings.Contains(got, no.says) {
+						t.Errorf("the fault is %q", got)
+					}
 					rotate("second")
 					h.gets("backend", "10.0.0.2:80")
-					if all := h.said(); strings.Count(all, "watched again") != 1 {
-						t.Error(all)
+					if all := h.said(); strings.Count(all, "watched again") != 1 || h.faulty() != "" {
+						t.Error(h.faulty(), all)
 					}
 				})
 			})

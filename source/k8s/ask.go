@@ -29,6 +29,7 @@ type asker struct {
 	namespace string // "": all
 	selector  labels.Selector
 	log       *slog.Logger
+	fault     func(why string)          // reports a failure or, with "", a recovery; it does not block
 	store     cache.SharedIndexInformer // with the known slices
 	pages     listing                   // the pages of a list so far; only for the informer's goroutine
 
@@ -140,6 +141,7 @@ func (a *asker) failed(ctx context.Context, err error) {
 	a.ended = a.ended || usual
 	if say {
 		a.away, a.why, a.when = true, why, time.Now()
+		a.fault(err.Error())
 	}
 	a.mu.Unlock()
 	if say {
@@ -152,6 +154,9 @@ func (a *asker) works() {
 	a.mu.Lock()
 	say := a.away
 	a.ended, a.away, a.why = false, false, "" // the next failure is logged at once
+	if say {
+		a.fault("")
+	}
 	a.mu.Unlock()
 	if say {
 		a.log.Info("endpoint slices are watched again")

@@ -40,6 +40,8 @@ type Options struct {
 	Every time.Duration
 	// Log receives failures of watches; slog.Default() if nil.
 	Log *slog.Logger
+	// Fault, if not nil, receives the reason while the slices cannot be watched, and "" afterwards. It must not block.
+	Fault func(why string)
 }
 
 // A Watcher follows slices. [New] makes it.
@@ -64,6 +66,9 @@ const byService = "service"
 // been read, and at each change. It also calls it for a cluster of a mapping without endpoints.
 func New(client kubernetes.Interface, tell func(cluster string, all []api.Endpoint), o Options) (*Watcher, error) {
 	o.Names, o.Every, o.Log = cmp.Or(o.Names, DefaultNames), cmp.Or(o.Every, 20*time.Millisecond), cmp.Or(o.Log, slog.Default())
+	if o.Fault == nil {
+		o.Fault = func(string) {}
+	}
 	if len(o.Mappings) == 0 && !o.All {
 		return nil, errors.New("nothing to follow: a mapping or all services are needed")
 	}
@@ -85,7 +90,7 @@ func New(client kubernetes.Interface, tell func(cluster string, all []api.Endpoi
 		w.of[m.Cluster] = append(w.of[m.Cluster], m.Service)
 		w.by[m.Namespace+"/"+m.Name] = append(w.by[m.Namespace+"/"+m.Name], m.Cluster)
 	}
-	ask := &asker{api: client.DiscoveryV1().EndpointSlices(o.Namespace), namespace: o.Namespace, selector: selector, log: o.Log}
+	ask := &asker{api: client.DiscoveryV1().EndpointSlices(o.Namespace), namespace: o.Namespace, selector: selector, log: o.Log, fault: o.Fault}
 	w.informer, err = ask.informer(client)
 	if err == nil {
 		_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

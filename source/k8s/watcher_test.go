@@ -27,6 +27,7 @@ type heard struct {
 	has   map[string]string
 	times map[string]int
 	log   bytes.Buffer
+	fault string // the last reported one
 	ready bool
 	stop  func() // ends the watcher, and waits for that
 }
@@ -36,6 +37,11 @@ func listen(t *testing.T, client kubernetes.Interface, o Options) *heard {
 	t.Helper()
 	h := &heard{T: t, has: map[string]string{}, times: map[string]int{}}
 	o.Log, o.Every = slog.New(slog.NewTextHandler(h, nil)), time.Millisecond
+	o.Fault = func(why string) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.fault = why
+	}
 	w, err := New(client, func(cluster string, all []api.Endpoint) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -64,6 +70,13 @@ func (h *heard) Write(line []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.log.Write(line)
+}
+
+// faulty returns the reported fault.
+func (h *heard) faulty() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fault
 }
 
 // said returns the log lines since its last call.

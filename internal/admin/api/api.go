@@ -352,7 +352,7 @@ type Group struct {
 
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
-	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop"
+	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints"
 	Node  string    `json:"node,omitempty"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`
@@ -362,6 +362,9 @@ type Trouble struct {
 // DisconnectLoop is the code of a [Trouble]: the clients of a node end their stream soon after a response,
 // again and again, without an ACK or NACK of it.
 const DisconnectLoop = "disconnect-loop"
+
+// StaleEndpoints is the code of a [Trouble]: a program that registers endpoints cannot update them.
+const StaleEndpoints = "stale-endpoints"
 
 // TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.
 type TurnedAway struct {
@@ -693,6 +696,8 @@ type EndpointLine struct {
 
 	Replace []Endpoint `json:"replace,omitzero"`  // all endpoints of the cluster; others are removed
 	Release bool       `json:"release,omitempty"` // remove all registered endpoints; the server again serves the endpoints of files or revisions
+
+	Fault *string `json:"fault,omitempty"` // why the sender cannot update its endpoints, until the stream ends; "": it can again. The other fields are empty
 }
 
 // An EndpointLines is one line of the answer of POST /api/v1/endpoints: all lines up to Line are processed.

@@ -191,7 +191,7 @@ func (w *nameFollower) run(cmd *cobra.Command, names map[dns.Name][]string, bad 
 			reg.Set(w.part(n, cluster), endpointsAt(found))
 		}
 	}
-	w.options.Log, w.options.Servers = log, w.servers
+	w.options.Log, w.options.Servers, w.options.Fault = log, w.servers, reg.Fault
 	watcher, err := dns.New(all, registerFound, w.options)
 	if err != nil {
 		return err

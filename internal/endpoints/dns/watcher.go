@@ -30,6 +30,8 @@ type Options struct {
 	Most int
 	// Log gets failed look-ups, and names that lost all addresses; slog.Default() if nil.
 	Log *slog.Logger
+	// Fault, if not nil, gets the look-ups that fail while the last addresses stay, after each change; "" if none does.
+	Fault func(why string)
 }
 
 // A Watcher resolves names. It is made by [New].
@@ -38,6 +40,8 @@ type Watcher struct {
 	tracker *tracker // owned by Run's goroutine, once it runs
 	report  func(Name, []Address)
 	ask     func(context.Context, question) (answer, error)
+	failing map[question]string // the errors of failing look-ups; owned as tracker is
+	fault   string              // the last report to Options.Fault
 }
 
 // New returns a watcher of names. It reports all addresses of a name, in order, when they are found and
@@ -57,7 +61,7 @@ func New(names []Name, report func(Name, []Address), o Options) (*Watcher, error
 			return nil, fmt.Errorf("server %q: write IP:PORT", s)
 		}
 	}
-	w := &Watcher{opts: o, report: report}
+	w := &Watcher{opts: o, report: report, failing: map[question]string{}}
 	w.ask = w.opts.lookUp
 	w.tracker = newTracker(&w.opts, rand.Float64)
 	for _, n := range names {
@@ -145,8 +149,40 @@ func (w *Watcher) take(is outcome, q question, a answer) {
 	for _, f := range is.tooMany {
 		w.opts.Log.Warn("DNS name has too many addresses: the last addresses stay", "name", f.name.String(), "most", maxFound)
 	}
+	w.noteFault(is, q, reason)
 	for _, f := range is.changed {
 		w.opts.Log.Info("addresses of a DNS name changed", "name", f.name.String(), "addresses", len(f.found))
 		w.report(f.name, slices.Clone(f.found))
 	}
+}
+
+// noteFault reports a change of the failing look-ups (SAFE-17).
+func (w *Watcher) noteFault(is outcome, q question, reason string) {
+	switch {
+	case is.failing:
+		w.failing[q] = is.err.Error()
+	case is.missing:
+		w.failing[q] = reason
+	case is.recovered, is.emptied:
+		delete(w.failing, q)
+	}
+	var all []string
+	for q, why := range w.failing {
+		if w.tracker.lookups[q] == nil { // no name needs it any more
+			delete(w.failing, q)
+			continue
+		}
+		all = append(all, q.String()+": "+why)
+	}
+	fault := ""
+	if len(all) > 0 {
+		fault = "DNS look-ups fail, so the last addresses stay: " + slices.Min(all)
+	}
+	if len(all) > 1 {
+		fault += fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	if fault != w.fault && w.opts.Fault != nil {
+		w.opts.Fault(fault)
+	}
+	w.fault = fault
 }

@@ -99,6 +99,37 @@ func TestEndsWhileItAsks(t *testing.T) {
 	})
 }
 
+// Options.Fault gets the look-ups that fail while addresses stay: each change once, and "" at the end.
+func TestFault(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var got []string
+			w, err := New([]Name{{"a.example", 80}, {"b.example", 80}}, func(Name, []Address) {}, Options{Log: slog.New(slog.DiscardHandler), MinTTL: time.Minute, MaxTTL: time.Minute, Fault: func(why string) { got = append(got, why) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			w.ask = func(_ context.Context, q question) (answer, error) {
+				hour := int(time.Since(began) / time.Hour)
+				switch {
+				case hour == 1 && q.typ == dnsmessage.TypeA, hour == 2 && q == question{"a.example", dnsmessage.TypeA}:
+					return answer{}, errors.New("SERVFAIL")
+				case q.typ == dnsmessage.TypeAAAA || hour == 4:
+					return answer{ttl: time.Minute}, nil
+				}
+				return answer{records: []record{{addr: netip.MustParseAddr("10.0.0.1")}}, ttl: time.Minute}, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Hour)
+			defer cancel()
+			w.Run(ctx)
+			const first, all = "DNS look-ups fail, so the last addresses stay: A a.example: SERVFAIL", " (and 1 more)"
+			if said := strings.Join(got, "\n"); !strings.Contains(said, first+all+"\n"+first+"\n\n") || got[len(got)-1] != "" || strings.Count(said, first+all) != 1 || !strings.Contains(said, "A b.example: it has no such records") || len(got) > 12 {
+				t.Errorf("%q", got)
+			}
+		})
+	})
+}
+
 // A name that does not exist is logged once with the answer, and again only after it had addresses.
 func TestMissingNameIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,6 +49,7 @@ type Registrar struct {
 	mu      sync.Mutex                       // guards the fields below; held for memory only
 	want    map[Part]map[string]api.Endpoint // by ID
 	changed map[Part]bool                    // parts whose wanted endpoints have changed
+	fault   string                           // why the wanted endpoints may be old; "": they are not
 }
 
 // New returns a registrar at a server.
@@ -68,6 +69,18 @@ func (r *Registrar) Set(p Part, all []api.Endpoint) {
 	r.mu.Lock()
 	r.want[p], r.changed[p] = by, true
 	r.mu.Unlock()
+	r.ring()
+}
+
+// Fault makes the status of the server show why the wanted endpoints may be old; "": they are not. It does not block.
+func (r *Registrar) Fault(why string) {
+	r.mu.Lock()
+	r.fault = why
+	r.mu.Unlock()
+	r.ring()
+}
+
+func (r *Registrar) ring() {
 	select {
 	case r.bell <- struct{}{}:
 	default:

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -175,6 +176,42 @@ func TestRegistrar(t *testing.T) {
 	p.has("b", "")
 	stop()
 	stopServer()
+}
+
+// An answering stream answers each line, and records the lines.
+type answering struct {
+	lines   []api.EndpointLine
+	answers chan api.EndpointLines // has one slot
+}
+
+func (a *answering) Send(lines []api.EndpointLine) (int, error) {
+	a.lines = append(a.lines, lines...)
+	a.answers <- api.EndpointLines{Line: len(a.lines), Errors: []api.LineError{{Line: len(a.lines), Message: "an older server does not know it"}}}
+	return len(a.lines), nil
+}
+
+// A fault is sent when it changes, and on each new stream.
+func TestFault(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		r := New(nil, Options{Log: quiet})
+		for stream, want := range []string{`["a"]`, `["b",""]`} {
+			a := &answering{answers: make(chan api.EndpointLines, 1)}
+			s := &session{Registrar: r, stream: a, cancel: func(error) {}, answers: a.answers, has: map[Part]map[string]string{}, refused: map[Part]bool{}}
+			for _, why := range [][]string{{"", "a", "a"}, {"b", "b", ""}}[stream] {
+				r.Fault(why)
+				if err := s.sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var sent []string
+			for _, line := range a.lines {
+				sent = append(sent, *line.Fault)
+			}
+			if got, _ := json.Marshal(sent); string(got) != want {
+				t.Errorf("stream %d: %s, want %s", stream, got, want)
+			}
+		}
+	})
 }
 
 // A leases is an engine with a minimum duration of leases, which counts renewals, or ignores them.

@@ -24,6 +24,7 @@ type session struct {
 	end     error                   // the reason, once it is closed
 
 	has     map[Part]map[string]string // by ID, the endpoint as JSON; "": unknown, it must be sent again
+	fault   string                     // the fault that the server knows
 	refused map[Part]bool              // parts with refused endpoints
 	pause   time.Duration              // until those are sent again
 }
@@ -131,7 +132,14 @@ func (s *session) sync(ctx context.Context) error {
 		want[p] = s.want[p] // it is replaced, never changed
 	}
 	clear(s.changed)
+	fault := s.Registrar.fault
 	s.mu.Unlock()
+	if fault != s.fault {
+		s.fault = fault
+		if _, _, err := s.send([]api.EndpointLine{{Fault: &fault}}); err != nil { // an older server refuses the line
+			return err
+		}
+	}
 	var steps []step
 	for p, all := range want {
 		if s.has[p] == nil {

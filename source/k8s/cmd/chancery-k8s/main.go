@@ -151,6 +151,12 @@ func (f *flags) follow(ctx context.Context, stderr io.Writer) int {
 	part := func(cluster string) register.Part {
 		return register.Part{Group: f.group, Cluster: cluster, Owner: f.owner}
 	}
+	f.options.Fault = func(why string) {
+		if why != "" {
+			why = "chancery-k8s (" + f.owner + ") cannot watch endpoint slices, so the last endpoints stay: " + why
+		}
+		reg.Fault(why)
+	}
 	told := map[string]bool{} // only for the goroutine of the watcher
 	w, err := k8s.New(client, func(cluster string, all []api.Endpoint) {
 		told[cluster] = true

@@ -18,6 +18,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin"
 	adminapi "github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/source/k8s/internal/apitest"
 	"github.com/chancery-xds/chancery/store"
@@ -32,7 +33,7 @@ func chancery(t *testing.T, takes bool) (*adminclient.Client, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &admin.Server{Log: quiet}
+	s := &admin.Server{Log: quiet, Tracker: clients.New(clients.Options{}), Config: func() adminapi.Config { return adminapi.Config{} }, Groups: func() []adminapi.Group { return nil }}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	if takes {
@@ -81,6 +82,23 @@ func has(t *testing.T, d *adminclient.Client, cluster, want string) {
 	t.Fatalf("%s has %q, want %q", cluster, got, want)
 }
 
+// faults waits until the status of the server has a fault of the sources of endpoints; "": none (SAFE-17).
+func faults(t *testing.T, d *adminclient.Client, want string) {
+	t.Helper()
+	var st *adminapi.Status
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
+		var err error
+		st, err = d.Status(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" && len(st.Troubles) == 0 || want != "" && len(st.Troubles) == 1 && strings.HasPrefix(st.Troubles[0].Text, want) {
+			return
+		}
+	}
+	t.Fatalf("%+v, want %q", st.Troubles, want)
+}
+
 // Slices of an API server become endpoints at a Chancery server. Endpoints that disappeared while the
 // program was not running are removed at the next start. Endpoints of other owners stay.
 func TestFollow(t *testing.T) {
@@ -120,9 +138,11 @@ func TestFollow(t *testing.T) {
 	stop = start("backend=shop/b:http")
 	defer stop()
 	api.AwaitRefusal()
+	faults(t, d, "chancery-k8s (k8s) cannot watch endpoint slices, so the last endpoints stay: ")
 	has(t, d, "backend", "k8s/10.0.0.1:80 k8s/10.0.0.2:80 k8s/10.0.0.3:80 mine")
 	api.Refuse(0)
 	has(t, d, "backend", "k8s/10.0.0.3:80 mine")
+	faults(t, d, "")
 	has(t, d, "old", "") // it is not followed any more
 }
 

@@ -28,8 +28,8 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad loads 10,000 resources of 100 files into a store, and BenchmarkReload loads one
-// changed file.
+// BenchmarkLoad loads 10,000 resources of 100 files into a store. BenchmarkReload loads one changed file, and
+// BenchmarkReloadGathered does it as Run does: it also looks for missing resources.
 func BenchmarkLoad(b *testing.B) {
 	root := b.TempDir()
 	writeMany(b, root, 10_000)
@@ -44,7 +44,13 @@ func BenchmarkLoad(b *testing.B) {
 func BenchmarkReload(b *testing.B) {
 	root := b.TempDir()
 	writeMany(b, root, 10_000)
-	reloads(b, root, filepath.Join(root, "more.yaml"))
+	reloads(b, root, filepath.Join(root, "more.yaml"), order{})
+}
+
+func BenchmarkReloadGathered(b *testing.B) {
+	root := b.TempDir()
+	writeMany(b, root, 10_000)
+	reloads(b, root, filepath.Join(root, "more.yaml"), order{mayWait: true})
 }
 
 // BenchmarkLoadGroups loads 10,000 groups of 3 resources, and BenchmarkReloadGroups loads one changed
@@ -86,7 +92,7 @@ func BenchmarkCheckGroups(b *testing.B) {
 func BenchmarkReloadGroups(b *testing.B) {
 	root := b.TempDir()
 	writeGroups(b, root, 10_000)
-	reloads(b, root, filepath.Join(root, "group-1", "more.yaml"))
+	reloads(b, root, filepath.Join(root, "group-1", "more.yaml"), order{})
 }
 
 // writeGroups writes n groups of a cluster, an assignment and a route configuration each.
@@ -108,9 +114,9 @@ func writeGroups(tb testing.TB, root string, n int) {
 }
 
 // reloads changes a file again and again, and loads it.
-func reloads(b *testing.B, root, file string) {
+func reloads(b *testing.B, root, file string, o order) {
 	b.Helper()
-	src := New(root, store.New(), Options{Log: slog.New(slog.DiscardHandler)})
+	src := New(root, store.New(), Options{Log: slog.New(slog.DiscardHandler), References: o.mayWait})
 	if _, err := src.Load(); err != nil {
 		b.Fatal(err)
 	}
@@ -126,7 +132,7 @@ func reloads(b *testing.B, root, file string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		if r, err := src.Load(); err != nil || len(r.Commit.Changes) != 1 {
+		if r, err := src.load(o, &scanner{}); err != nil || len(r.Commit.Changes) != 1 {
 			b.Fatal(r.Commit, err)
 		}
 	}

@@ -142,7 +142,9 @@ func (s *Source) missingResources(of *plan) (refused, warnings []findings.Proble
 	p := newPlacer(s)
 	bad := s.mentionedInBadFile()
 	r := newReach(&of.layout, of.next, s.bootstraps)
-	errs, missing := s.splitRequired(r, r.dangling(s.shown, func(ref xds.Ref) bool { return bad(ref.Name) }))
+	found := r.dangling(func(ref xds.Ref) bool { return bad(ref.Name) })
+	s.suggest(r, found)
+	errs, missing := s.splitRequired(r, found)
 	placed := func(code findings.Code, all []dangling) []findings.Problem {
 		if slices.Contains(s.ignore, code) {
 			return nil

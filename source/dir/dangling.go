@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/groups"
@@ -39,10 +40,15 @@ func newReach(l *layout, worlds map[string]groupContent, b *bootstrapSet) *reach
 	return &reach{layout: l, contents: worlds, together: l.together(), bootstraps: b}
 }
 
-// dangling returns the warnings of [reach.dangling] for the served configuration, without the references of
+// missingIn returns a function that returns [reach.dangling] of a configuration. It searches once, at its first call.
+func missingIn(l layout, contents map[string]groupContent, b *bootstrapSet) func() []dangling {
+	return sync.OnceValue(func() []dangling { return newReach(&l, contents, b).dangling(nil) })
+}
+
+// dangling returns the warnings of missing references in the served configuration, without the references of
 // [Source.required].
-func (s *Source) dangling(r *reach) []dangling {
-	found := r.dangling(s.shown, nil)
+func (s *Source) dangling(r *reach, found []dangling) []dangling {
+	s.suggest(r, found)
 	if r.bootstraps.mayComplete() {
 		_, found = s.splitRequired(r, found)
 		return found
@@ -58,16 +64,20 @@ func (s *Source) dangling(r *reach) []dangling {
 
 // dangling returns a warning for each reference to a missing resource, unless a bootstrap has it, or elsewhere,
 // if set, reports that it may be in another place. A resource or bootstrap counts if its group can be seen by a
-// node together with the group of the reference. The first warnings, as many as shown returns, suggest a similar
-// name.
-func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (found []dangling) {
+// node together with the group of the reference.
+func (r *reach) dangling(elsewhere func(xds.Ref) bool) (found []dangling) {
 	for _, group := range slices.SortedFunc(maps.Keys(r.contents), byGroup) {
 		found = append(found, r.within(group, elsewhere)...)
 	}
 	slices.SortStableFunc(found, func(a, b dangling) int { return byPlace(a.Problem, b.Problem) })
+	return found
+}
+
+// suggest adds similar names to the first warnings.
+func (s *Source) suggest(r *reach, found []dangling) {
 	type where struct{ group, url string }
 	names, budget := map[where][]string{}, maxCompared
-	for i, d := range found[:shown(len(found))] {
+	for i, d := range found[:s.shown(len(found))] {
 		c, at := r.contents[d.Group].types[d.to.Type.URL], where{d.Group, d.to.Type.URL}
 		if d.Group == "" {
 			for _, w := range r.contents {
@@ -85,7 +95,6 @@ func (r *reach) dangling(shown func(int) int, elsewhere func(xds.Ref) bool) (fou
 			found[i].Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}
-	return found
 }
 
 // within returns the warnings of one group.

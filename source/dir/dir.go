@@ -64,6 +64,7 @@ type Source struct {
 	stdin           []byte             // the input of a check that read standard input
 	omittedWarnings int                // number of warnings beyond Options.MaxProblems that were not kept
 	missing         []findings.Problem // warnings that need all resources: see Source.doubts
+	unresolved      func() []dangling  // references of the served configuration to missing resources; nil: nothing is served
 	loggedWarnings  map[string]bool    // warnings that were logged, as text
 }
 

@@ -170,7 +170,9 @@ func (s *Source) required(r *reach) (refused []dangling) {
 	if !r.bootstraps.mayComplete() {
 		return nil
 	}
-	refused, _ = s.splitRequired(r, r.dangling(s.shown, nil))
+	found := r.dangling(nil)
+	s.suggest(r, found)
+	refused, _ = s.splitRequired(r, found)
 	at := newPlacer(s)
 	for i, d := range refused[:s.shown(len(refused))] {
 		refused[i] = at.reference(d)
@@ -184,15 +186,9 @@ func (p *plan) checkRequired() {
 	if p.checking || p.failed() { // a check reports them itself; with other errors a file may have the cluster
 		return
 	}
-	contents, kept := maps.Clone(p.next), map[string]bool{}
-	for name := range p.rejections {
-		kept[name] = true
-		if was := p.parts[name]; was != nil {
-			contents[name] = was.content
-		}
-	}
-	for _, d := range p.required(newReach(&p.layout, contents, p.bootstraps)) {
-		if group := cmp.Or(d.Group, groups.Default); !kept[group] {
+	rejected := maps.Clone(p.rejections)
+	for _, d := range p.required(newReach(&p.layout, p.contents(), p.bootstraps)) {
+		if group := cmp.Or(d.Group, groups.Default); rejected[group] == nil {
 			p.blame(group, d.Problem)
 		}
 	}

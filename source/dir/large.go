@@ -73,5 +73,5 @@ func (r *reach) response(group string, includes []string, t *xds.Type) (p findin
 // doubts returns the warnings about the served configuration that need all of its resources.
 func (s *Source) doubts() []findings.Problem {
 	r := newReach(&s.layout, s.served.Load().contents, s.bootstraps)
-	return append(problems(s.dangling(r)), r.largeResponses()...)
+	return append(problems(s.dangling(r, s.unresolved())), r.largeResponses()...)
 }

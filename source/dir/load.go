@@ -105,6 +105,9 @@ func (s *Source) take(p *plan) (store.Commit, error) {
 		}
 	}
 	s.publishServed()
+	if held == 0 {
+		s.unresolved = p.missing
+	}
 	if s.opts.References {
 		s.missing = s.doubts()
 	}

@@ -94,5 +94,6 @@ func (s *Source) publishServed() {
 		now.contents[name] = p.content
 	}
 	s.served.Store(now)
+	s.unresolved = missingIn(s.layout, now.contents, s.bootstraps)
 	s.expiry.set(slices.Collect(maps.Values(now.contents))...)
 }

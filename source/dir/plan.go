@@ -26,6 +26,7 @@ type plan struct {
 	rules      *groups.Rules
 	next       map[string]groupContent // by group; without the rejected groups
 	lost       map[string]map[string]loss
+	missing    func() []dangling     // references to missing resources, before removals are delayed
 	rejections map[string]*rejection // rejected groups, by name
 
 	fatal          []findings.Problem
@@ -52,6 +53,7 @@ func (s *Source) plan(sc *scanner, approve bool, now time.Time) (*plan, error) {
 			return p, p.failure(err)
 		}
 		if len(p.rejections) == len(p.rejectedBefore) {
+			p.missing = missingIn(p.layout, p.contents(), p.bootstraps)
 			return p, nil
 		}
 	}
@@ -250,6 +252,17 @@ func (p *plan) contentOf(name string) groupContent {
 		p.next[name] = w
 	}
 	return w
+}
+
+// contents returns the content of all groups after the commit. A rejected group keeps its content.
+func (p *plan) contents() map[string]groupContent {
+	all := maps.Clone(p.next)
+	for name := range p.rejections {
+		if was := p.parts[name]; was != nil {
+			all[name] = was.content
+		}
+	}
+	return all
 }
 
 // groupsOf returns the groups of a resource whose file is in the group home.

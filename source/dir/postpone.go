@@ -225,26 +225,17 @@ func (s *Source) waitsForMissing(p *plan, changed bool) bool {
 // newlyMissing returns the references of a plan to missing resources, without those of the served
 // configuration.
 func (s *Source) newlyMissing(p *plan) []dangling {
-	contents := maps.Clone(p.next)
-	for name := range p.rejections {
-		if was := s.parts[name]; was != nil {
-			contents[name] = was.content
-		}
+	missing := p.missing()
+	if len(missing) == 0 || s.unresolved == nil {
+		return missing
 	}
-	find := func(l *layout, contents map[string]groupContent) []dangling {
-		return newReach(l, contents, s.bootstraps).dangling(func(int) int { return 0 }, nil)
+	type key struct{ group, from, name, to, target string }
+	of := func(d dangling) key {
+		return key{d.Group, d.from.Type.URL, d.from.Name, d.to.Type.URL, d.to.Name}
 	}
-	missing := find(&p.layout, contents)
-	if now := s.served.Load(); len(missing) > 0 && now != nil {
-		type key struct{ group, from, name, to, target string }
-		of := func(d dangling) key {
-			return key{d.Group, d.from.Type.URL, d.from.Name, d.to.Type.URL, d.to.Name}
-		}
-		served := map[key]bool{}
-		for _, d := range find(&s.layout, now.contents) {
-			served[of(d)] = true
-		}
-		missing = slices.DeleteFunc(missing, func(d dangling) bool { return served[of(d)] })
+	served := map[key]bool{}
+	for _, d := range s.unresolved() {
+		served[of(d)] = true
 	}
-	return missing
+	return slices.DeleteFunc(slices.Clone(missing), func(d dangling) bool { return served[of(d)] })
 }

@@ -3,6 +3,7 @@ package dir
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -258,5 +259,27 @@ func TestLoadWaitsForMissingResources(t *testing.T) {
 		load("CDS d, RDS r s t u")
 		b.src.reload(order{force: true}, new(watch.Watcher)) // chancery reload does not wait
 		wait(load("CDS d, RDS r s t u v"), 0)
+	})
+}
+
+// A load looks for missing resources before it delays removals. Its warnings know the delayed ones.
+func TestDelayedRemovalIsNotMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range minGuarded {
+			names = append(names, fmt.Sprint("c", i))
+		}
+		b := newFixture(t, "c.yaml", clusters(names...), "r.yaml", `{"@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration, name: r, virtual_hosts: [{name: h, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: c0}}]}]}`)
+		b.src = New(b.dir, b.st, Options{Log: slog.New(slog.DiscardHandler), References: true, Confirm: time.Minute})
+		b.src.reload(order{}, new(watch.Watcher))
+		b.write("c.yaml", clusters(names[minGuarded/5:]...))
+		for _, want := range []int{0, 1} {
+			for range 2 { // the first load waits
+				time.Sleep(time.Until(b.src.reload(order{mayWait: true}, new(watch.Watcher))))
+			}
+			if s := b.src.Summary(); s.Dangling != want || b.src.Held() > 0 != (want == 0) {
+				t.Errorf("SAFE-18 %d references to missing resources with %d delayed removals, want %d", s.Dangling, b.src.Held(), want)
+			}
+		}
 	})
 }

@@ -110,7 +110,7 @@ type Count struct {
 // mistake it commits nothing, and returns all mistakes as [Errors]. The report has the mistakes of
 // groups with "on_error: alone".
 func (s *Source) Load() (Report, error) {
-	report, err := s.loadSafely(order{}, &scanner{})
+	report, err := s.loadSafely(func() (Report, error) { return s.load(order{}, &scanner{}) })
 	s.done(report, err)
 	return report, err
 }
@@ -124,7 +124,7 @@ type order struct {
 	// Of loads that Run begins by itself:
 	mayWait   bool   // the load may commit nothing, because it is postponed
 	unsettled bool   // the files may be in the middle of a change: the load commits none
-	replaced  string // the real path of the only file to look at: a rename replaced it; "": look at all
+	replaced  string // the real path of the only file that a rename replaced: see [Source.loadReplaced]; "": load all
 }
 
 // An outcome is the result of an order.

@@ -14,27 +14,23 @@ import (
 // load reads the files, plans the groups and commits the plan. It returns early if nothing changed.
 func (s *Source) load(o order, sc *scanner) (Report, error) {
 	start, before := time.Now(), s.files
-	var changed bool
-	if o.replaced != "" {
-		var only bool
-		changed, only = s.lookAtReplaced(o.replaced, sc)
-		if !only {
-			return Report{}, errUnsettled
-		}
-	} else {
-		changed = s.look(o.force, sc)
-	}
-	if !changed && !s.mayDiffer() {
+	if !s.look(o.force, sc) && !s.mayDiffer() {
 		return s.report(store.Commit{}, start), nil
 	}
 	files := s.changedFiles(before)
 	if len(files) > 0 {
 		s.last.found(files)
 	}
-	if o.unsettled && o.replaced == "" && len(files) > 0 {
+	if o.unsettled && len(files) > 0 {
 		s.pending = true
 		return Report{}, errUnsettled
 	}
+	return s.apply(o, sc, start, len(files) > 0)
+}
+
+// apply plans the groups and commits the plan, unless it waits for missing resources. The argument changed reports
+// whether files have changed since the last look.
+func (s *Source) apply(o order, sc *scanner, start time.Time, changed bool) (Report, error) {
 	s.pending = false
 	p, err := s.plan(sc, s.opts.AllowMassDelete || o.approve, start)
 	s.addGroups(p)
@@ -42,7 +38,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 		s.err = err
 		return Report{}, err
 	}
-	if o.mayWait && o.replaced == "" && s.waitsForMissing(p, len(files) > 0) {
+	if o.mayWait && s.waitsForMissing(p, changed) {
 		s.pending = true
 		return Report{}, errMissing
 	}
@@ -50,9 +46,6 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	s.err = err
 	if err != nil {
 		return Report{}, err
-	}
-	if o.mayWait && len(commit.Changes) > 0 && !s.last.again {
-		s.last.commits++
 	}
 	return s.report(commit, start), nil
 }

@@ -11,8 +11,8 @@ import (
 
 // loadSafely calls load and returns a panic, for example of Options.Review, as an error. Nothing is
 // committed then, and the next load tries again.
-func (s *Source) loadSafely(o order, sc *scanner) (report Report, err error) {
-	if p := panics.Do(func() { report, err = s.load(o, sc) }); p != nil {
+func (s *Source) loadSafely(load func() (Report, error)) (report Report, err error) {
+	if p := panics.Do(func() { report, err = load() }); p != nil {
 		p.Log(s.opts.Log, "load")
 		s.err, err = p, p
 		report, s.pending = Report{}, false

@@ -100,13 +100,9 @@ func (s *Source) ofRun(o order, why watch.Cause, w *watch.Watcher) order {
 	if why == watch.Ordered || s.opts.LoadAtOnce {
 		return o
 	}
-	o.mayWait = true
-	switch why {
-	case watch.Early:
-		o.unsettled = true
+	o.mayWait, o.unsettled = true, why != watch.Settled
+	if why == watch.Early {
 		o.replaced, _ = w.TakeReplaced(isServedName)
-	case watch.Polled:
-		o.unsettled = true
 	}
 	return o
 }
@@ -126,30 +122,40 @@ func (s *Source) changedFiles(before map[string]*file) (changed []string) {
 	return changed
 }
 
-// lookAtReplaced reads one file that a rename has replaced. It reports whether the content changed, and whether
-// it changed in endpoints only. If not, it records nothing.
-func (s *Source) lookAtReplaced(real string, sc *scanner) (changed, only bool) {
+// loadReplaced reads one file that a rename has replaced, and loads it if it differs in endpoints only. Otherwise it
+// records nothing.
+func (s *Source) loadReplaced(real string) (Report, error) {
+	start, sc := time.Now(), &scanner{}
+	if !s.lookAtReplaced(real, sc) {
+		return Report{}, errUnsettled
+	}
+	s.last.found([]string{real})
+	return s.apply(order{}, sc, start, true)
+}
+
+// lookAtReplaced reads one file, and reports whether it differs in endpoints only. Otherwise it records nothing.
+func (s *Source) lookAtReplaced(real string, sc *scanner) bool {
 	sc.files = slices.Clone(s.order)
 	at := func(f found) bool { return f.real == real }
 	i := slices.IndexFunc(sc.files, at)
 	info, err := os.Lstat(real)
 	if i < 0 || slices.ContainsFunc(sc.files[i+1:], at) || err != nil || !info.Mode().IsRegular() {
-		return false, false
+		return false
 	}
 	f := &sc.files[i]
 	f.Stamp = watch.StampOf(info)
 	old := s.files[f.path]
 	// A file that was deleted and created again during the last scan has the same event.
 	if !f.ID().Known() || f.ID() == old.ID() {
-		return false, false
+		return false
 	}
 	now := s.readSafely(*f, old, false)
-	if now != old && (now.Stamp != f.Stamp || !now.onlyEndpoints(old)) {
-		return false, false
+	if now == old || now.Stamp != f.Stamp || !now.onlyEndpoints(old) {
+		return false
 	}
 	files := maps.Clone(s.files)
 	files[f.path] = now
-	return s.gather(sc, files), true
+	return s.gather(sc, files)
 }
 
 // onlyEndpoints reports whether f has the resources of old, and differs in endpoints only. It has the same

@@ -38,18 +38,21 @@ func (s *Source) run(ctx context.Context, w *watch.Watcher) {
 func (s *Source) reload(o order, w *watch.Watcher) time.Time {
 	start, was := time.Now(), s.err
 	s.failing.moved = s.pending && s.failing.moved
-	if o.replaced == "" {
+	report, err := s.loadSafely(func() (Report, error) {
+		if o.replaced != "" {
+			defer w.Ring() // so that a look at all files follows
+			return s.loadReplaced(o.replaced)
+		}
 		w.Begin()
-	}
-	report, err := s.loadSafely(o, &scanner{enter: w.Enter, touch: w.Touch})
-	if o.replaced == "" {
-		w.End()
-		s.missesChanges.Store(w.MissesChanges())
-	} else {
-		w.Ring() // so that a look at all files follows
-	}
+		defer w.End()
+		return s.load(o, &scanner{enter: w.Enter, touch: w.Touch})
+	})
+	s.missesChanges.Store(w.MissesChanges())
 	if s.failing.moved {
 		s.last.at, s.last.took = time.Now(), time.Since(start)
+	}
+	if !o.force && len(report.Commit.Changes) > 0 && !s.last.again {
+		s.last.commits++
 	}
 	switch {
 	case errors.Is(err, errUnsettled):

@@ -61,6 +61,37 @@ type checkout struct {
 	events func(fsnotify.Event) // receives the events of each change; nil: the system has them
 }
 
+func newCheckout(t *testing.T) *checkout {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return &checkout{fixture: newFixture(t), rng: rand.New(rand.NewPCG(seed, 0))}
+}
+
+// serve loads the files and keeps them up to date. It returns a function that ends that.
+func (c *checkout) serve(w *watch.Watcher, keep func(LastGood)) (stop func()) {
+	c.src = New(c.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Poll: time.Hour, AllowMassDelete: true, Keep: keep})
+	_, err := c.src.Load()
+	c.must(err)
+	ctx, cancel := context.WithCancel(c.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); c.src.run(ctx, w) }()
+	time.Sleep(2 * quietTime) // until it watches
+	return func() { cancel(); <-done }
+}
+
+// commitsOf serves one version of the files, replaces it by the next one, and returns the number of commits of that.
+func (c *checkout) commitsOf(do func(c *checkout, was, is map[string]string), w *watch.Watcher, was, is map[string]string) int {
+	for name, text := range was {
+		c.create(filepath.Join(c.dir, name), text, os.O_EXCL)
+	}
+	kept := &commits{t: c.T}
+	defer c.serve(w, kept.keep)()
+	do(c, was, is)
+	_, err := New(c.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Keep: kept.set}).Load()
+	c.must(err)
+	return kept.wait() - 1 // the first one is before the checkout
+}
+
 func (c *checkout) event(path string, op fsnotify.Op) {
 	if c.events != nil {
 		c.events(fsnotify.Event{Name: path, Op: op})
@@ -203,28 +234,11 @@ func TestCheckoutIsGathered(t *testing.T) {
 				if testing.Short() {
 					n = 150
 				}
-				seed := uint64(time.Now().UnixNano())
-				t.Logf("seed %d", seed)
-				was, is := tt.tree(n, 1), tt.tree(n, 2)
-				b := newFixture(t)
-				c := &checkout{fixture: b, rng: rand.New(rand.NewPCG(seed, 0)), pauses: slices.Clone(tt.pauses), step: tt.step}
-				for name, text := range was {
-					c.create(filepath.Join(b.dir, name), text, os.O_EXCL)
-				}
-				w := &commits{t: t}
-				b.src = New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Poll: time.Hour, AllowMassDelete: true, Keep: w.keep})
-				_, err := b.src.Load()
-				b.must(err)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() { defer close(done); b.src.Run(ctx) }()
-				defer func() { cancel(); <-done }()
-				time.Sleep(2 * quietTime) // until Run watches
-				do(c, was, is)
-				want := New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Keep: func(c LastGood) { w.set(c) }})
-				_, err = want.Load()
-				b.must(err)
-				n = w.wait() - 1 // the first one is before the checkout
+				w := watch.NewWatcher(slog.New(slog.DiscardHandler), time.Hour)
+				defer w.Close()
+				c := newCheckout(t)
+				c.pauses, c.step = slices.Clone(tt.pauses), tt.step
+				n = c.commitsOf(do, w, tt.tree(n, 1), tt.tree(n, 2))
 				// A busy machine may stop this program longer than the files must be quiet: each stop may
 				// add the early load of a file, and a gathered one.
 				if most := 3 + 2*c.stalls; n < 1 || n > most && len(tt.pauses) == 0 || n > most+len(tt.pauses) {
@@ -250,22 +264,8 @@ func TestSlowCheckoutIsGathered(t *testing.T) {
 			t.Run("SAFE-18 "+way+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					seed := uint64(rand.Int64())
-					t.Logf("seed %d", seed)
-					was, is := tree(n, 1), tree(n, 2)
-					w, b := watch.NewManual(), newFixture(t)
-					c := &checkout{fixture: b, rng: rand.New(rand.NewPCG(seed, 0)), events: w.Event}
-					for name, text := range was {
-						c.create(filepath.Join(b.dir, name), text, os.O_EXCL)
-					}
-					kept := &commits{t: t}
-					b.src = New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Poll: time.Hour, AllowMassDelete: true, Keep: kept.keep})
-					_, err := b.src.Load()
-					b.must(err)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					go b.src.run(ctx, w)
-					time.Sleep(time.Hour / 2)
+					w, c := watch.NewManual(), newCheckout(t)
+					c.events = w.Event
 					often, longest, left := math.Pow(10, -3*c.rng.Float64()), bulkTime*9/10, maxBulkWait
 					c.pause = func() {
 						if c.rng.Float64() < often {
@@ -274,11 +274,7 @@ func TestSlowCheckoutIsGathered(t *testing.T) {
 							time.Sleep(d)
 						}
 					}
-					do(c, was, is)
-					want := New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Keep: func(c LastGood) { kept.set(c) }})
-					_, err = want.Load()
-					b.must(err)
-					if n := kept.wait() - 1; n < 1 || n > 3 { // the first one is before the checkout
+					if n := c.commitsOf(do, w, tree(n, 1), tree(n, 2)); n < 1 || n > 3 {
 						t.Errorf("%d commits, want at most 3; %.3f of the files after a pause, %v in all", n, often, maxBulkWait-left)
 					}
 				})
@@ -292,21 +288,15 @@ func TestChangesWithoutEndAreLoaded(t *testing.T) {
 	for name, files := range map[string]int{"one file": 1, "many files": 1000} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, b := watch.NewManual(), newFixture(t)
-				c := &checkout{fixture: b, events: w.Event}
+				w, c := watch.NewManual(), newCheckout(t)
+				c.events = w.Event
 				var at []time.Duration
 				start := time.Now()
-				b.src = New(b.dir, store.New(), Options{Log: slog.New(slog.DiscardHandler), Poll: time.Hour, Keep: func(LastGood) { at = append(at, time.Since(start)) }})
-				c.create(filepath.Join(b.dir, "c.yaml"), clusters("c"), os.O_EXCL)
-				_, err := b.src.Load()
-				b.must(err)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				go b.src.run(ctx, w)
-				time.Sleep(time.Hour / 2)
+				c.create(filepath.Join(c.dir, "c.yaml"), clusters("c"), os.O_EXCL)
+				defer c.serve(w, func(LastGood) { at = append(at, time.Since(start)) })()
 				start, at = time.Now(), nil
 				for i := 0; time.Since(start) < 20*time.Second; i++ {
-					c.create(filepath.Join(b.dir, fmt.Sprintf("e%d.yaml", i%files)), port(fmt.Sprint("e", i%files), i+1), os.O_TRUNC)
+					c.create(filepath.Join(c.dir, fmt.Sprintf("e%d.yaml", i%files)), port(fmt.Sprint("e", i%files), i+1), os.O_TRUNC)
 					time.Sleep(quietTime * 6 / 10) // no load begins in the middle of a write
 				}
 				synctest.Wait()

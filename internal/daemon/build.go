@@ -125,7 +125,7 @@ func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	c.limits.deriveFrom(limitMemory(log))
+	c.limits.deriveFrom(cli.LimitMemory(log))
 	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request, "max_streams", c.limits.Streams)
 	d.room = raiseFiles(log)
 	d.store = store.New(c.endpoints.store()...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -18,8 +19,8 @@ var flagOfLimit = map[string]string{
 	string(xds.LimitNameLength): "--max-name-length",
 	string(xds.LimitNode):       "--max-node",
 
-	string(xds.LimitResponse): "--" + upstreamResponseFlag,
-	string(xds.LimitHeld):     "--" + upstreamFlag,
+	string(xds.LimitResponse): "--" + xdsclient.ResponseFlag,
+	string(xds.LimitHeld):     "--" + xdsclient.AllFlag,
 
 	"request":        "--max-request",
 	"held":           "--max-held",

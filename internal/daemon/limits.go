@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 	"github.com/chancery-xds/chancery/server"
 )
 
@@ -23,8 +24,7 @@ type limitFlags struct {
 	given         func(flag string) bool
 	room          int // number of connections for which there is memory
 
-	// Limits for the upstream of a relay, in bytes; zero: by the memory limit.
-	upstream, upstreamResponse int
+	upstream xdsclient.Limits // of a relay
 
 	read  time.Duration
 	write time.Duration
@@ -71,17 +71,7 @@ func (b *limitFlags) memory(f *pflag.FlagSet) {
 	f.Lookup("max-held-total").DefValue = "0: 1/4 of the memory limit, or 1/8 of the memory of the machine if there is no limit"
 }
 
-func (b *limitFlags) upstreams(f *pflag.FlagSet) {
-	cli.SizeFlag(f, &b.upstream, upstreamFlag, 0, "of a relay: maximum total `SIZE` of the resources of the upstream, plus 3 KiB for each and 1 KiB for each alias; a response with more is refused, and the last good resources stay")
-	f.Lookup(upstreamFlag).DefValue = "0: 1/4 of the memory limit, or 1/8 of the memory of the machine if there is no limit"
-	cli.SizeFlag(f, &b.upstreamResponse, upstreamResponseFlag, 0, "of a relay: maximum `SIZE` of a response of the upstream, plus 512 bytes for each resource; a larger one is refused, and the last good resources stay")
-	f.Lookup(upstreamResponseFlag).DefValue = "0: 1/16 of the memory limit, between 4 MiB and 256 MiB"
-}
-
-const (
-	upstreamFlag         = "max-upstream"
-	upstreamResponseFlag = "max-upstream-response"
-)
+func (b *limitFlags) upstreams(f *pflag.FlagSet) { b.upstream.Register(f, "of a relay: ") }
 
 func (b *limitFlags) rates(f *pflag.FlagSet) {
 	f.IntVar(&b.Rate, "max-rate", b.Rate, "maximum `requests` per second on one stream, ten times as many in a burst; more wait at the client. 0: no limit")
@@ -109,7 +99,7 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 		{"max-other-streams", b.Others, 1, many}, {"max-connection-streams", b.perConnection, 1, many}, {"max-types", b.Types, 1, many}, {"max-names", b.Names, 1, many},
 		{"max-rate", b.Rate, 0, many}, {"max-address-rate", b.AddressRate, 0, many}, {"max-stream-rate", b.StreamRate, 0, many}, {"max-first-answers", b.FirstAnswers, 1, many},
 		{"max-request", b.request, 1 << 10, many}, {"max-unfinished", b.Unfinished, 0, much}, {"max-node", b.Node, 1 << 8, many}, {"max-name-length", b.NameLen, 16, many},
-		{"max-held", b.Held, 1 << 8, much}, {upstreamFlag, b.upstream, 0, much}, {upstreamResponseFlag, b.upstreamResponse, 0, many},
+		{"max-held", b.Held, 1 << 8, much},
 	} {
 		switch {
 		case l.n < l.least:
@@ -135,14 +125,13 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 		return errors.New("--max-held-total: too large")
 	case total != 0 && b.HeldInAll < b.Held && given("max-held"):
 		return fmt.Errorf("--max-held-total: %s is less than one stream may hold (--max-held)", cli.SizeText(total))
-	case b.upstream != 0 && b.upstream < minUpstream:
-		return fmt.Errorf("--%s: %s is too small for any upstream: must be %s or more", upstreamFlag, cli.SizeText(int64(b.upstream)), cli.SizeText(minUpstream))
-	case b.upstreamResponse != 0 && b.upstreamResponse < minUpstream:
-		return fmt.Errorf("--%s: %s is too small for any upstream: must be %s or more", upstreamResponseFlag, cli.SizeText(int64(b.upstreamResponse)), cli.SizeText(minUpstream))
 	case b.Silent > b.Streams && given("max-silent-streams"):
 		return fmt.Errorf("--max-silent-streams: %d is more than --max-streams", b.Silent)
 	case b.Unfinished != 0 && b.Unfinished < b.request:
 		return fmt.Errorf("--max-unfinished: %s is less than the largest request (--max-request)", cli.SizeText(int64(b.Unfinished)))
+	}
+	if err := b.upstream.Check(); err != nil {
+		return err
 	}
 	b.requestGiven, b.given = given("max-request"), given
 	for _, rate := range []*int{&b.Rate, &b.AddressRate, &b.StreamRate} {
@@ -152,9 +141,6 @@ func (b *limitFlags) check(given func(flag string) bool) error {
 	}
 	return nil
 }
-
-// minUpstream is the minimum of the limits for an upstream, in bytes.
-const minUpstream = 64 << 10
 
 // minHeldTotal is the minimum of --max-held-total, in bytes.
 const minHeldTotal = 64 << 10
@@ -182,23 +168,11 @@ func (t timeFlag) check() error {
 	return nil
 }
 
-// deriveFrom sets the limits that depend on the memory, unless the user gave them. Without a memory
-// limit it uses half the memory of the machine, because other programs also need memory.
-func (b *limitFlags) deriveFrom(m memory) {
-	total := m.bytes
-	if total == 0 {
-		total = m.machine / 2
-	}
+// deriveFrom sets the limits that depend on the memory, unless the user gave them.
+func (b *limitFlags) deriveFrom(m cli.Memory) {
+	total := m.Total()
 	b.deriveCounts(total)
-	if b.upstream == 0 {
-		b.upstream = int(total / 4)
-	}
-	if b.upstreamResponse == 0 {
-		b.upstreamResponse = 256 << 20
-		if total > 0 {
-			b.upstreamResponse = int(min(max(total/16, 4<<20), 256<<20))
-		}
-	}
+	b.upstream.DeriveFrom(m)
 	if b.HeldInAll == 0 {
 		b.HeldInAll = int(total / 4)
 	}

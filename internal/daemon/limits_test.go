@@ -26,7 +26,7 @@ func TestEachFlagSetsItsLimit(t *testing.T) {
 		"max-name-length": func(b *limitFlags) int { return b.NameLen }, "max-held": func(b *limitFlags) int { return b.Held },
 		"max-held-total": func(b *limitFlags) int { return b.HeldInAll }, "max-rate": func(b *limitFlags) int { return b.Rate },
 		"max-address-rate": func(b *limitFlags) int { return b.AddressRate }, "max-stream-rate": func(b *limitFlags) int { return b.StreamRate },
-		"max-upstream": func(b *limitFlags) int { return b.upstream }, "max-upstream-response": func(b *limitFlags) int { return b.upstreamResponse },
+		"max-upstream": func(b *limitFlags) int { return b.upstream.All }, "max-upstream-response": func(b *limitFlags) int { return b.upstream.Response },
 		"max-first-answers": func(b *limitFlags) int { return b.FirstAnswers },
 	}
 	usual, err := parse()

@@ -36,7 +36,7 @@ type relaySource struct {
 	client   *client.Client
 	source   *relay.Source
 	secrets  *knownSecrets
-	held     xds.MemoryLimit
+	held     xds.MemoryLimit // of all resources of the upstream
 
 	seen    atomic.Pointer[api.Upstream] // the result of the last look
 	looking atomic.Pointer[upstreamLook] // the look that waits for the client; nil: none
@@ -67,13 +67,9 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 	if err != nil {
 		return client.Config{}, err
 	}
-	readable, secrets := xdsclient.BodyCheck(r.types), internalsecret.NewFinder(r.types)
-	fits := xdsclient.MemoryCheck(r.types, xds.MemoryLimit{Bytes: r.held.Bytes / 2, Hint: r.held.Hint})
+	usable, secrets := xdsclient.BodyCheck(r.types, r.held), internalsecret.NewFinder(r.types)
 	check := func(res *xds.Resource) error {
-		if err := fits(res); err != nil {
-			return err
-		}
-		if err := readable(res); err != nil || r.exposed == (dirload.Exposure{}) {
+		if err := usable(res); err != nil || r.exposed == (dirload.Exposure{}) {
 			return err
 		}
 		m, err := xdsclient.Unmarshal(r.types, res)
@@ -97,8 +93,7 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 // function refused returns the refusals of clients for the upstream; nil: the relay does not report
 // them.
 func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
-	r := &relaySource{services: sv, upstream: upstream, refused: refused, held: xds.MemoryLimit{Bytes: most.upstream, Hint: raise(upstreamFlag)}}
-	r.upstream.Response = xds.MemoryLimit{Bytes: most.upstreamResponse, Hint: raise(upstreamResponseFlag)}
+	r := &relaySource{services: sv, upstream: upstream, refused: refused, held: most.upstream.Apply(upstream, "relay")}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
 	const unkept = "resources of the upstream are not stored: a restart without it would serve nothing"
 	if kept.root == "" {
@@ -127,13 +122,10 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 		Refused: r.refused, Committed: func() { r.view.committed(r.store); r.changed() }, Log: r.log, Owner: ownerOf,
 		// The upstream counts the relay's node, too. This node may be as large as any node.
 		Limits: relay.Limits{Types: most.Types, Names: most.Names, Held: most.Held - min(most.Node, most.Held/2)},
-		Shown:  2 * most.upstream,
+		Shown:  2 * most.upstream.All,
 	})
 	return r, nil
 }
-
-// raise returns the hint of a limit.
-func raise(flag string) string { return "the relay has --" + flag + " for more" }
 
 // ownerOf returns the owner of a stream: its identity, or its address if it has none.
 func ownerOf(ctx context.Context) string {

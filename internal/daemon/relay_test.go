@@ -243,7 +243,7 @@ func TestRelayLimitsUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	sv := services{types: envoy.Envoy(), store: store.New(), log: slog.New(slog.DiscardHandler), metrics: procmetrics.New(procmetrics.Options{})}
-	r, err := newRelaySource(sv, up, stateFlags{}, &limitFlags{Limits: server.DefaultLimits(), upstream: 1 << 20, upstreamResponse: 1 << 16}, nil)
+	r, err := newRelaySource(sv, up, stateFlags{}, &limitFlags{Limits: server.DefaultLimits(), upstream: xdsclient.Limits{All: 1 << 20, Response: 1 << 16}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,10 @@ import (
 type agent struct {
 	xdsclient.Flags
 	exporter
-	state string           // directory of the last good resources, one folder for each agent; "": store none
-	given bool             // the user has set state
-	wants map[xds.Ref]bool // names to which the agent subscribes, in addition to all clusters and listeners
+	limits xdsclient.Limits
+	state  string           // directory of the last good resources, one folder for each agent; "": store none
+	given  bool             // the user has set state
+	wants  map[xds.Ref]bool // names to which the agent subscribes, in addition to all clusters and listeners
 }
 
 // Agent returns the command agent.
@@ -68,6 +69,9 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
+			if err := a.limits.Check(); err != nil {
+				return err
+			}
 			a.given = cmd.Flags().Changed("state-dir")
 			a.out, a.stdout, a.stderr, a.watch = args[1], cmd.OutOrStdout(), cmd.ErrOrStderr(), true
 			if a.options.Settle < 0 {
@@ -82,6 +86,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 				return err
 			}
 			defer a.logging.Close()
+			a.limits.DeriveFrom(cli.LimitMemory(a.log))
 			return a.run(cmd, s)
 		},
 	}
@@ -95,6 +100,7 @@ Exit codes: 0 ended by a signal; 1 OUT cannot be written; 2 wrong usage.`,
 	a.NodeFlags.Register(f)
 	f.Lookup("node").Usage = "`ID` of the agent's node, and of Envoy; default: the host name of this machine"
 	a.Flags.Register(f)
+	a.limits.Register(f, "")
 	cli.StateDirFlag(f, &a.state)
 	f.Lookup("state-dir").Usage = "`directory` that stores the last good resources, in a folder for each server and OUT; empty: store nothing"
 	dirload.ProtoSetFlag(f, &a.exporter.sets)
@@ -123,22 +129,22 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	if _, err := a.options.Bootstrap("", "", ""); err != nil { // check the flags before creating a file
 		return err
 	}
-	t, err := s.Transport(types)
+	cfg, err := a.clientConfig(s, node)
 	if err != nil {
 		return err
 	}
 	a.to, err = export.Open(a.out, a.options)
 	if err != nil {
-		return errors.Join(cli.Fail(err, ""), t.Close())
+		return errors.Join(cli.Fail(err, ""), cfg.Servers[0].Transport.Close())
 	}
 	defer a.to.Close()
-	c, err := a.open(client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Check: xdsclient.BodyCheck(types)}, s)
+	c, err := a.open(cfg, s)
 	if err != nil {
-		return errors.Join(cli.Fail(err, xdsclient.StateDirHint), t.Close())
+		return errors.Join(cli.Fail(err, xdsclient.StateDirHint), cfg.Servers[0].Transport.Close())
 	}
 	defer func() { _ = c.Close() }()
 	st := store.New()
-	src := relay.New(st, c, relay.Options{Refs: xdsclient.References(types), Log: a.log})
+	src := relay.New(st, c, relay.Options{Refs: xdsclient.References(types), Log: a.log, Shown: 2 * cfg.Held.Bytes})
 	done := make(chan struct{})
 	go func() { defer close(done); src.Run(ctx) }()
 	defer func() { cancel(); <-done }()
@@ -151,6 +157,16 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	a.mirror(ctx, w, st)
 	a.log.Info("ended")
 	return nil
+}
+
+// clientConfig returns the configuration of the client.
+func (a *agent) clientConfig(s *xdsclient.Server, node *xds.Node) (client.Config, error) {
+	held := a.limits.Apply(s, "agent")
+	t, err := s.Transport(a.options.Types)
+	if err != nil {
+		return client.Config{}, err
+	}
+	return client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Held: held, Check: xdsclient.BodyCheck(a.options.Types, held)}, nil
 }
 
 // open creates the client. If possible, the client stores the last good resources.

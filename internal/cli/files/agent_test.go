@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/testkit/treetest"
 
+	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/envoy/export"
 	"github.com/chancery-xds/chancery/internal/testkit/upstreamtest"
@@ -108,6 +110,39 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An upstream cannot take all memory of an agent.
+func TestAgentLimitsUpstream(t *testing.T) {
+	a := agent{limits: xdsclient.Limits{All: 1 << 20, Response: 1 << 16}}
+	a.options.Types = envoy.Envoy()
+	up, err := a.Server("xds://up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := a.clientConfig(up, &xds.Node{ID: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Servers[0].Transport.Close()
+	if up.Response.Bytes != 1<<16 || !strings.Contains(up.Response.Hint, "the agent has --max-upstream-response for more") {
+		t.Errorf("SAFE-14 a response: %+v", up.Response)
+	}
+	if cfg.Held.Bytes != 1<<20 || !strings.Contains(cfg.Held.Hint, "the agent has --max-upstream for more") {
+		t.Errorf("SAFE-14 all resources: %+v", cfg.Held)
+	}
+	checks := bytes.Repeat([]byte{8<<3 | 2, 0}, 10_000) // health checks without content
+	if err := cfg.Check(xds.NewResource(xds.Cluster, "a", append([]byte("\x0a\x01a"), checks...))); err == nil || !strings.Contains(err.Error(), "--max-upstream") {
+		t.Errorf("SAFE-14 a resource with many messages: %v", err)
+	}
+	for _, flag := range []string{"--max-upstream", "--max-upstream-response"} {
+		cmd := Agent()
+		cmd.SetArgs([]string{"xds://up", t.TempDir(), flag, "64"})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), flag+": 64 is too small") {
+			t.Errorf("SAFE-14 %s 64: %v", flag, err)
+		}
+	}
 }
 
 // written reports whether a file of a directory contains a text.

@@ -8,12 +8,13 @@ import (
 )
 
 // BodyCheck returns a function that checks the body of a resource. The function returns an error if
-// the body is not a message of the resource's type. Types that the package xds does not know are not
-// checked.
-func BodyCheck(types *envoy.Types) func(*xds.Resource) error {
+// the decoded body takes more than half of the memory of all resources, or is not a message of the
+// resource's type. The body of a type that the package xds does not know need not be a message.
+func BodyCheck(types *envoy.Types, all xds.MemoryLimit) func(*xds.Resource) error {
+	fits := MemoryCheck(types, xds.MemoryLimit{Bytes: all.Bytes / 2, Hint: all.Hint})
 	return func(r *xds.Resource) error {
-		if !r.Type.Known() {
-			return nil
+		if err := fits(r); err != nil || !r.Type.Known() {
+			return err
 		}
 		_, err := Unmarshal(types, r)
 		return err

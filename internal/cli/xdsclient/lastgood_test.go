@@ -12,7 +12,7 @@ import (
 )
 
 func TestBodyCheckRejectsUnreadableBody(t *testing.T) {
-	check := BodyCheck(envoy.Envoy())
+	check := BodyCheck(envoy.Envoy(), xds.MemoryLimit{})
 	for _, tt := range []struct {
 		typ  *xds.Type
 		body string

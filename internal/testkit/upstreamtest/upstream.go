@@ -102,7 +102,7 @@ func (s stream) Recv() (*xds.Response, error) {
 func (u *Upstream) Follow(t *testing.T) (*client.Client, *relay.Source, *store.Store) {
 	t.Helper()
 	types := envoy.Envoy()
-	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: u}}, Check: xdsclient.BodyCheck(types)})
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: u}}, Check: xdsclient.BodyCheck(types, xds.MemoryLimit{})})
 	if err != nil {
 		t.Fatal(err)
 	}

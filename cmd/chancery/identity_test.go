@@ -246,10 +246,10 @@ func TestAccess(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir, "access.yaml", "rules:\n- {identity: {dns: a}, nodes: {}}\n", "keys.json", "{}")
 		for want, flags := range map[string][]string{
-			"access.yaml:2:":        {"--access", dir + "/access.yaml"},
-			"no such file":          {"--access", dir + "/none.yaml"},
-			"is not a regular file": {"--access", dir},
-			"has no usable key":     {"--jwt-issuer", "i", "--jwt-audience", "a", "--jwks", dir + "/keys.json"},
+			"access.yaml:2:":     {"--access", dir + "/access.yaml"},
+			"no such file":       {"--access", dir + "/none.yaml"},
+			"not a regular file": {"--access", dir},
+			"has no usable key":  {"--jwt-issuer", "i", "--jwt-audience", "a", "--jwks", dir + "/keys.json"},
 		} {
 			out, err := exec.Command(binary, append([]string{"serve", dir, "--listen", "127.0.0.1:0", "--admin-listen", ""}, flags...)...).CombinedOutput()
 			if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 || !strings.Contains(string(out), want) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/chancery-xds/chancery/internal/cli"
 )
 
 // Each flag sets only its own limit; rate 0 means no limit.
@@ -56,7 +58,7 @@ func TestEachFlagSetsItsLimit(t *testing.T) {
 	}
 	if b, err := parse("--max-streams", "65537"); err != nil {
 		t.Error(err)
-	} else if b.deriveFrom(memory{bytes: 1 << 20}); b.Streams != 65537 {
+	} else if b.deriveFrom(cli.Memory{Bytes: 1 << 20}); b.Streams != 65537 {
 		t.Errorf("SAFE-14 --max-streams 65537 is %d when there is little memory", b.Streams)
 	}
 	if b, err := parse("--max-unfinished", "1GiB"); err != nil || b.Unfinished != 1<<30 {

@@ -77,7 +77,7 @@ func TestFolderIsPrivate(t *testing.T) {
 		if err := os.Chown(filepath.Join(mine, acceptedName), 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := k.LoadAccepted(); err == nil || !strings.Contains(err.Error(), "did not write this file") {
+		if b, err := k.LoadAccepted(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("%q, %v", b, err)
 		}
 	})

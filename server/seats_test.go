@@ -544,8 +544,8 @@ func TestGoneClientIsNotAdmitted(t *testing.T) {
 			for range 100 { // the stream may also notice the end before the request
 				src := newSource()
 				s := New(src)
-				c := &parting{ask: ask, free: make(chan struct{})}
-				c.ctx, c.end = context.WithCancel(t.Context())
+				ctx, end := context.WithCancel(t.Context())
+				c := &parting{ctx: ctx, end: end, ask: ask, free: make(chan struct{})}
 				if early {
 					c.end()
 				}

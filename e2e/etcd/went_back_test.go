@@ -297,7 +297,7 @@ func TestRolloutOfAnEtcdThatWentBack(t *testing.T) {
 				if errors.Is(err, revisions.ErrBackwards) {
 					return nil
 				}
-				return fmt.Errorf("%w: %v", revisions.ErrUnavailable, err)
+				return fmt.Errorf("%w: %w", revisions.ErrUnavailable, err)
 			})
 			late := w.server("late")
 			time.Sleep(3 * time.Second) // longer than the bake time

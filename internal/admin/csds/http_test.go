@@ -252,8 +252,8 @@ func TestRequestsAreReadInTurn(t *testing.T) {
 				<-s.turns
 			}
 			<-ended
-			if n := body.read.Load(); n != 1000 || w.Result().Trailer.Get("Grpc-Status") != "0" { //nolint:bodyclose // of a recorder
-				t.Errorf("%d requests, %v", n, w.Result().Trailer) //nolint:bodyclose // of a recorder
+			if n := body.read.Load(); n != 1000 || w.Result().Trailer.Get("Grpc-Status") != "0" {
+				t.Errorf("%d requests, %v", n, w.Result().Trailer)
 			}
 		})
 	})

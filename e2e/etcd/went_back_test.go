@@ -338,13 +338,21 @@ func TestStatusOfAnEtcdThatWentBack(t *testing.T) {
 			return err
 		})
 	}
-	until(func(s api.Store) bool { return s.WentBack == nil })
+	s.commit(t.Context(), 1)
+	until(func(s api.Store) bool { return s.Revision == "r1" && s.WentBack == nil })
 	backup := r.backup()
 	other := open(t, w.options())
 	for i := range 20 { // more revisions of the etcd than the server makes when it announces itself again
 		w.until(func() error { return other.PutIfAbsent(t.Context(), fmt.Sprint("x/", i), []byte("x")) })
 	}
-	until(func(s api.Store) bool { return s.WentBack == nil })
+	w.until(func() error { // the server sees it, and so a later revision of the etcd
+		base, err := s.repo.Head(t.Context())
+		if err == nil && base.Revision.Number == 1 {
+			_, err = s.repo.Commit(t.Context(), base, revisions.Edit{Set: []*revisions.Item{resource(xds.Cluster, "c", 2)}}, revisions.Note{})
+		}
+		return err
+	})
+	until(func(s api.Store) bool { return s.Revision == "r2" && s.WentBack == nil })
 	r.putBack(backup)
 	until(func(s api.Store) bool { return s.WentBack != nil && s.WentBack.To < s.WentBack.From })
 	log, err := os.ReadFile(s.servers[0].log)

@@ -231,11 +231,13 @@ type restoredText struct {
 // unknown. So holds are the numbers of the revisions at which groups are held from now on. If they are nil,
 // a server that knows a hold does not accept the new head ([ErrBackwards]).
 //
-// The error is [ErrHead] if the head is not lost, and [ErrNotFound] if the revision does not exist.
+// The error is [ErrHead] if the head is not lost, and [ErrNotFound] if the revision does not exist. A head that is
+// older than the revision of a running server can be replaced by a later revision only; for others the error is
+// [ErrBackwards].
 func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[string]Hold) (*Revision, error) {
-	was, err := r.lost(ctx)
-	if err != nil {
-		return nil, err
+	was, now, behind := r.lost(ctx)
+	if behind != nil && !errors.Is(behind, ErrBackwards) {
+		return nil, behind
 	}
 	ids, err := r.listed(ctx)
 	if err != nil {
@@ -253,6 +255,9 @@ func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[str
 	case 1:
 	default:
 		return nil, fmt.Errorf("revision %s: %w: %d stored revisions have this number", name, ErrNotFound, len(found))
+	}
+	if behind != nil && found[0].number <= now.at.number {
+		return nil, behind
 	}
 	s, err := r.read(ctx, found[0], r.loader())
 	if err != nil {
@@ -282,14 +287,14 @@ func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[str
 	return &s.Revision, r.engine.CompareAndSwap(ctx, headKey, was, h.raw)
 }
 
-// lost returns the stored value of a lost head; nil: there is none. The error is [ErrHead] if the head is
-// not lost.
-func (r *Repository) lost(ctx context.Context) (raw []byte, err error) {
+// lost returns the head and its stored value; nil: there is none. The error is [ErrHead] if the head is not lost, and
+// [ErrBackwards] if it is older than the revision of a running server.
+func (r *Repository) lost(ctx context.Context) (raw []byte, h head, err error) {
 	raw, err = r.engine.Get(ctx, headKey)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, err
+		return nil, h, err
 	}
-	h, err := r.readHead(ctx)
+	h, err = r.readHead(ctx)
 	if err == nil && h.at.number > 0 {
 		_, err = r.read(ctx, h.at, r.loader())
 		err = missing(err)
@@ -297,15 +302,18 @@ func (r *Repository) lost(ctx context.Context) (raw []byte, err error) {
 	if err == nil {
 		err = r.checkHistory(ctx, h)
 	}
+	if err == nil && h.at.number > 0 {
+		err = r.checkServers(ctx, h)
+	}
 	switch {
 	case err == nil && h.at.number == 0:
-		return nil, fmt.Errorf("revision: %w: the store has no revision yet", ErrNotFound)
+		return nil, h, fmt.Errorf("revision: %w: the store has no revision yet", ErrNotFound)
 	case err == nil:
-		return nil, fmt.Errorf("%w: the newest revision is %s", ErrHead, h.at.number)
+		return nil, h, fmt.Errorf("%w: the newest revision is %s", ErrHead, h.at.number)
 	case errors.Is(err, ErrDamaged):
-		return raw, nil
+		return raw, h, nil
 	}
-	return nil, err
+	return raw, h, err
 }
 
 // readableFrom returns the oldest ancestor of a snapshot from which on all revisions are intact. A sweep

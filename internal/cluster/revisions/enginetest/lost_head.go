@@ -267,6 +267,10 @@ func backup(t *testing.T, open func(*testing.T) revisions.Engine) {
 		t.Error(err)
 	}
 	tamper(ctx, t, e, "head", head)
+	// The head alone was put back: a later revision can be the newest again.
+	_, err = revisions.Open(e, revisions.Options{}).RestoreHead(ctx, "r4", nil)
+	must(t, err)
+	tamper(ctx, t, e, "head", head)
 	for _, key := range keysOf(t, e, "") {
 		if !slices.Contains(older, key) && !strings.HasPrefix(key, revisions.ServerPrefix) {
 			tamper(ctx, t, e, key, nil)
@@ -298,4 +302,6 @@ func backup(t *testing.T, open func(*testing.T) revisions.Engine) {
 	if s, err := repo.Head(ctx); err != nil || s.Revision.Number != at.Revision.Number {
 		t.Error(err)
 	}
+	_, err = repo.RestoreHead(ctx, "r2", nil)
+	mustBe(t, err, revisions.ErrBackwards, "serves r4, and the newest revision is r2")
 }

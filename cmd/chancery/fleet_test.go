@@ -65,7 +65,7 @@ func TestPageOfManyEnvoys(t *testing.T) {
 
 	var steps []string
 	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		steps = append(steps, m[1])
+		steps = append(steps, strings.ReplaceAll(m[1], "0.0.0.0:18000", "127.0.0.1:"+p.ports["18000"]))
 	}
 	const serve, restart = 5, 6 // places in steps
 	if len(steps) != 9 || !strings.HasPrefix(steps[serve], "chancery serve") || !strings.HasPrefix(steps[restart], "envoy -c") {
@@ -97,15 +97,21 @@ func TestPageOfManyEnvoys(t *testing.T) {
 			t.Errorf("%s is not a client with its groups", id)
 		}
 	}
+	if strings.Contains(out, "diff ") {
+		t.Error("an Envoy has another configuration than before")
+	}
 	if !strings.Contains(run(`curl -s "`+admins["edge-7"]+`/clusters"`), "only-in-bootstrap::") {
 		t.Error("edge-7 has lost the cluster of its bootstrap")
+	}
+	if info := run(`curl -s "` + admins["edge-7"] + `/server_info"`); !regexp.MustCompile(`"cluster": +"shop"`).MatchString(info) {
+		t.Errorf("edge-7 has lost the cluster of its node: %s", info)
 	}
 }
 
 // fleetEnvoy is the file of one of many similar Envoys.
 func fleetEnvoy(id, admin, port string) string {
 	return `
-node: {id: ` + id + `, cluster: edge}
+node: {id: ` + id + `, cluster: shop}
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: ` + admin + `}}}
 stats_sinks:
 - name: envoy.stat_sinks.statsd

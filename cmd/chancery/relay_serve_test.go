@@ -93,6 +93,8 @@ func TestRelayFlags(t *testing.T) {
 		args []string
 	}{
 		{"--validate is about files, and xds://up has none", []string{"xds://up", "--validate"}},
+		{"--load-at-once is about files, and xds://up has none", []string{"xds://up", "--load-at-once"}},
+		{"--load-at-once is about files, and file:store has none", []string{"--store", "file:store", "--load-at-once"}},
 		{"--max-file is about files, and xds://up has none", []string{"xds://up", "--max-file", "1MiB"}},
 		{"--confirm-removals is about files", []string{"xds://up", "--confirm-removals", "1s"}},
 		{"--pass-refusals needs a relay, and DIR is a directory", []string{"DIR", "--pass-refusals"}},

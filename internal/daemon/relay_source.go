@@ -44,7 +44,7 @@ type relaySource struct {
 }
 
 // fileFlagNames are the flags of serve about files.
-var fileFlagNames = []string{"validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
+var fileFlagNames = []string{"load-at-once", "validate", "max-file", "follow-links-outside", "empty-assignments", "allow-empty", "confirm-removals", "allow-mass-delete", "state-without-secrets"}
 
 // checkNoFileFlags returns a usage error if the user gave a flag about files for a source without
 // files.

@@ -46,12 +46,15 @@ func (b *limitFlags) flags(f *pflag.FlagSet) {
 }
 
 func (b *limitFlags) counts(f *pflag.FlagSet) {
-	f.IntVar(&b.connections, "max-connections", 0, "maximum `number` of open connections of clients; beyond it, a connection from the address with the most is closed")
+	f.IntVar(&b.connections, "max-connections", 0, "maximum `number` of open connections of clients; beyond it, the oldest connection without an answer of its client is closed, else the newest from the address with the most")
 	f.Lookup("max-connections").DefValue = "0: as many as half of the memory limit and the limit of open files allow"
 	f.IntVar(&b.Streams, "max-streams", b.Streams, "maximum `number` of open streams; one more replaces the newest stream from the address with the most")
 	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "maximum `number` of open streams and unary calls that have sent no request yet, not counting the first of each connection; one more replaces the newest from the address with the most")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "maximum `number` of held polls (REST-JSON and Fetch); one more replaces the newest from the address with the most; when few are left, no node may have more than half")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "maximum `number` of open streams of other services than xDS (health watches, reflection); one more replaces the newest from the address with the most")
+	for flag, share := range map[string]string{"max-streams": "40 KiB of half", "max-silent-streams": "16 KiB of 1/16", "max-polls": "16 KiB of 1/8", "max-other-streams": "16 KiB of 1/16"} {
+		f.Lookup(flag).DefValue += ", or one for each " + share + " of the memory limit if that is less"
+	}
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "maximum `number` of streams of one connection; more wait at the client")
 	f.IntVar(&b.Types, "max-types", b.Types, "maximum `number` of resource types on one stream")
 	f.IntVar(&b.Names, "max-names", b.Names, "maximum `number` of names of one type on one stream")

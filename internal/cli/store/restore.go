@@ -146,11 +146,13 @@ func (p *restoreFlags) list(ctx context.Context, cmd *cobra.Command, r *revision
 		t.Row(one.Name, one.Time.Format(time.RFC3339), one.Author, strconv.Itoa(one.Items), one.Message)
 	}
 	if intact == 0 {
-		why := "the store has no revision yet"
-		if len(all) > 0 {
-			why = "no revision of the store is intact"
+		err := errors.New("no revision of the store is intact")
+		if _, damage := r.Head(ctx); len(all) == 0 && errors.Is(damage, revisions.ErrDamaged) {
+			err = fmt.Errorf("no revision is stored: %w", damage)
+		} else if len(all) == 0 {
+			err = errors.New("the store has no revision yet")
 		}
-		return cli.Fail(errors.New(why), "chancery apply commits the files to a new store")
+		return cli.Fail(err, "chancery apply commits the files to a new store")
 	}
 	t.Print(cmd.OutOrStdout(), &cli.Output{})
 	if _, err := r.Newest(ctx); err != nil {

@@ -13,9 +13,9 @@ import (
 var needed = []protoreflect.Name{"bootstrap_extensions", "default_socket_interface", "default_regex_engine", "certificate_provider_instances"}
 
 // addUserParts adds the parts of the user's bootstraps that resources may need. Of several items with
-// one name, the first is added. The runtime of the first bootstrap overrides that of the others. A checked cluster replaces a bootstrap's cluster with its name. The
-// parts for one machine or one server are left out: the node, the admin interface, listeners, and the
-// sources of resources and runtime.
+// one name, the first is added. The runtime of the first bootstrap overrides that of the others. A checked
+// cluster replaces a bootstrap's cluster with its name. The parts for one machine or one server are left
+// out: the node, the admin interface, listeners, and the sources of resources and runtime.
 func (a *checker) addUserParts(boot protoreflect.Message) {
 	static := mutable(boot, "static_resources")
 	asked, runtime := map[string]bool{}, []protoreflect.Message(nil)

@@ -316,13 +316,15 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 
 // setFault records why the sender cannot update its endpoints; "": it can.
 func (f *feed) setFault(why string) {
-	is := api.Trouble{Code: api.StaleEndpoints, Since: time.Now(), Text: text.Head(why, maxWords)}
 	if why == "" {
 		f.s.stale.Delete(f)
-	} else if was, known := f.s.stale.Swap(f, is); known {
-		is.Since = was.(api.Trouble).Since
-		f.s.stale.Store(f, is)
+		return
 	}
+	is := api.Trouble{Code: api.StaleEndpoints, Since: time.Now(), Text: text.Head(why, maxWords)}
+	if was, known := f.s.stale.Load(f); known {
+		is.Since = was.(api.Trouble).Since
+	}
+	f.s.stale.Store(f, is)
 }
 
 // staleEndpoints lists the senders of endpoints that cannot update them (SAFE-17).

@@ -19,6 +19,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
+	"github.com/chancery-xds/chancery/internal/disk"
 	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/internal/limit/fair"
 	"github.com/chancery-xds/chancery/internal/relay"
@@ -38,8 +39,8 @@ type relaySource struct {
 	secrets  *knownSecrets
 	held     xds.MemoryLimit // of all resources of the upstream
 
+	looks   disk.Reads                   // calls of look, which wait for the client
 	seen    atomic.Pointer[api.Upstream] // the result of the last look
-	looking atomic.Pointer[upstreamLook] // the look that waits for the client; nil: none
 	refused func() []relay.Refusal       // returns the refusals of clients, for the upstream; nil: they are not reported
 }
 
@@ -93,7 +94,7 @@ func (r *relaySource) clientConfig() (client.Config, error) {
 // function refused returns the refusals of clients for the upstream; nil: the relay does not report
 // them.
 func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, most *limitFlags, refused func() []relay.Refusal) (*relaySource, error) {
-	r := &relaySource{services: sv, upstream: upstream, refused: refused, held: most.upstream.Apply(upstream, "relay")}
+	r := &relaySource{services: sv, upstream: upstream, refused: refused, held: most.upstream.Apply(upstream, "relay"), looks: disk.Reads{Wait: lookTime}}
 	r.none = dir.New("", sv.store, dir.Options{Log: sv.log, Types: sv.types})
 	const unkept = "resources of the upstream are not stored: a restart without it would serve nothing"
 	if kept.root == "" {
@@ -197,41 +198,20 @@ func (r *relaySource) reload(context.Context, bool) api.Reload {
 	return api.Reload{Errors: []string{cli.RelayReload}}
 }
 
-// An upstreamLook is one question to the client for the state of the upstream.
-type upstreamLook struct {
-	done  chan struct{} // closed when state is set
-	state api.Upstream
-}
+// lookTime is how long a status waits for the client of the upstream.
+const lookTime = 500 * time.Millisecond
 
-// status returns the state of the upstream. While the client applies a large response, this is an earlier state, and
-// all calls wait for the same look.
+// status returns the state of the upstream. While the client applies a large response, this is an earlier state.
 func (r *relaySource) status() api.Upstream {
-	l := &upstreamLook{done: make(chan struct{})}
-	if r.looking.CompareAndSwap(nil, l) {
-		go func() {
-			l.state = r.look()
-			r.seen.Store(&l.state)
-			r.looking.Store(nil)
-			close(l.done)
-		}()
-	} else if other := r.looking.Load(); other != nil {
-		l = other
-	} else { // it has just ended
-		return *r.seen.Load()
-	}
-	select {
-	case <-l.done:
-		return l.state
-	case <-time.After(lookTime):
-	}
+	r.looks.Do(context.Background(), time.Now(), 0, func() {
+		u := r.look()
+		r.seen.Store(&u)
+	})
 	if u := r.seen.Load(); u != nil {
 		return *u
 	}
 	return api.Upstream{URL: r.upstream.Text}
 }
-
-// lookTime is how long a status waits for the client of the upstream.
-const lookTime = 500 * time.Millisecond
 
 // look asks the client for the state of the upstream.
 func (r *relaySource) look() api.Upstream {

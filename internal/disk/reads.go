@@ -1,18 +1,21 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 )
 
-// ReadTime is how long a caller of [Reads.Do] waits for a read.
+// ReadTime is how long a caller of [Reads.Do] waits for a read, if [Reads] has no other time.
 const ReadTime = time.Second
 
-// Reads runs reads of files that are needed to answer a request, although their file system may hang. One read
-// runs at a time. Its callers wait for it at most until it has lasted [ReadTime], and then use the result of the
-// read before. So a read that hangs costs one goroutine, and delays only the requests of its first second.
+// Reads runs reads that are needed to answer a request and may hang, such as those of a file system. One read
+// runs at a time. Its callers wait for it at most until it has lasted Wait, and then use the result of the
+// read before. So a read that hangs costs one goroutine, and delays only the requests that come within Wait.
 type Reads struct {
+	Wait time.Duration // zero: [ReadTime]
+
 	mu    sync.Mutex    // not held during I/O
 	began time.Time     // of the last read
 	done  chan struct{} // closed at the end of the running read; nil: no read is running
@@ -35,7 +38,7 @@ func (r *Reads) Do(ctx context.Context, now time.Time, least time.Duration, read
 	}
 	done := r.done
 	r.mu.Unlock()
-	t := time.NewTimer(ReadTime - since) // fires at once if the time is over
+	t := time.NewTimer(cmp.Or(r.Wait, ReadTime) - since) // fires at once if the time is over
 	defer t.Stop()
 	select {
 	case <-done:

@@ -150,7 +150,7 @@ func TestChangesWithoutEvents(t *testing.T) {
 	}{
 		"an event":        {[]fsnotify.Event{{Name: "e.yaml", Op: fsnotify.Create}}, 0},
 		"no event":        {nil, 30*time.Second + quietTime},
-		"events are lost": {[]fsnotify.Event{{Name: "e.yaml", Op: fsnotify.Create}, {}}, quietTime},
+		"events are lost": {[]fsnotify.Event{{}, {Name: "e.yaml", Op: fsnotify.Create}}, quietTime},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

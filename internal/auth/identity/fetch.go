@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,11 +57,11 @@ func local(host string) bool {
 
 func fileReader(path string) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) {
-		b, err := disk.ReadSecret(path)
+		b, err := disk.ReadRegular(path, maxKeySet)
 		if err != nil {
 			return nil, fmt.Errorf("--jwks: %w", err)
 		}
-		return bounded(bytes.NewReader(b))
+		return b, nil
 	}
 }
 
@@ -94,15 +93,10 @@ func webReader(u *url.URL) func(context.Context) ([]byte, error) {
 		if resp.StatusCode != http.StatusOK {
 			return nil, fmt.Errorf("HTTP status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 		}
-		return bounded(resp.Body)
+		b, err := io.ReadAll(io.LimitReader(resp.Body, maxKeySet+1))
+		if err == nil && len(b) > maxKeySet {
+			err = fmt.Errorf("the key set has more than %d bytes", maxKeySet)
+		}
+		return b, err
 	}
-}
-
-// bounded reads everything, but fails if there are more than maxKeySet bytes.
-func bounded(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxKeySet+1))
-	if err == nil && len(b) > maxKeySet {
-		err = fmt.Errorf("the key set has more than %d bytes", maxKeySet)
-	}
-	return b, err
 }

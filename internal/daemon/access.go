@@ -20,8 +20,11 @@ const (
 
 // An accessFile is a file of access rules. The server reads it again when it changes.
 type accessFile struct {
-	path      string
-	last      []byte // content of the last read, valid or not; owned by run
+	path  string
+	reads disk.Reads
+
+	// The running read owns these fields.
+	last      []byte // content of the last read, valid or not
 	lastError string // the last read error in the log
 }
 
@@ -55,12 +58,19 @@ func (a *accessFile) read() ([]byte, error) {
 
 // run applies changed rules until ctx is done. Invalid rules have no effect.
 func (a *accessFile) run(ctx context.Context, log *slog.Logger, set func(*access.Policy)) {
+	a.repeat(ctx, log, func() { a.reload(log, set) })
+}
+
+// repeat calls reload until ctx is done. While a call hangs, it makes no other one.
+func (a *accessFile) repeat(ctx context.Context, log *slog.Logger, reload func()) {
 	tick := time.NewTicker(accessInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			a.reload(log, set)
+			if _, first := a.reads.Do(ctx, time.Now(), 0, reload); first {
+				log.Warn("a read of the access rules does not end, using the last rules", "after", disk.ReadTime.String(), "file", a.path)
+			}
 		case <-ctx.Done():
 			return
 		}

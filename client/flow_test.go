@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +136,74 @@ type deafStream struct{ *fakeStream }
 func (s deafStream) Send(*xds.Request) error {
 	<-s.ctx.Done()
 	return s.ctx.Err()
+}
+
+// A server sends responses without an effect, and ends the stream while they are unread. The next ACK or NACK cannot be
+// sent, so the client reads on without a delay, but not without end.
+func TestEndBehindDelayedResponsesIsNoticed(t *testing.T) {
+	for _, c := range []struct {
+		name, resource string
+		unread         int
+		want           string
+	}{
+		{"that change nothing", "a=1", 50, "the reason"},
+		{"that are refused", "a=bad", 50, "the reason"},
+		{"without end", "a=1", 1 << 20, "the stream has ended"},
+	} {
+		both(t, "SAFE-1 responses "+c.name, func(t *testing.T, v xds.Variant) {
+			f := &ending{fake: newFake(t, "xds://a", v), resource: c.resource, unread: c.unread}
+			cl := begin(t, client.Config{Servers: []client.Server{{Transport: f}}})
+			watch(t, cl, xds.Cluster, "*")
+			<-f.opened
+			time.Sleep(time.Minute) // until each response is delayed for a second
+			f.ended.Store(true)
+			end := time.Now()
+			<-f.opened
+			if d := time.Since(end); d > 2*time.Second {
+				t.Errorf("the end of the stream is noticed after %v", d)
+			}
+			if got := cl.Servers()[0].Err; got == nil || !strings.Contains(got.Error(), c.want) {
+				t.Errorf("the error is %v, want %q", got, c.want)
+			}
+			if n := f.read.Load(); n > 65 { // the last one is not used
+				t.Errorf("%d responses are read after the end", n)
+			}
+		})
+	}
+}
+
+// An ending has streams that send a response again and again. After the end, some responses are unread.
+type ending struct {
+	*fake
+	resource string
+	unread   int
+	ended    atomic.Bool
+	read     atomic.Int64 // responses after the end
+}
+
+func (e *ending) Open(ctx context.Context, only *xds.Type) (client.Stream, error) {
+	e.ended.Store(false)
+	s, err := e.fake.Open(ctx, only)
+	return endingStream{s.(*fakeStream), e}, err
+}
+
+type endingStream struct {
+	*fakeStream
+	of *ending
+}
+
+func (s endingStream) Send(*xds.Request) error {
+	if s.of.ended.Load() {
+		return errors.New("the stream has ended")
+	}
+	return nil
+}
+
+func (s endingStream) Recv() (*xds.Response, error) {
+	if s.of.ended.Load() && s.of.read.Add(1) > int64(s.of.unread) {
+		return nil, errors.New("the reason")
+	}
+	return response(xds.Cluster, "v", "n", s.of.resource), nil
 }
 
 // A server that repeats an invalid response after each NACK gets its answers at growing intervals, and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -343,6 +344,23 @@ func TestGRPCStreamEndedByClient(t *testing.T) {
 			t.Fatal("the client sent 10 MB without an error")
 		}
 		if _, err := k.Recv(); err == nil || err.Error() != "passthrough:///server: the server read nothing for 50ms while a request waited" {
+			t.Error(err)
+		}
+	})
+	t.Run("CLI-1 Send fails after the end, also if responses are unread", func(t *testing.T) {
+		b := wire.Encode(xds.SotW, &xds.Response{Type: xds.Cluster, Version: "1", Changes: &xds.Changes{}}, "1").Materialize()
+		k := open(t, handle(t, func(s grpc.ServerStream) error {
+			return errors.Join(s.SendMsg(&b), s.SendMsg(&b), status.Error(codes.Aborted, "the reason"))
+		}).transport(client.GRPCOptions{}), nil)
+		for k.Send(&xds.Request{Type: xds.Cluster}) == nil {
+			runtime.Gosched()
+		}
+		for range 2 {
+			if _, err := k.Recv(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := k.Recv(); err == nil || !strings.Contains(err.Error(), "the reason") {
 			t.Error(err)
 		}
 	})

@@ -15,7 +15,7 @@ const (
 	stallTimeout = 30 * time.Second
 
 	// maxBacklog is the maximum number of responses that the client receives while their ACKs and
-	// NACKs wait to be sent.
+	// NACKs wait to be sent, or cannot be sent because the stream has ended.
 	maxBacklog = 64
 )
 
@@ -34,6 +34,7 @@ type stream struct {
 	answered      bool      // a response arrived
 	sending       bool      // a request is being sent
 	sentAt        time.Time // when the last request was given to the sender
+	over          error     // the error of Send: the stream has ended; nil: none
 	backlog       int       // responses received since the queue of requests was last empty
 	receiverWaits bool      // the receiver waits for takeNext
 	notBefore     time.Time // no response is taken before this time
@@ -63,7 +64,7 @@ func (l *link) receive(s *stream) error {
 		return err
 	}
 	l.c.wg.Go(func() {
-		if p := panics.Do(func() { s.sender(st, func() { l.c.do(func() { s.sending = false }) }) }); p != nil {
+		if p := panics.Do(func() { s.sender(st, func(err error) { l.c.do(func() { s.sending, s.over = err != nil, err }) }) }); p != nil {
 			p.Log(l.c.log, "Transport")
 			s.cancel()
 		}
@@ -89,15 +90,16 @@ func (l *link) receive(s *stream) error {
 	}
 }
 
-// sender sends requests until an error. The receiver gets the error, too.
-func (s *stream) sender(st Stream, sent func()) {
+// sender sends requests until an error, and reports the results.
+func (s *stream) sender(st Stream, sent func(error)) {
 	for {
 		select {
 		case req := <-s.out:
-			if st.Send(req) != nil {
+			err := st.Send(req)
+			sent(err)
+			if err != nil {
 				return
 			}
-			sent()
 		case <-s.ctx.Done():
 			return
 		}
@@ -114,15 +116,15 @@ func (s *stream) stalled(now time.Time) bool {
 	return s.sending && !now.Before(s.sentAt.Add(stallTimeout))
 }
 
-// resume wakes the receiver if the receiver may take a response. It returns the time at which the
-// loop must call resume again.
+// resume wakes the receiver if the receiver may take a response. After the end of the stream the receiver does not
+// wait, because Recv returns the reason of the end. resume returns the time at which the loop must call it again.
 func (s *stream) resume(now time.Time) (at time.Time) {
 	if s.sending {
 		at = s.sentAt.Add(stallTimeout)
 	}
 	switch {
-	case !s.receiverWaits || s.backlog >= maxBacklog:
-	case s.notBefore.After(now):
+	case !s.receiverWaits || s.over == nil && s.backlog >= maxBacklog:
+	case s.over == nil && s.notBefore.After(now):
 		at = earlier(at, s.notBefore)
 	default:
 		s.receiverWaits = false

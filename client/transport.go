@@ -34,7 +34,7 @@ type Transport interface {
 // A Stream is one stream to a server. One goroutine may send while another receives.
 type Stream interface {
 	// Send sends a request. While the server does not read, Send may block until the stream's
-	// context ends.
+	// context ends. An error means that the stream has ended; Recv returns the reason.
 	Send(*xds.Request) error
 
 	// Recv waits for the next response. The caller may keep the response, but must not change it. After

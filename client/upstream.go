@@ -187,6 +187,10 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	if l.s != s {
 		return
 	}
+	if s.over != nil && s.backlog >= maxBacklog {
+		l.ended(s, s.over)
+		return
+	}
 	if resp.Type == nil {
 		typed := *resp
 		typed.Type = l.only

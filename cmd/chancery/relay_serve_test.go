@@ -98,6 +98,7 @@ func TestRelayFlags(t *testing.T) {
 		{"--max-file is about files, and xds://up has none", []string{"xds://up", "--max-file", "1MiB"}},
 		{"--confirm-removals is about files", []string{"xds://up", "--confirm-removals", "1s"}},
 		{"--pass-refusals needs a relay, and DIR is a directory", []string{"DIR", "--pass-refusals"}},
+		{"--max-upstream needs a relay, and DIR is a directory", []string{"DIR", "--max-upstream", "1GiB"}},
 		{"--pass-refusals needs a delta relay", []string{"xds://up", "--pass-refusals"}},
 		{"--pass-refusals needs --quarantine", []string{"xds://up?delta", "--pass-refusals", "--quarantine=false"}},
 		{"after the ? there may be", []string{"xds://up?what"}},

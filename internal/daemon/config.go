@@ -168,16 +168,14 @@ func (c *Config) checkSource(given func(flag string) bool, arg string) error {
 		return errors.New("serve needs one directory or xds:// URL, or --store")
 	case isURL:
 		return c.checkRelay(given)
-	case c.passRefusals:
-		return errors.New("--pass-refusals needs a relay, and " + arg + " is a directory")
 	}
-	return nil
+	return checkNoRelayFlags(given, arg, "a directory")
 }
 
 func (c *Config) checkStore(given func(flag string) bool) error {
 	url := c.store.at.URL
-	if c.passRefusals {
-		return errors.New("--pass-refusals needs a relay, and " + url + " is a store")
+	if err := checkNoRelayFlags(given, url, "a store"); err != nil {
+		return err
 	}
 	if c.root == "" {
 		if err := checkNoFileFlags(given, url); err != nil {

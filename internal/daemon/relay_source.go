@@ -58,6 +58,20 @@ func checkNoFileFlags(given func(flag string) bool, arg string) error {
 	return nil
 }
 
+// relayFlagNames are the flags of serve about the upstream of a relay.
+var relayFlagNames = []string{xdsclient.AllFlag, xdsclient.ResponseFlag, "pass-refusals"}
+
+// checkNoRelayFlags returns a usage error if the user gave a flag about an upstream for a source that is no relay. The
+// kind describes the source, such as "a store".
+func checkNoRelayFlags(given func(flag string) bool, arg, kind string) error {
+	for _, flag := range relayFlagNames {
+		if given(flag) {
+			return fmt.Errorf("--%s needs a relay, and %s is %s", flag, arg, kind)
+		}
+	}
+	return nil
+}
+
 // clientConfig returns the configuration of the client of the upstream.
 func (r *relaySource) clientConfig() (client.Config, error) {
 	node, err := r.upstream.Node(nil, r.types)

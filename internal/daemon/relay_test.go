@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,7 +54,8 @@ func TestRelayReadyAfterFirstAnswer(t *testing.T) {
 	})
 }
 
-// A relay rejects flags about files. It rejects --pass-refusals if the flag cannot work.
+// A relay rejects flags about files, and other sources reject flags about an upstream. A relay rejects --pass-refusals
+// if the flag cannot work.
 func TestRelayRejectsFlags(t *testing.T) {
 	for _, tt := range []struct {
 		url        string
@@ -64,21 +66,30 @@ func TestRelayRejectsFlags(t *testing.T) {
 		{"xds://up", false, true, ""},
 		{"xds://up", true, true, "--pass-refusals needs a delta relay"},
 		{"xds://up?delta", true, false, "--pass-refusals needs --quarantine"},
-		{"DIR", true, true, "--pass-refusals needs a relay"},
 	} {
 		c := Config{passRefusals: tt.pass, quarantine: tt.find}
 		if err := c.checkSource(func(string) bool { return false }, tt.url); err == nil != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
 		}
 	}
-	for _, flag := range fileFlagNames {
+	for _, flag := range slices.Concat(fileFlagNames, relayFlagNames) {
 		if Command().Flags().Lookup(flag) == nil {
 			t.Errorf("serve has no --%s", flag)
 			continue
 		}
 		given := func(of string) bool { return of == flag }
-		if err := new(Config).checkSource(given, "xds://up"); err == nil || !strings.Contains(err.Error(), "--"+flag+" is about files") {
-			t.Errorf("--%s: %v", flag, err)
+		if !slices.Contains(relayFlagNames, flag) {
+			if err := new(Config).checkSource(given, "xds://up"); err == nil || !strings.Contains(err.Error(), "--"+flag+" is about files") {
+				t.Errorf("--%s: %v", flag, err)
+			}
+			continue
+		}
+		var stored Config
+		stored.store.at.URL = "file:store"
+		for arg, c := range map[string]*Config{"DIR is a directory": {}, "file:store is a store": &stored} {
+			if err := c.checkSource(given, "DIR"); err == nil || err.Error() != "--"+flag+" needs a relay, and "+arg {
+				t.Errorf("SAFE-14 --%s: %v", flag, err)
+			}
 		}
 	}
 }

@@ -162,6 +162,9 @@ func (d *decoder) json() {
 		d.syntax(err)
 		return
 	}
+	if len(protoyaml.WithoutBOM(d.Source)) < len(d.Source) {
+		d.WarnAs(findings.Portability, &yaml.Node{Line: 1, Column: 1}, "", "save the file without it: Envoy's own reader refuses it in a .json file", "a byte order mark")
+	}
 	d.document(n)
 }
 

@@ -108,8 +108,8 @@ resources:
 name: r
 layer: {a: 0x1f, b: 1_000, c: .5, d: 1e3, e: 2001-01-01, f: yes, g: True, h: ~, i: -0o17, j: "1"}
 `, "RTDS r at c.yaml:2:1\n" +
-			"c.yaml:4:31: warning: layer[\"c\"]: Envoy's own reader reads float .5 as text (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)\n" +
-			"c.yaml:4:38: warning: layer[\"d\"]: Envoy's own reader reads float 1e3 as text (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)\n" +
+			"c.yaml:4:31: warning: layer[\"c\"]: Envoy's own reader reads float .5 as text, and Chancery reads 0.5 (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)\n" +
+			"c.yaml:4:38: warning: layer[\"d\"]: Envoy's own reader reads float 1e3 as text, and Chancery reads 1000 (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)\n" +
 			"c.yaml:4:61: warning: layer[\"f\"]: Envoy's own reader reads the bare word \"yes\" as true, and Chancery reads text (write true, or put it in quotes)\n"},
 
 		{"an unknown field", "c.yaml", clusterURL + "\nname: a\nconect_timeout: 1s\n", "c.yaml:3:1: unknown field \"conect_timeout\" in Cluster (did you mean \"connect_timeout\"?)\n"},
@@ -202,7 +202,7 @@ filter_chains:
 		{"invalid JSON", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
 		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" needs quotes)\n"},
 		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
-		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metadata…: nested more than 200 deep\n"},
+		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metadata…: more than 100 messages inside each other, which clients cannot decode (in a Struct, a mapping adds 3 messages, and a list adds 2)\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := decoded(envoy.decode(tt.file, []byte(tt.in))); got != tt.want {

@@ -32,16 +32,17 @@ type fileReader struct {
 	admin string
 	dir   string
 	files int
+	ext   string // of the files: Envoy reads .json files without its YAML reader
 }
 
 // startFileReader runs an Envoy that subscribes to files in a directory.
-func startFileReader(t *testing.T, files int) *fileReader {
+func startFileReader(t *testing.T, files int, ext string) *fileReader {
 	t.Helper()
-	r := &fileReader{dir: t.TempDir(), files: files}
+	r := &fileReader{dir: t.TempDir(), files: files, ext: ext}
 	var clusters []any
 	for i := range files {
 		name := fmt.Sprint("c", i)
-		r.write(t, i, "resources:\n- \"@type\": "+xds.Endpoint.URL+"\n  cluster_name: "+name+"\n")
+		r.write(t, i, `{"resources": [{"@type": "`+xds.Endpoint.URL+`", "cluster_name": "`+name+`"}]}`)
 		clusters = append(clusters, map[string]any{
 			"name": name, "type": "EDS", "connect_timeout": "1s",
 			"eds_cluster_config": map[string]any{"eds_config": map[string]any{"path_config_source": map[string]any{"path": r.path(i)}, "resource_api_version": "V3"}},
@@ -85,7 +86,7 @@ func startFileReader(t *testing.T, files int) *fileReader {
 	return r
 }
 
-func (r *fileReader) path(i int) string { return filepath.Join(r.dir, fmt.Sprintf("c%d.yaml", i)) }
+func (r *fileReader) path(i int) string { return filepath.Join(r.dir, fmt.Sprintf("c%d%s", i, r.ext)) }
 
 // write replaces a file by a rename, the only change that Envoy notices.
 func (r *fileReader) write(t *testing.T, i int, text string) {
@@ -201,7 +202,7 @@ func (r *fileReader) endpoints(t *testing.T) map[string]*endpointv3.ClusterLoadA
 		}
 	}
 	if err := json.Unmarshal(b, &answer); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s", err, b)
 	}
 	all := map[string]*endpointv3.ClusterLoadAssignment{}
 	for _, c := range answer.Configs {
@@ -246,18 +247,18 @@ func metadata(t *testing.T, a *endpointv3.ClusterLoadAssignment) string {
 }
 
 // chancery reads texts as check does. It returns the metadata of each, and the codes of the findings.
-func chancery(t *testing.T, texts []string) (got []string, found [][]string) {
+func chancery(t *testing.T, texts []string, ext string) (got []string, found [][]string) {
 	t.Helper()
 	root := t.TempDir()
 	got, found = make([]string, len(texts)), make([][]string, len(texts))
 	for i, text := range texts {
 		got[i] = "refused"
-		if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("%d.yaml", i)), []byte(strings.ReplaceAll(text, "CLUSTER", fmt.Sprint("e", i))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i, ext)), []byte(strings.ReplaceAll(text, "CLUSTER", fmt.Sprint("e", i))), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	number := func(file string) int {
-		i, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(file), ".yaml"))
+		i, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(file), ext))
 		if err != nil {
 			t.Fatal(file, err)
 		}
@@ -330,9 +331,16 @@ func randomScalar(r *rand.Rand) string {
 
 const oddDocuments = 200
 
-// A real Envoy reads 2,000 scalars and 200 odd documents as Chancery does, or a finding says that it does not.
+// A real Envoy reads 2,000 scalars and 200 odd documents as Chancery does, or a finding says that it does not. So it
+// does for each text of the tables, in YAML and in JSON.
 func TestFILE7EnvoyReadsTheSame(t *testing.T) {
 	needEnvoy(t)
+	t.Run("YAML", func(t *testing.T) {
+		compare(t, ".yaml", handWritten(oddYAML, yamlText), handWritten(oddYAML, plainText))
+	})
+	t.Run("JSON", func(t *testing.T) {
+		compare(t, ".json", handWritten(oddJSON, jsonText), handWritten(oddJSON, plainText))
+	})
 	r := rand.New(rand.NewPCG(33, 1))
 	var texts, about []string
 	add := func(field int, s string) {
@@ -352,8 +360,14 @@ func TestFILE7EnvoyReadsTheSame(t *testing.T) {
 		d := oddDocument(r)
 		texts, about = append(texts, d), append(about, d)
 	}
-	envoys := startFileReader(t, 60).read(t, texts)
-	ours, found := chancery(t, texts)
+	compare(t, ".yaml", texts, about)
+}
+
+// compare fails the test if Envoy reads a text differently than Chancery does, and there is no finding.
+func compare(t *testing.T, ext string, texts, about []string) {
+	t.Helper()
+	envoys := startFileReader(t, 60, ext).read(t, texts)
+	ours, found := chancery(t, texts, ext)
 	accepted, findings := 0, 0
 	for i := range texts {
 		theirs := metadata(t, envoys[i])

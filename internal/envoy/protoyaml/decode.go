@@ -18,6 +18,10 @@ import (
 const (
 	maxNesting = 200 // of messages, lists and maps
 
+	// maxMessages is the limit of protobuf's decoders for messages inside each other, except in Go. The content of an
+	// Any is decoded by itself. An entry of a map is a message, and so is each value of a Struct.
+	maxMessages = 100
+
 	// MaxProblems is the default limit for the errors, and for the warnings, of one file.
 	MaxProblems = 100
 
@@ -57,6 +61,7 @@ type Decoder struct {
 
 	secrets int // the number of enclosing fields that are, or may contain, secrets; problems inside quote nothing
 	anys    int // the number of enclosing Anys
+	nested  int // the number of enclosing messages within the innermost Any
 
 	exceeded    bool                // visited is beyond its limit
 	merges      map[*yaml.Node]bool // reported merge keys
@@ -208,6 +213,24 @@ func (d *Decoder) enter(n *yaml.Node, path string, depth int) bool {
 	return false
 }
 
+// nest decodes n into m, a message inside another one.
+func (d *Decoder) nest(n *yaml.Node, m protoreflect.Message, path string, depth int) {
+	d.within(n, path, func() { d.message(n, m, path, depth) })
+}
+
+// within calls do for the content of a message inside another one, unless clients cannot decode such a message.
+func (d *Decoder) within(n *yaml.Node, path string, do func()) {
+	if d.nested >= maxMessages {
+		d.conceal(func() {
+			d.Report(d.resolve(n, path), shorten(path), "in a Struct, a mapping adds 3 messages, and a list adds 2", "more than %d messages inside each other, which clients cannot decode", maxMessages)
+		})
+		return
+	}
+	d.nested++
+	do()
+	d.nested--
+}
+
 // message decodes n into m, which may be a well-known type.
 func (d *Decoder) message(n *yaml.Node, m protoreflect.Message, path string, depth int) {
 	n = d.resolve(n, path)
@@ -287,13 +310,13 @@ func (d *Decoder) field(n *yaml.Node, m protoreflect.Message, fd protoreflect.Fi
 				continue
 			}
 			if fd.Message() != nil {
-				d.message(c, l.AppendMutable().Message(), at, depth+1)
+				d.nest(c, l.AppendMutable().Message(), at, depth+1)
 			} else if v, ok := d.scalar(c, fd, at); ok {
 				l.Append(v)
 			}
 		}
 	case fd.Message() != nil:
-		d.message(n, m.Mutable(fd).Message(), path, depth)
+		d.nest(n, m.Mutable(fd).Message(), path, depth)
 	default:
 		if v, ok := d.scalar(n, fd, path); ok {
 			m.Set(fd, v)
@@ -337,13 +360,15 @@ func (d *Decoder) mapField(n *yaml.Node, m protoreflect.Message, fd protoreflect
 			continue
 		}
 		v := d.resolve(p.value, at)
-		if fd.MapValue().Message() != nil {
-			mv := out.NewValue()
-			d.message(v, mv.Message(), at, depth+1)
-			out.Set(k.MapKey(), mv)
-		} else if sv, ok := d.scalar(v, fd.MapValue(), at); ok {
-			out.Set(k.MapKey(), sv)
-		}
+		d.within(v, at, func() {
+			if fd.MapValue().Message() != nil {
+				mv := out.NewValue()
+				d.nest(v, mv.Message(), at, depth+1)
+				out.Set(k.MapKey(), mv)
+			} else if sv, ok := d.scalar(v, fd.MapValue(), at); ok {
+				out.Set(k.MapKey(), sv)
+			}
+		})
 	}
 }
 

@@ -170,6 +170,8 @@ tls_certificate: {private_key_provider: {provider_name: p, typed_config: {"@type
 		{"an unquoted *", "c.yaml", cluster + "alt_stat_name: *\n", `c.yaml:3:17: did not find expected alphabetic or numeric character ("*" needs quotes)`},
 		{"a no-break space", "c.yaml", cluster + "type:\u00a0EDS\n", `c.yaml:3:1: could not find expected ':' (this line contains a no-break space: replace it by a normal space)`},
 		{"a byte order mark", "c.json", "\ufeff{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": 1}", `c.json:1:74: warning: name: int 1 for a string (put it in quotes: Envoy's own reader refuses a bare number or word for a string)`},
+		{"half of a surrogate pair", "c.json", "{\"é\": [\"x\\ufffd\\\\ud800\\ud83d\\ude00\",\n \"y\\ud800z\"]}", `c.json:2:4: half of a surrogate pair (a character beyond \uffff needs two escapes, such as \ud83d\ude00)`},
+		{"a surrogate pair in the wrong order", "c.json", `{"\ude00\ud83d": 1}`, `c.json:1:3: half of a surrogate pair (a character beyond \uffff needs two escapes, such as \ud83d\ude00)`},
 		{"json comma", "c.json", `{"name": [1, ]}`, `c.json:1:14: invalid character ']' looking for beginning of value (remove the comma before ])`},
 		{"json comment", "c.json", "{ // x\n}", `c.json:1:3: invalid character '/' (JSON has no comments: use a .yaml file, with # comments)`},
 		{"json quotes", "c.json", "{'name': 1}", `c.json:1:2: invalid character '\'' (JSON allows only " as quotes)`},
@@ -366,8 +368,17 @@ func TestNestingIsLimited(t *testing.T) {
 		open, shut := strings.Repeat("[", n), strings.Repeat("]", n)
 		_, err := ParseJSON("s.json", []byte(open+shut))
 		_, d := decode(t, "s.yaml", "\"@type\": type.googleapis.com/google.protobuf.ListValue\nvalue: "+open+shut)
-		if deep := n > maxNesting; deep != (err != nil) || deep != strings.Contains(all(d), "nested more than 200 deep") {
+		if deep := n > maxNesting; deep != (err != nil) || deep != (d.Errors() > 0) {
 			t.Errorf("%d: %v, %s", n, err, all(d))
+		}
+	}
+	// Envoy decodes a Struct of 33 mappings, and not of 34. An Any begins anew.
+	for _, in := range []string{"", `{"@type": type.googleapis.com/google.protobuf.Any, value: `} {
+		for _, n := range []int{33, 34} {
+			src := in + `{"@type": type.googleapis.com/google.protobuf.Struct, value: ` + strings.Repeat("{a: ", n) + "1" + strings.Repeat("}", n+1) + strings.Repeat("}", min(len(in), 1))
+			if _, d := decode(t, "s.yaml", src); (n > 33) != strings.Contains(all(d), "more than 100 messages inside each other") {
+				t.Errorf("FILE-7 %d: %s", n, all(d))
+			}
 		}
 	}
 }

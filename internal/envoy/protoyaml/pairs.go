@@ -1,6 +1,8 @@
 package protoyaml
 
 import (
+	"strings"
+
 	"go.yaml.in/yaml/v4"
 
 	"github.com/chancery-xds/chancery/findings"
@@ -16,13 +18,22 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 	var merges []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := d.resolve(n.Content[i], path), n.Content[i+1]
-		if k.Kind != yaml.ScalarNode || isNull(k) && k.Value != "null" {
+		if k.Kind != yaml.ScalarNode {
 			hint := ""
 			if k.Kind == yaml.MappingNode && k.Style&yaml.FlowStyle != 0 {
 				hint = TemplateHint
 			}
 			d.Report(k, path, hint, "a key must be a word")
 			continue
+		}
+		if isNull(k) && k.Value != "null" {
+			d.notPortable(findings.EnvoyOnly, k, path, `write "null" in quotes: readers other than Envoy's need that`, `a null key, which Envoy's own reader reads as the text "null"`, func() {})
+			null := *k
+			null.Tag, null.Style, null.Value = "!!str", yaml.DoubleQuotedStyle, "null"
+			k = &null
+		}
+		if i := n.Content[i]; i.Kind == yaml.AliasNode && d.colonFollows(i) {
+			d.notPortable(findings.Portability, i, path, "write a space before the colon: for Envoy's own reader the colon is part of the alias", "an alias as a key", func() {})
 		}
 		if k.Tag == "!!merge" {
 			if !d.merges[k] {
@@ -45,6 +56,13 @@ func (d *Decoder) pairs(n *yaml.Node, path string, depth int) []pair {
 		}
 	}
 	return all.pairs
+}
+
+// colonFollows reports whether a colon follows an alias without a space before it.
+func (d *Decoder) colonFollows(alias *yaml.Node) bool {
+	line := []rune(sourceLine(d.Source, alias.Line))
+	_, behind, _ := strings.Cut(string(line[min(alias.Column, len(line)):]), alias.Value)
+	return strings.HasPrefix(behind, ":")
 }
 
 // pairSet holds the pairs of a mapping, each key once. It searches small mappings linearly.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -181,6 +182,10 @@ func ParseJSON(file string, src []byte) (*yaml.Node, error) {
 		}
 		return n, nil
 	}
+	if surrogate, ok := errors.AsType[findings.Problem](err); ok {
+		surrogate.File = file
+		return nil, surrogate
+	}
 	at := p.dec.InputOffset()
 	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
 		// The offset is that of the offending character or of white space before it. Inside a word it
@@ -233,19 +238,23 @@ func (p *jsonParser) pos(at int64) findings.Pos {
 }
 
 // next returns the position of the next token.
-func (p *jsonParser) next() findings.Pos {
+func (p *jsonParser) next() findings.Pos { return p.pos(p.begin()) }
+
+// begin returns the offset of the next token.
+func (p *jsonParser) begin() int64 {
 	at := p.dec.InputOffset()
 	for at < int64(len(p.src)) && bytes.IndexByte([]byte(" \t\r\n:,"), p.src[at]) >= 0 {
 		at++
 	}
-	return p.pos(at)
+	return at
 }
 
 func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("nested more than %d deep", maxNesting)
 	}
-	pos := p.next()
+	from := p.begin()
+	pos := p.pos(from)
 	n := &yaml.Node{Line: pos.Line, Column: pos.Column}
 	tok, err := p.dec.Token()
 	if err != nil {
@@ -267,6 +276,11 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 		_, err = p.dec.Token()
 		return n, err
 	case string:
+		if strings.ContainsRune(v, utf8.RuneError) {
+			if i := loneSurrogate(p.src[from:p.dec.InputOffset()]); i >= 0 {
+				return nil, findings.Problem{Pos: p.pos(from + int64(i)), Message: "half of a surrogate pair", Hint: `a character beyond \uffff needs two escapes, such as \ud83d\ude00`}
+			}
+		}
 		n.Kind, n.Tag, n.Style, n.Value = yaml.ScalarNode, "!!str", yaml.DoubleQuotedStyle, v
 	case json.Number:
 		n.Kind, n.Tag, n.Style, n.Value = yaml.ScalarNode, "!!int", jsonStyle, v.String()
@@ -279,6 +293,35 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 		n.Kind, n.Tag, n.Value = yaml.ScalarNode, "!!null", "null"
 	}
 	return n, nil
+}
+
+// loneSurrogate returns the offset of the first escape in a JSON string that is half of a surrogate pair; -1 if there
+// is none. Go's decoder would replace it, and Envoy refuses the file.
+func loneSurrogate(quoted []byte) int {
+	unit := func(i int) rune {
+		if i+6 > len(quoted) || quoted[i] != '\\' || quoted[i+1] != 'u' {
+			return -1
+		}
+		n, err := strconv.ParseUint(string(quoted[i+2:i+6]), 16, 16)
+		if err != nil {
+			return -1
+		}
+		return rune(n)
+	}
+	for i := 0; i < len(quoted); i++ {
+		if quoted[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case !utf16.IsSurrogate(u):
+			i++ // past the escaped character, which may be a backslash
+		case utf16.DecodeRune(u, unit(i+6)) == utf8.RuneError:
+			return i
+		default:
+			i += 11
+		}
+	}
+	return -1
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

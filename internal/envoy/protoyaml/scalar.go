@@ -38,11 +38,10 @@ func (d *Decoder) scalar(n *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		}
 		return protoreflect.ValueOfString(n.Value), true
 	case protoreflect.BytesKind:
-		b, err := base64.StdEncoding.DecodeString(n.Value)
-		if err != nil {
-			b, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(n.Value), "="))
-		}
-		if !quoted(n) || err != nil || len(b) == 0 && n.Value != "" {
+		text := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(n.Value), "=")
+		padded := len(text) < len(n.Value)
+		b, err := base64.RawStdEncoding.DecodeString(text)
+		if !quoted(n) || err != nil || len(b) == 0 && n.Value != "" || padded && len(n.Value)%4 != 0 || strings.ContainsAny(text, "\r\n") {
 			return fail("bytes are written in base64")
 		}
 		d.bareText(n, as, path)
@@ -89,6 +88,13 @@ func (d *Decoder) bareBool(n *yaml.Node, path, needed string) {
 // number decodes a number as Envoy reads it. It reports a number that readers of YAML 1.2 read
 // differently, and accepts their numbers that Envoy refuses.
 func (d *Decoder) number(n, as *yaml.Node, fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
+	if i, ok := cInteger(n.Value); ok && as.Tag == "!!str" && strings.ContainsAny(n.Value, "xX") {
+		decimal := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(i, 10), Line: n.Line, Column: n.Column}
+		if v, ok := numberOf(decimal, fd.Kind()); ok {
+			d.notPortable(findings.EnvoyOnly, n, path, "write the number in decimal: readers other than Envoy's need that", "%s for a number", func() { *n = *decimal }, d.kind(n))
+			return v, true
+		}
+	}
 	v, ok := numberOf(as, fd.Kind())
 	if ok && as == n {
 		return v, true
@@ -118,7 +124,7 @@ func numberOf(n *yaml.Node, k protoreflect.Kind) (v protoreflect.Value, ok bool)
 		return protoreflect.ValueOfFloat64(f), ok
 	case protoreflect.FloatKind:
 		f, ok := float(n)
-		return protoreflect.ValueOfFloat32(float32(f)), ok && (math.IsInf(f, 0) || math.IsNaN(f) || math.Abs(f) <= math.MaxFloat32)
+		return protoreflect.ValueOfFloat32(float32(f)), ok && (math.IsInf(f, 0) || !math.IsInf(float64(float32(f)), 0))
 	}
 	return integer(n, k)
 }

@@ -36,7 +36,7 @@ func TestScalarsOutsideEnvoyAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for src, want := range map[string]string{
-		"mode: 'off'": "", `mode: "OFF"`: "", "share: 3e38": "", "share: Infinity": "", "key: -_8=": "", "key: +/8=": "", "any: 1e308": "c.yaml:2:6: warning: any: Envoy's own reader reads float 1e308 as text (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)",
+		"mode: 'off'": "", `mode: "OFF"`: "", "share: 3e38": "", "share: Infinity": "", "key: -_8=": "", "key: +/8=": "", "any: 1e308": "c.yaml:2:6: warning: any: Envoy's own reader reads float 1e308 as text, and Chancery reads 1e+308 (for text, put it in quotes; only a .json file has a number with a fraction or an exponent for every reader)",
 		"mode: off":   `c.yaml:2:7: warning: mode: the bare word "off" for a Mode (put it in quotes`,
 		"share: .inf": "c.yaml:2:8: warning: share: float .inf for a number (write the number in decimal: Envoy's own reader refuses this form)",
 		"mode: on":    `c.yaml:2:7: warning: mode: "on" for a value of Mode (write ON: readers other than Envoy's need it as it is declared)`,

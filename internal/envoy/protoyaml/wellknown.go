@@ -2,10 +2,10 @@ package protoyaml
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,8 +37,12 @@ func (d *Decoder) wellKnown(n *yaml.Node, m protoreflect.Message, path string, d
 		}
 		d.duration(n, m, path)
 	case "Timestamp":
+		if n.Kind == yaml.MappingNode {
+			d.messageForm(n, m, path, depth)
+			return true
+		}
 		t, err := time.Parse(time.RFC3339Nano, n.Value)
-		if n.Kind != yaml.ScalarNode || err != nil {
+		if n.Kind != yaml.ScalarNode || err != nil || !rfc3339.MatchString(n.Value) || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 			d.Report(n, path, "", "a time like 2006-01-02T15:04:05Z is needed, not %s", d.kind(n))
 			return true
 		}
@@ -88,17 +92,31 @@ func (d *Decoder) messageForm(n *yaml.Node, m protoreflect.Message, path string,
 	if d.errors > before {
 		return
 	}
-	short := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: n.Line, Column: n.Column}
-	if fields := m.Descriptor().Fields(); m.Descriptor().Name() == "Duration" {
-		short.Value = formatSeconds(m.Get(fields.ByName("seconds")).Int(), m.Get(fields.ByName("nanos")).Int())
-	} else {
-		short = cmp.Or(Get(n, "value"), n) // {}: the zero value
-	}
+	short := cmp.Or(Get(n, "value"), n) // {}: the zero value
 	hint := "write the value alone: readers other than Envoy's need that"
-	if m.Descriptor().Name() == "Duration" {
-		hint = "write " + d.quoted(short.Value) + ": readers other than Envoy's need that"
+	if fd := m.Descriptor().Fields().ByName("seconds"); fd != nil {
+		seconds, nanos := m.Get(fd).Int(), m.Get(m.Descriptor().Fields().ByName("nanos")).Int()
+		valid := validSeconds(seconds, nanos)
+		text := formatSeconds(seconds, nanos)
+		if m.Descriptor().Name() == "Timestamp" {
+			t := time.Unix(seconds, nanos).UTC()
+			valid = nanos >= 0 && nanos < 1e9 && t.Year() >= 1 && t.Year() <= 9999
+			text = t.Format(time.RFC3339Nano)
+		}
+		if !valid {
+			d.Report(n, path, "", "seconds and nanos are out of range")
+			return
+		}
+		short = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: n.Line, Column: n.Column, Value: text}
+		hint = "write " + d.quoted(text) + ": readers other than Envoy's need that"
 	}
 	d.notPortable(findings.EnvoyOnly, n, path, hint, "a mapping for %s", func() { *n = *short }, WithArticle(string(m.Descriptor().Name())))
+}
+
+// validSeconds reports whether protobuf allows a duration: up to 10,000 years, with one sign.
+func validSeconds(seconds, nanos int64) bool {
+	const most = 315_576_000_000
+	return seconds >= -most && seconds <= most && nanos > -1e9 && nanos < 1e9 && (seconds == 0 || nanos == 0 || seconds < 0 == (nanos < 0))
 }
 
 // formatSeconds returns a duration in the form of protobuf's JSON mapping.
@@ -120,34 +138,44 @@ func takesNull(fd protoreflect.FieldDescriptor) bool {
 
 // duration decodes "1.5s". It also accepts Go's form ("5m"), with a warning.
 func (d *Decoder) duration(n *yaml.Node, m protoreflect.Message, path string) {
-	var v time.Duration
-	err := errNoDuration
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-		v, err = time.ParseDuration(n.Value)
-	}
-	seconds := secondsOnly.MatchString(n.Value)
-	if err != nil && !seconds {
-		d.Report(n, path, `write seconds: "0.25s", "300s"`, "a duration is needed, not %s", d.kind(n))
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
+		d.Report(n, path, secondsHint, "a duration is needed, not %s", d.kind(n))
 		return
 	}
-	if err != nil { // too long for time.Duration, or not a number
-		d.Report(n, path, "", "the duration %s is out of range", d.quoted(n.Value))
-		return
-	}
-	if !seconds {
+	var seconds, nanos int64
+	if part := secondsOnly.FindStringSubmatch(n.Value); part != nil {
+		var err error
+		seconds, err = strconv.ParseInt(part[1]+part[2], 10, 64)
+		nanos, _ = strconv.ParseInt(part[1]+(part[3] + "000000000")[:9], 10, 64)
+		if err != nil || !validSeconds(seconds, nanos) {
+			d.Report(n, path, "", "the duration %s is out of range", d.quoted(n.Value))
+			return
+		}
+	} else {
+		v, err := time.ParseDuration(n.Value)
+		if err != nil {
+			d.Report(n, path, secondsHint, "a duration is needed, not %s", d.kind(n))
+			return
+		}
+		seconds, nanos = int64(v/time.Second), int64(v%time.Second)
 		d.notPortable(findings.Portability, n, path, "write seconds: Envoy's own reader accepts only seconds", "the duration %s", func() {
-			n.Value = formatSeconds(int64(v/time.Second), int64(v%time.Second))
+			n.Value = formatSeconds(seconds, nanos)
 		}, d.quoted(n.Value))
 	}
 	fields := m.Descriptor().Fields()
-	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(int64(v/time.Second)))
-	m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(v%time.Second)))
+	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(seconds))
+	m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(nanos)))
 }
 
-// secondsOnly matches the durations of protobuf's JSON mapping.
-var secondsOnly = regexp.MustCompile(`^-?[0-9]+(\.[0-9]{1,9})?s$`)
+const secondsHint = `write seconds: "0.25s", "300s"`
 
-var errNoDuration = errors.New("not a duration")
+var (
+	// secondsOnly matches the durations of protobuf's JSON mapping.
+	secondsOnly = regexp.MustCompile(`^(-?)([0-9]+)(?:\.([0-9]{1,9}))?s$`)
+
+	// rfc3339 matches the times of protobuf's JSON mapping. Go's parser accepts more.
+	rfc3339 = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`)
+)
 
 // value decodes a google.protobuf.Value, which takes any node.
 func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth int) {
@@ -160,9 +188,9 @@ func (d *Decoder) value(n *yaml.Node, m protoreflect.Message, path string, depth
 	}
 	switch {
 	case n.Kind == yaml.MappingNode:
-		d.message(n, m.Mutable(fields.ByName("struct_value")).Message(), path, depth+1)
+		d.nest(n, m.Mutable(fields.ByName("struct_value")).Message(), path, depth+1)
 	case n.Kind == yaml.SequenceNode:
-		d.message(n, m.Mutable(fields.ByName("list_value")).Message(), path, depth+1)
+		d.nest(n, m.Mutable(fields.ByName("list_value")).Message(), path, depth+1)
 	case n.Tag == "!!null":
 		m.Set(fields.ByName("null_value"), protoreflect.ValueOfEnum(0))
 	case n.Tag == "!!bool":
@@ -204,7 +232,8 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		}
 		return nil
 	}
-	if typ.Kind != yaml.ScalarNode || !strings.Contains(typ.Value, "/") {
+	slash := strings.LastIndexByte(typ.Value, '/')
+	if typ.Kind != yaml.ScalarNode || slash < 1 {
 		d.ReportAs(findings.UnknownType, typ, path, cmp.Or(d.SuggestType(typ.Value), "write type.googleapis.com/ and the message's full name"), "%s is not a type URL", d.kind(typ))
 		return nil
 	}
@@ -218,8 +247,13 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 		return nil
 	}
 	d.anys++
-	defer func() { d.anys-- }()
+	outer := d.nested
+	d.nested = 0
+	defer func() { d.anys, d.nested = d.anys-1, outer }()
 	m := mt.New()
+	if url := fullURL(m.Descriptor()); typ.Value != url {
+		d.notPortable(findings.ReadDifferently, typ, path, "write "+url, "Envoy keeps the type URL %s, and Chancery writes %s", func() { typ.Value = url }, d.quoted(typ.Value), url)
+	}
 	if special(m.Descriptor()) {
 		for _, p := range rest {
 			if p.key.Value == "value" {
@@ -227,6 +261,9 @@ func (d *Decoder) any(n *yaml.Node, path string, depth int) protoreflect.Message
 			} else {
 				d.Report(p.key, path, "", `%s allows only "value" next to "@type"`, WithArticle(string(m.Descriptor().Name())))
 			}
+		}
+		if m.Descriptor().Name() == "Value" && len(rest) == 0 {
+			d.Report(n, path, `null is "value: ~"`, `a google.protobuf.Value needs "value"`)
 		}
 		return m
 	}
@@ -247,6 +284,10 @@ func special(md protoreflect.MessageDescriptor) bool {
 	return strings.HasSuffix(string(md.Name()), "Value")
 }
 
+func fullURL(md protoreflect.MessageDescriptor) string {
+	return "type.googleapis.com/" + string(md.FullName())
+}
+
 // pack sets an Any to a message, encoded once.
 func (d *Decoder) pack(n *yaml.Node, inner, m protoreflect.Message, path string) {
 	b, err := envoy.Marshal(inner)
@@ -254,9 +295,8 @@ func (d *Decoder) pack(n *yaml.Node, inner, m protoreflect.Message, path string)
 		d.Report(n, path, "", "%v", err)
 		return
 	}
-	url := "type.googleapis.com/" + string(inner.Descriptor().FullName())
 	fields := m.Descriptor().Fields()
-	m.Set(fields.ByName("type_url"), protoreflect.ValueOfString(url))
+	m.Set(fields.ByName("type_url"), protoreflect.ValueOfString(fullURL(inner.Descriptor())))
 	m.Set(fields.ByName("value"), protoreflect.ValueOfBytes(b))
 }
 

@@ -1,8 +1,11 @@
 package protoyaml
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -20,10 +23,14 @@ func (d *Decoder) Portable(n *yaml.Node, path string) {
 	if isNumber(n) && CoreScalar(n) == nil && !d.Rewrite {
 		return // an error: JSON has no such number
 	}
-	hint, value := "for text, put it in quotes", "text"
+	hint, value, ours := "for text, put it in quotes", "text", "text"
+	if core := CoreScalar(n); core != nil && n.Tag != "!!str" {
+		b, _ := json.Marshal(core) // a number or a bool
+		ours = string(b)
+	}
 	switch {
 	case as.Tag != "!!str" && d.secrets > 0:
-		value = "another value"
+		value, ours = "one value", "another one"
 	case as.Tag != "!!str":
 		value = as.Value
 		hint = "write " + value + ", or put it in quotes"
@@ -32,9 +39,9 @@ func (d *Decoder) Portable(n *yaml.Node, path string) {
 	}
 	what := d.kind(n)
 	if as.Tag == "!!bool" && n.Tag == "!!str" {
-		what, value = "the bare word "+d.quoted(n.Value), value+", and Chancery reads text"
+		what = "the bare word " + d.quoted(n.Value)
 	}
-	d.notPortable(findings.ReadDifferently, n, path, hint, "Envoy's own reader reads %s as %s", func() { *n = *as }, what, value)
+	d.notPortable(findings.ReadDifferently, n, path, hint, "Envoy's own reader reads %s as %s, and Chancery reads %s", func() { *n = *as }, what, value, ours)
 }
 
 // isNumber reports whether a scalar is a number by YAML 1.2.
@@ -58,11 +65,13 @@ func sameValue(n, as *yaml.Node) bool {
 var (
 	tabsOnly   = regexp.MustCompile(`(?m)^ *\t[ \t]*\r?$`)
 	foldedKeep = regexp.MustCompile(`(?m)[ \t]>(?:\+[1-9]?|[1-9]\+)[ \t]*(?:#.*)?\r?$`)
+	lineBreaks = regexp.MustCompile("[\u0085\u2028\u2029]")
 	latin1Mark = regexp.MustCompile(`"(?:[^"\\]|\\[^N_])*?\\[N_]`)
 )
 
 // PortableText warns about text of a YAML file that Envoy's own reader refuses or reads differently: a line of
-// tabs, folded text that keeps its last line feeds, and the escapes \N and \_, which become invalid UTF-8.
+// tabs, folded text that keeps its last line feeds, the line breaks of YAML 1.1, and the escapes \N and \_, which
+// become invalid UTF-8.
 func (d *Decoder) PortableText() {
 	if i := tabsOnly.FindIndex(d.Source); i != nil {
 		at := placeOf(d.Source, i[0])
@@ -71,6 +80,11 @@ func (d *Decoder) PortableText() {
 	if i := foldedKeep.FindIndex(d.Source); i != nil {
 		at := placeOf(d.Source, i[0]+1)
 		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", "write the text in quotes", "Envoy's own reader leaves out a line feed at the end of a text with >+")
+	}
+	if i := lineBreaks.FindIndex(d.Source); i != nil {
+		at := placeOf(d.Source, i[0])
+		r, _ := utf8.DecodeRune(d.Source[i[0]:])
+		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", fmt.Sprintf(`write \u%04x in double quotes`, r), "Chancery reads the character %U as a line break, and Envoy's own reader does not", r)
 	}
 	if i := latin1Mark.FindIndex(d.Source); i != nil {
 		at := placeOf(d.Source, i[1]-2)

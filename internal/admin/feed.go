@@ -327,10 +327,15 @@ func (f *feed) setFault(why string) {
 	f.s.stale.Store(f, is)
 }
 
-// staleEndpoints lists the senders of endpoints that cannot update them (SAFE-17).
+// staleEndpoints lists the senders of endpoints that cannot update them, and the faults of their storage (SAFE-17).
 func (s *Server) staleEndpoints() (all []api.Trouble) {
 	for _, is := range s.stale.Range {
 		all = append(all, is.(api.Trouble))
+	}
+	if s.Endpoints != nil {
+		for _, is := range s.Endpoints.Faults() {
+			all = append(all, api.Trouble{Code: api.StaleEndpoints, Since: is.Since, Text: text.Head(is.Text, maxWords)})
+		}
 	}
 	slices.SortFunc(all, func(a, b api.Trouble) int { return a.Since.Compare(b.Since) })
 	return all

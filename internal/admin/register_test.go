@@ -31,6 +31,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	pb "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
+	"github.com/chancery-xds/chancery/store"
 )
 
 // piped is an in-memory listener with an address.
@@ -690,6 +691,32 @@ func TestStatusOfStaleEndpoints(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	})
+}
+
+// faulty is an engine with a fault.
+type faulty struct {
+	endpoints.Engine
+	all []endpoints.Fault
+}
+
+func (f *faulty) Faults() []endpoints.Fault { return f.all }
+
+// The status has the faults of the storage of endpoints.
+func TestStatusOfFaultyEndpointStorage(t *testing.T) {
+	t.Run("SAFE-15 SAFE-17", func(t *testing.T) {
+		f := &faulty{}
+		s := registering(t)
+		s.Tracker = healthyFleet{newFleet()}
+		s.Endpoints = endpoints.New(f, store.New(store.WithOverlays()), endpoints.Options{})
+		if st := s.statusNow(t.Context(), clients.Filter{}); len(st.Troubles) != 0 || !*st.Healthy {
+			t.Errorf("%+v", st)
+		}
+		f.all = []endpoints.Fault{{Text: "the disk is full", Since: time.Unix(1, 0)}}
+		want := api.Trouble{Code: api.StaleEndpoints, Since: f.all[0].Since, Text: f.all[0].Text}
+		if st := s.statusNow(t.Context(), clients.Filter{}); len(st.Troubles) != 1 || st.Troubles[0] != want || *st.Healthy {
+			t.Errorf("%+v", st)
+		}
 	})
 }
 

@@ -59,7 +59,7 @@ func (s *Server) emptied(group string) (all []api.EndpointsCluster) {
 
 // healthy reports whether nothing in a status is wrong. A relay that cannot reach the upstream serves older
 // resources, like a server after a rejected load; an idle one does not need the upstream. A client in a disconnect loop
-// does not get a response that it was sent. Registered endpoints that their program cannot update may be old.
+// does not get a response that it was sent. Registered endpoints that cannot be updated, stored or read may be old, also after a restart.
 func healthy(st *api.Status) bool {
 	by, c := st.Clients.By, st.Config
 	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0 && c.Upstream.Exceeded == ""

@@ -44,5 +44,17 @@ type Restorer interface {
 	Restore(present func() []Change)
 }
 
+// A Faulty is an engine that knows why its registrations may be old, or are not stored.
+type Faulty interface {
+	// Faults returns the present faults.
+	Faults() []Fault
+}
+
+// A Fault is a fault of the storage of an engine. The engine continues to serve the registrations that it knows.
+type Fault struct {
+	Text  string
+	Since time.Time
+}
+
 // ErrNoLease means that a lease has ended.
 var ErrNoLease = errors.New("the lease has ended")

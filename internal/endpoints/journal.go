@@ -23,9 +23,9 @@ import (
 // incomplete last line comes from a write that never returned.
 type journal struct {
 	path string
-	f    *os.File
-	size int64 // the size of the known content
-	live int64 // the size when it was last replaced
+	f    *os.File // nil: it was not replaced yet since the start
+	size int64    // the size of the known content
+	live int64    // the size when it was last replaced
 }
 
 // header is the first line. Another number belongs to a version that this one cannot read.
@@ -218,7 +218,7 @@ func (j *journal) begin(all []Change) (size int64, err error) {
 	if err := os.Remove(j.next()); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a killed program
 		return 0, err
 	}
-	return size, disk.Write(j.next(), 0o600, func(w io.Writer) error {
+	err = disk.Write(j.next(), 0o600, func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, 1<<20)
 		n, err := out.WriteString(header)
 		size = int64(n)
@@ -234,6 +234,10 @@ func (j *journal) begin(all []Change) (size int64, err error) {
 		}
 		return errors.Join(err, out.Flush())
 	})
+	if err != nil {
+		_ = os.Remove(j.next()) // the disk may be full
+	}
+	return size, err
 }
 
 // adopt replaces the journal by the new file, with the changes made meanwhile, in one atomic step.
@@ -262,4 +266,9 @@ func (j *journal) adopt(size int64, since []Change) error {
 
 func (j *journal) next() string { return j.path + ".next" }
 
-func (j *journal) close() error { return j.f.Close() }
+func (j *journal) close() error {
+	if j.f == nil {
+		return nil
+	}
+	return j.f.Close()
+}

@@ -30,8 +30,11 @@ type Local struct {
 	queue  []*write
 	values map[Key]Change
 	leases leases
+	fault  *Fault    // the last write to the disk failed; nil: it did not
+	again  time.Time // when to try again, if it failed
 
-	bell chan struct{} // another lease may be the next to end
+	bell   chan struct{} // another lease may be the next to end, or the fault has changed
+	logged bool          // the log has the fault; used by Open, then by Watch
 }
 
 // A write is a pending call of Write.
@@ -45,7 +48,8 @@ type write struct {
 // Open returns an engine that stores registrations in a directory, which it creates if necessary; if dir
 // is "", in memory only. With a directory, writes survive a loss of power. At a start each lease begins
 // anew, so its owner has the whole time to renew it. One program at a time can use the directory.
-// Unreadable parts of the journal are logged; a nil log is slog.Default().
+// Unreadable parts of the journal are logged; a nil log is slog.Default(). A disk that can be read but not
+// written, such as a full one, is a fault and not an error (SAFE-15). Writes fail until Watch can write to it.
 func Open(dir string, log *slog.Logger) (*Local, error) {
 	if log == nil {
 		log = slog.Default()
@@ -71,10 +75,8 @@ func Open(dir string, log *slog.Logger) (*Local, error) {
 		}
 		l.values[k] = c
 	}
-	if err := l.shorten(); err != nil { // the journal gets the new lease IDs
-		lock.Unlock()
-		return nil, fmt.Errorf("endpoints in %s: %w", dir, err)
-	}
+	l.wrote(l.shorten()) // the journal gets the new lease IDs
+	l.logFault()
 	return l, nil
 }
 
@@ -224,7 +226,75 @@ func (l *Local) keep(changes []Change) error {
 	if l.journal == nil || len(changes) == 0 {
 		return nil
 	}
-	return l.journal.append(changes)
+	if l.journal.f == nil { // not written since the start
+		return errors.New(l.Faults()[0].Text)
+	}
+	err := l.journal.append(changes)
+	l.wrote(err)
+	return err
+}
+
+// diskRetry is the interval between two tries to write the journal, after a failure.
+const diskRetry = 5 * time.Second
+
+// wrote records the result of a write to the disk.
+func (l *Local) wrote(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && l.fault == nil {
+		return
+	}
+	defer l.ring()
+	if err == nil {
+		l.fault = nil
+		return
+	}
+	now := time.Now()
+	is := Fault{"registered endpoints cannot be written to the disk, so a restart would serve older ones: " + err.Error(), now}
+	if l.fault != nil {
+		is.Since = l.fault.Since
+	} else {
+		l.again = now.Add(diskRetry)
+	}
+	l.fault = &is
+}
+
+// Faults implements [Faulty].
+func (l *Local) Faults() []Fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fault == nil {
+		return nil
+	}
+	return []Fault{*l.fault}
+}
+
+// logFault logs the beginning and the end of a fault.
+func (l *Local) logFault() {
+	all := l.Faults()
+	switch {
+	case len(all) > 0 && !l.logged:
+		l.log.Error("cannot write the endpoint journal", "file", l.journal.path, "error", all[0].Text)
+	case len(all) == 0 && l.logged:
+		l.log.Info("the endpoint journal is written again", "file", l.journal.path)
+	}
+	l.logged = len(all) > 0
+}
+
+// repair replaces the journal after a failed write, since the next registration may be days away. It does that at
+// most a twentieth of the time.
+func (l *Local) repair() {
+	began := time.Now()
+	l.mu.Lock()
+	due := l.fault != nil && !began.Before(l.again)
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	l.wrote(l.shorten())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.again = time.Now().Add(max(diskRetry, 20*time.Since(began)))
 }
 
 // all returns all registrations, in no order.
@@ -292,13 +362,17 @@ func (l *Local) Watch(ctx context.Context, report func([]Change, bool)) {
 				l.log.Warn("cannot shorten the endpoint journal", "file", l.journal.path, "error", err)
 			}
 		}
-		l.mu.Lock()
-		next, some := l.leases.deadline()
-		l.mu.Unlock()
+		l.repair()
+		l.logFault()
 		wait := time.Hour
-		if some {
+		l.mu.Lock()
+		if next, some := l.leases.deadline(); some {
 			wait = max(time.Until(next), 0)
 		}
+		if l.fault != nil {
+			wait = min(wait, max(time.Until(l.again), 0))
+		}
+		l.mu.Unlock()
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:

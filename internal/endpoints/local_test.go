@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -251,14 +253,101 @@ func TestFailedWriteIsNotServed(t *testing.T) {
 		if err := put(2, 0); err == nil || r.sees("x") != 2 {
 			t.Error(err, r.sees("x"))
 		}
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
-		if n := r.sees("x"); n != 1 {
-			t.Errorf("sees %d", n)
+		if all := r.Faults(); len(all) != 1 || all[0].Since != time.Now() || !strings.Contains(all[0].Text, "bad file descriptor") {
+			t.Error(all)
 		}
 		_ = r.engine.journal.swap(r.engine, good).Close()
-		if err := put(2, 0); err != nil || r.sees("x") != 2 {
-			t.Error(err, r.sees("x"))
+		if err := put(2, 0); err != nil || r.sees("x") != 3 || r.Faults() != nil {
+			t.Error(err, r.sees("x"), r.Faults())
+		}
+		null, err = os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.engine.journal.swap(r.engine, null).Close()
+		time.Sleep(5*time.Second + time.Millisecond) // the lease has ended
+		synctest.Wait()
+		if n := r.sees("x"); n != 2 || len(r.Faults()) != 1 {
+			t.Errorf("sees %d, %v", n, r.Faults())
+		}
+		time.Sleep(diskRetry) // without another write
+		synctest.Wait()
+		if r.Faults() != nil {
+			t.Error(r.Faults())
+		}
+		r.stop()
+		if r = start(t, dir, Options{}); r.sees("x") != 2 {
+			t.Errorf("sees %d", r.sees("x"))
+		}
+	})
+}
+
+// A server that cannot write its disk at the start serves the stored registrations and reports the fault, until it can.
+func TestFullDiskAtStart(t *testing.T) {
+	dir := t.TempDir()
+	for _, stored := range []int{0, 2} {
+		t.Run(fmt.Sprintf("SAFE-15 %d stored", stored), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := filepath.Join(dir, t.Name())
+				put := func(r *testRegistry, n int) error {
+					_, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(n)}, time.Hour)
+					return err
+				}
+				r := start(t, dir, Options{})
+				for n := range stored {
+					if err := put(r, n); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.stop()
+				next := file(dir) + ".next"
+				if err := os.MkdirAll(filepath.Join(next, "full"), 0o700); err != nil { // it cannot be replaced
+					t.Fatal(err)
+				}
+				r = start(t, dir, Options{})
+				began := time.Now()
+				served := max(r.sees("x"), 0)
+				if err := put(r, 2); err == nil || served != stored {
+					t.Errorf("%v, serves %d", err, served)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if all := r.Faults(); len(all) != 1 || all[0].Since != began || !strings.Contains(all[0].Text, "journal.next") {
+					t.Error(all)
+				}
+				if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
+					t.Errorf("%d errors in the log:\n%s", n, r.log.String())
+				}
+				if err := os.RemoveAll(next); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(diskRetry)
+				synctest.Wait()
+				if err := put(r, 2); err != nil || r.Faults() != nil || !strings.Contains(r.log.String(), "the endpoint journal is written again") {
+					t.Errorf("%v, %v, %s", err, r.Faults(), r.log.String())
+				}
+				r.stop()
+				if r = start(t, dir, Options{}); r.sees("x") != stored+1 {
+					t.Errorf("sees %d", r.sees("x"))
+				}
+			})
+		})
+	}
+}
+
+// A write of the journal that fails leaves no part of it on the disk, which may be full.
+func TestFailedJournalIsRemoved(t *testing.T) {
+	t.Run("SAFE-15", func(t *testing.T) {
+		l, err := Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if _, err := l.journal.begin([]Change{{Value: []byte("{")}}); err == nil {
+			t.Error("an invalid value was written")
+		}
+		if _, err := os.Lstat(l.journal.next()); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
 		}
 	})
 }

@@ -82,6 +82,14 @@ func (r *Registry) present() (all []Change) {
 // endpoints must not be answered.
 func (r *Registry) Loaded() <-chan struct{} { return r.loaded }
 
+// Faults returns the present faults of the engine.
+func (r *Registry) Faults() []Fault {
+	if e, ok := r.engine.(Faulty); ok {
+		return e.Faults()
+	}
+	return nil
+}
+
 // Run serves the registrations until ctx is done.
 func (r *Registry) Run(ctx context.Context) {
 	var serving sync.WaitGroup

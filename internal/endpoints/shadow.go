@@ -19,7 +19,6 @@ type DiskShadow struct {
 	mu       sync.Mutex     // guards the fields below; held for memory only
 	news     map[Key]Change // changes that the disk does not have yet
 	reported bool           // the engine has reported something
-	failed   bool           // the last write to the disk failed
 }
 
 // NewDiskShadow returns an engine that copies the registrations of another engine to a directory. If that
@@ -45,6 +44,15 @@ func (k *DiskShadow) Restore(present func() []Change) {
 	if e, ok := k.Engine.(Restorer); ok {
 		e.Restore(present)
 	}
+}
+
+// Faults implements [Faulty].
+func (k *DiskShadow) Faults() []Fault {
+	all := k.disk.Faults()
+	if e, ok := k.Engine.(Faulty); ok {
+		all = append(all, e.Faults()...)
+	}
+	return all
 }
 
 // Close ends the use of the directory.
@@ -144,19 +152,14 @@ func (k *DiskShadow) write() {
 	if len(changes) == 0 {
 		return
 	}
-	err := k.disk.Write(context.Background(), changes)
-	k.mu.Lock()
-	first := err != nil && !k.failed
-	k.failed = err != nil
-	if err != nil {
-		for _, c := range changes {
-			if _, newer := k.news[c.Key]; !newer {
-				k.news[c.Key] = c
-			}
-		}
+	if err := k.disk.Write(context.Background(), changes); err == nil {
+		return
 	}
-	k.mu.Unlock()
-	if first {
-		k.log.Error("cannot store registered endpoints on disk: a start without their store would serve older ones", "error", err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range changes {
+		if _, newer := k.news[c.Key]; !newer {
+			k.news[c.Key] = c
+		}
 	}
 }

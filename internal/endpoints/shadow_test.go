@@ -106,17 +106,18 @@ func TestDiskShadowServesLastRegistrations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		good := file(null)
+		_ = file(null).Close()
 		put(r, 1)
-		time.Sleep(5 * time.Second)
+		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-			t.Errorf("%d log lines about the failed write", n)
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 || len(r.Faults()) != 1 {
+			t.Errorf("%d log lines about the failed write, %v", n, r.Faults())
 		}
 		put(r, 4)
 		time.Sleep(5 * time.Second)
-		_ = file(good).Close()
-		time.Sleep(5 * time.Second)
+		if r.Faults() != nil {
+			t.Error(r.Faults())
+		}
 		r.stop()
 
 		r, _, _, _ = begin(false)

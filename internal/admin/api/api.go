@@ -363,7 +363,8 @@ type Trouble struct {
 // again and again, without an ACK or NACK of it.
 const DisconnectLoop = "disconnect-loop"
 
-// StaleEndpoints is the code of a [Trouble]: a program that registers endpoints cannot update them.
+// StaleEndpoints is the code of a [Trouble]: a program that registers endpoints cannot update them, or the server cannot
+// store or read them.
 const StaleEndpoints = "stale-endpoints"
 
 // TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.

@@ -179,6 +179,55 @@ func TestEndpointsWithoutEtcd(t *testing.T) {
 	keeping(t, dir, endpoint)() // its disk has the endpoint
 }
 
+// While the etcd does not answer, the last registrations are served, and the fault is known.
+func TestEndpointsOfAnEtcdThatIsAway(t *testing.T) {
+	_, endpoint := start(t, nil)
+	p := newProxy(t, endpoint)
+	all, client := registries(t, 1, p.Addr().String())
+	r := all[0]
+	put := func(n int) {
+		t.Helper()
+		if _, err := r.Put(background(t), endpoints.Cluster{Name: "x"}, []endpoints.Registered{one(n)}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	is := func(fault bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); (len(r.Faults()) > 0) != fault; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("faults %v, want %v", r.Faults(), fault)
+			}
+		}
+		agree(t, all, "x", 1)
+	}
+	for name, change := range map[string]func(bool){"cut": p.set, "hang": p.hang} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			is(false)
+			change(true)
+			is(true)
+			change(false)
+			is(false)
+		})
+	}
+	t.Run("SAFE-17 denied", func(t *testing.T) {
+		for _, err := range []error{second(client.UserAdd(t.Context(), "root", "root")), second(client.UserGrantRole(t.Context(), "root", "root")), second(client.AuthEnable(t.Context()))} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		is(true)
+		if !strings.Contains(r.Faults()[0].Text, "user") {
+			t.Error(r.Faults())
+		}
+	})
+	if n := strings.Count(r.log.String(), "etcd watch failed"); n < 3 {
+		t.Errorf("%d lines:\n%s", n, r.log.String())
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // keeping starts a registry with a copy on disk, and waits until it serves cluster x.
 func keeping(t *testing.T, dir, endpoint string) (end func()) {
 	t.Helper()

@@ -35,7 +35,8 @@ type Engine struct {
 	mu      sync.Mutex // guards the fields below; held for memory only
 	seen    int64      // the last revision of the etcd that Watch has reported; 0: there is no Watch
 	moved   chan struct{}
-	foreign map[string]bool // the invalid keys that were logged
+	foreign map[string]bool  // the invalid keys that were logged
+	fault   *endpoints.Fault // why the registrations may be old; nil: they are not
 
 	present  func() []endpoints.Change // the present registrations; nil: unknown
 	times    int                       // how many times the etcd had gone back at the last report of all registrations
@@ -299,8 +300,39 @@ func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool
 		if _, back := errors.AsType[*etcdkv.WentBack](err); back {
 			return // the connection has logged it
 		}
-		e.log.Warn("etcd watch failed, serving the last known endpoints", "error", err, "again_in", pause.String())
+		e.noteFault(err)
+		e.log.Warn(watchFailed, "error", err, "again_in", pause.String())
 	})
+}
+
+const watchFailed = "etcd watch failed, serving the last known endpoints"
+
+// noteFault records why the registrations may be old (SAFE-17); nil: they are not. It reports whether there was no fault
+// before.
+func (e *Engine) noteFault(err error) (first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first = e.fault == nil
+	if err == nil {
+		e.fault = nil
+		return first
+	}
+	is := endpoints.Fault{Text: "the etcd cannot be read, so the last registered endpoints stay: " + err.Error(), Since: time.Now()}
+	if e.fault != nil {
+		is.Since = e.fault.Since
+	}
+	e.fault = &is
+	return first
+}
+
+// Faults implements [endpoints.Faulty].
+func (e *Engine) Faults() []endpoints.Fault {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fault == nil {
+		return nil
+	}
+	return []endpoints.Fault{*e.fault}
 }
 
 // all reads all registrations, and returns the revision of the etcd that has them.

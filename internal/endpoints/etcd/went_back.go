@@ -61,6 +61,7 @@ func (e *Engine) begin(times int, rev int64) {
 	e.mu.Lock()
 	e.times = times
 	clear(e.removed)
+	e.fault = nil
 	e.mu.Unlock()
 	e.reported(rev)
 }
@@ -112,6 +113,9 @@ func (e *Engine) poll(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		}
 		n, err := e.counter(ctx)
+		if ctx.Err() == nil && e.noteFault(err) && err != nil { // while the etcd is away, the client restarts the watch without an error
+			e.log.Warn(watchFailed, "error", err)
+		}
 		e.mu.Lock()
 		missed := err == nil && n > e.restored
 		e.mu.Unlock()

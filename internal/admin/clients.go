@@ -11,6 +11,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/text/jsonscan"
 )
 
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) error {
@@ -207,7 +208,7 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if values(b) > maxPlanned {
+	if jsonscan.Values(b) > maxPlanned {
 		return wrong("body", fmt.Sprintf("has more than %d values", maxPlanned), "")
 	}
 	var in api.ImpactRequest

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/text/jsonscan"
 )
 
 // mayRegister returns an error unless the caller may register endpoints. Registering an endpoint
@@ -79,7 +80,7 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n := values(b)
+	n := jsonscan.Values(b)
 	if n > maxValues {
 		return wrong("body", fmt.Sprintf("has more than %d values", maxValues), "")
 	}

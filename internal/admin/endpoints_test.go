@@ -66,7 +66,7 @@ func TestEndpoints(t *testing.T) {
 		{"PUT /api/v1/endpoints/a%2Fb", ``, 400, `"field":"endpoints"`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"x","port":1}]}`, 200, `"set":1,"unchanged":1,"removed":0,"errors":[{"field":"endpoints[1].address","message":"\"x\" is not an IP address"}]`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"10.0.0.4","port":"80"},null,7,{"address":"10.0.0.4","port":1,"host":"h"}]}`, 409, `at most 3`},
-		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"10.0.0.4","port":"80"},7]}`, 200, `"errors":[{"field":"endpoints[1].port","message":"must be of another type, not a JSON string"},{"field":"endpoints[2]","message":"must be of another type, not a JSON number"}]`},
+		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"address":"10.0.0.4","port":"80"},7]}`, 200, `"errors":[{"field":"endpoints[1].port","message":"must be of another type, not a JSON string"},{"field":"endpoints[2]","message":"must be an object, not a JSON number"}]`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1},{"id":"x","address":"10.0.0.4","port":1,"host":"h"},{"address":"10.0.0.4","port":1,"ttl":"3s"}]}`, 200, `"errors":[{"field":"endpoints[1]","message":"unknown field \"host\""},{"field":"endpoints[2].ttl","message":"must be empty`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"port":1},{"address":"x","port":1}]}`, 400, `"field":"endpoints[0].address"`},
 		{"PUT /api/v1/endpoints/a%2Fb", `{"endpoints":[{"address":"10.0.0.3","port":1,"ttl":"3s"}]}`, 400, `"field":"endpoints[0].ttl"`},

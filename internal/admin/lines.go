@@ -11,6 +11,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/text/jsonscan"
 )
 
 // linesOfJSON is the content type of a stream of JSON objects, one on each line.
@@ -73,7 +74,7 @@ func (l *lines) read() (input, error) {
 		l.end = fmt.Errorf("line %d has more than %d bytes", l.n, maxLine)
 		return input{size: maxLine, err: wrong("", fmt.Sprintf("must have at most %d bytes: the stream ends", maxLine), "")}, nil
 	}
-	one := input{size: len(text), parts: values(text)}
+	one := input{size: len(text), parts: jsonscan.Values(text)}
 	text = bytes.TrimSpace(text)
 	if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) { // a read error, or the end without a last line; the last line needs no line break
 		return input{}, err

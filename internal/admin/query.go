@@ -209,15 +209,6 @@ func object(b []byte, most int64, v any) error {
 	return unread(err, most)
 }
 
-// values returns an upper limit for the number of JSON values in b, without decoding b.
-func values(b []byte) int {
-	n := 1
-	for _, begins := range []string{",", "{", "["} {
-		n += bytes.Count(b, []byte(begins))
-	}
-	return n
-}
-
 // decode decodes one object with the fields of v. Anything after the object is an error, even a
 // single bracket, which json.Decoder.More would miss. The error io.EOF means that b is empty.
 func decode(b []byte, v any) error {
@@ -242,7 +233,10 @@ func unread(err error, most int64) error {
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		want := "of another type"
-		if e.Type.Kind() == reflect.String {
+		switch e.Type.Kind() {
+		case reflect.Struct:
+			want = "an object"
+		case reflect.String:
 			want = "text"
 			if strings.HasSuffix(e.Field, "ttl") || e.Field == "bake" {
 				want = `text such as "30s"`

@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,11 +13,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/internal/text"
+	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
 
 // Command returns the command endpoints with its subcommands.
@@ -146,12 +149,38 @@ func readEndpoints(stdin io.Reader, file string) (all endpointsFile, err error) 
 	if err != nil {
 		return all, cli.Fail(err, "")
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&all); err != nil {
-		return all, cli.Fail(fmt.Errorf("%s: %w", file, err), `write {"ttl": "30s", "endpoints": [{"address": "10.0.0.1", "port": 8080}]}`)
+	if err := checkEndpointsFile(file, b); err != nil {
+		return all, cli.Fail(err, `write {"ttl": "30s", "endpoints": [{"address": "10.0.0.1", "port": 8080}]}`)
+	}
+	if err := json.Unmarshal(protoyaml.WithoutBOM(b), &all); err != nil {
+		return all, cli.Fail(fmt.Errorf("%s: %w", file, err), "")
 	}
 	return all, nil
+}
+
+// checkEndpointsFile returns the first mistake of an [endpointsFile] with its place.
+func checkEndpointsFile(file string, b []byte) error {
+	root, err := protoyaml.ParseJSON(file, b)
+	if err != nil {
+		return err
+	}
+	r := yamlkeys.Reader{Decoder: protoyaml.Decoder{File: file, Source: b}}
+	if root.Kind != yaml.MappingNode {
+		r.Report(root, "", "", "an object is needed, not %s", yamlkeys.What(root))
+	} else {
+		r.Each(findings.WrongValue, root, "", "the file", yamlkeys.Keys{
+			"ttl": func(n *yaml.Node, path string) { r.Text(n, path) },
+			"endpoints": func(n *yaml.Node, path string) {
+				if n.Kind != yaml.SequenceNode {
+					r.Report(n, path, "", "a list is needed, not %s", yamlkeys.What(n))
+				}
+			},
+		}, nil)
+	}
+	if len(r.Problems) > 0 {
+		return r.Problems[0]
+	}
+	return nil
 }
 
 // change requests a change of endpoints and prints its result.

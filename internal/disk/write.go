@@ -3,6 +3,7 @@
 package disk
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"os"
@@ -25,15 +26,27 @@ func Write(path string, mode os.FileMode, write func(io.Writer) error) error {
 }
 
 // Replace replaces the file at path, as a whole or not at all. It uses the name ".new" in the same
-// directory, so two programs must not replace files there at the same time.
+// directory, which must be a directory of Chancery. Two programs must not replace files there at the same time.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
-	dir := filepath.Dir(path)
-	next := filepath.Join(dir, ".new")
+	next := filepath.Join(filepath.Dir(path), ".new")
 	// A killed program may have left this file. It may also be a link to another file, or a file that other users
 	// can read.
-	err := os.Remove(next)
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = Write(next, mode, write)
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return replace(path, next, mode, write)
+}
+
+// ReplaceShared replaces the file at path like [Replace], in a directory that may have files of other programs. Its
+// temporary name is unique, so a killed program leaves this file.
+func ReplaceShared(path string, mode os.FileMode, write func(io.Writer) error) error {
+	return replace(path, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()), mode, write)
+}
+
+func replace(path, next string, mode os.FileMode, write func(io.Writer) error) error {
+	err := Write(next, mode, write)
+	if errors.Is(err, os.ErrExist) {
+		return err
 	}
 	if err == nil {
 		err = os.Rename(next, path)
@@ -42,7 +55,7 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 		_ = os.Remove(next)
 		return err
 	}
-	return SyncDir(dir)
+	return SyncDir(filepath.Dir(path))
 }
 
 // Append appends to a file of the given size, and flushes it to the disk. It reports whether the file

@@ -82,6 +82,28 @@ func TestAppendChecksSize(t *testing.T) {
 	}
 }
 
+// Nothing else in the directory changes, also if the write fails.
+func TestReplaceSharedKeepsOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, ".new"), 0o700), os.WriteFile(path, []byte("one"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceShared(path, 0o600, func(io.Writer) error { return io.ErrShortWrite }); !errors.Is(err, io.ErrShortWrite) {
+		t.Error(err)
+	}
+	if err := ReplaceShared(path, 0o640, func(w io.Writer) error { _, err := io.WriteString(w, "two"); return err }); err != nil {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if got, err2 := os.ReadFile(path); err != nil || err2 != nil || string(got) != "two" || len(entries) != 2 || entries[0].Name() != ".new" {
+		t.Error(string(got), entries, err, err2)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o640 {
+		t.Error(info, err)
+	}
+}
+
 // Replace neither writes to nor shares a file of another user at the temporary path (SAFE-11).
 func TestReplaceRefusesForeignFiles(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")

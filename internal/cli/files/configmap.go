@@ -23,6 +23,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
+	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -121,7 +122,7 @@ func (e *exporter) mountedFiles() (all []mountedFile, err error) {
 		if err != nil {
 			return nil, cli.Fail(err, "")
 		}
-		all = append(all, mountedFile{path: path, data: data, secret: e.withSecret[path]})
+		all = append(all, mountedFile{path: path, data: data, secret: e.withSecret[path] || unreadSecret(data)})
 	}
 	finder := secrets.NewFinder(e.load.Types)
 	for d := range dirs {
@@ -137,7 +138,7 @@ func (e *exporter) mountedFiles() (all []mountedFile, err error) {
 		if err != nil {
 			return nil, cli.Fail(err, "")
 		}
-		all = append(all, mountedFile{path: path, data: data, secret: len(finder.Find(m).Values) > 0})
+		all = append(all, mountedFile{path: path, data: data, secret: len(finder.Find(m).Values) > 0 || unreadSecret(data)})
 	}
 	for i := range all {
 		below, err := filepath.Rel(e.dir, all[i].path)
@@ -148,6 +149,21 @@ func (e *exporter) mountedFiles() (all []mountedFile, err error) {
 	}
 	slices.SortFunc(all, func(a, b mountedFile) int { return cmp.Compare(a.path, b.path) })
 	return all, nil
+}
+
+// unreadSecret reports whether something in a file may be a secret although no resource contains it: a comment, or
+// the value of a key that Envoy ignores. The rule is coarse on purpose, because a Secret is always right.
+func unreadSecret(data []byte) bool {
+	ignored := bytes.Contains(data, []byte(protoyaml.Ignored))
+	for line := range bytes.Lines(data) {
+		if !ignored {
+			_, line, _ = bytes.Cut(line, []byte("#"))
+		}
+		if !secrets.ShowsLines(line, nil) || !secrets.ShowsLine(string(line)) {
+			return true
+		}
+	}
+	return false
 }
 
 var notInKey = regexp.MustCompile(`[^-._a-zA-Z0-9]+`)
@@ -298,7 +314,7 @@ func writeYAML(path string, mode fs.FileMode, comment string, documents ...any) 
 		}
 		return err
 	}
-	return disk.Replace(path, mode, func(w io.Writer) error {
+	return disk.ReplaceShared(path, mode, func(w io.Writer) error {
 		for line := range strings.Lines(comment) {
 			fmt.Fprintln(w, "#", strings.TrimSpace(line))
 		}

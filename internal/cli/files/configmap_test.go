@@ -108,7 +108,7 @@ func mounted(t *testing.T, out string) (files map[string]string, objects int) {
 }
 
 func TestExportConfigMapKeepsEveryFile(t *testing.T) {
-	text := func(n int) string { return "# " + strings.Repeat("x", n-3) + "\n" }
+	text := func(n int) string { return "# " + strings.Repeat("x ", n/2-2) + "\n\n" }
 	cluster := "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
 	many := map[string]string{"cluster.yaml": cluster}
 	for i := range 300 {
@@ -139,6 +139,46 @@ func TestExportConfigMapKeepsEveryFile(t *testing.T) {
 				if got[path] != want {
 					t.Errorf("%s: %.60q, want %.60q", path, got[path], want)
 				}
+			}
+		})
+	}
+}
+
+// A secret that no resource contains is in a Secret too.
+func TestSAFE6ExportConfigMapHidesUnreadSecrets(t *testing.T) {
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
+	for name, c := range map[string]struct {
+		path, text string
+		secret     bool
+	}{
+		"an ignored key":               {"a.yaml", "!ignore spare:\n- inline_string: hunter2\n" + cluster, true},
+		"an ignored key on its line":   {"a.yaml", cluster + "metadata: {!ignore password: hunter2}\n", true},
+		"an ignored key with a key":    {"a.yaml", "!ignore spare: |\n  -----BEGIN EC BLOB-----\n  aaaa\n" + cluster, true},
+		"a comment":                    {"a.yaml", cluster + "# password: hunter2\n", true},
+		"a comment behind a value":     {"a.yaml", cluster + "connect_timeout: 1s # token hunter2\n", true},
+		"a comment with PEM":           {"a.yaml", cluster + "# -----BEGIN EC BLOB-----\n# aaaa\n", true},
+		"a comment of a group":         {"edge/group.yaml", "match: {cluster: edge} # password: hunter2\n", true},
+		"a comment of a bootstrap":     {"_bootstrap.yaml", "node: {id: a, cluster: b} # password: hunter2\n", true},
+		"a comment in the text format": {"a.txtpb", "# proto-message: envoy.config.cluster.v3.Cluster\n# password: hunter2\nname: \"d\"\n", true},
+		"a harmless comment":           {"a.yaml", "# shared by all teams\n" + cluster, false},
+		"a harmless ignored key":       {"a.yaml", "!ignore spare: &t 1s\n" + cluster + "connect_timeout: *t\n", false},
+		"a name of a secret as value":  {"a.yaml", cluster + "alt_stat_name: password # slow\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := exportConfigMap(t, map[string]string{c.path: c.text, "z.yaml": strings.Replace(cluster, "name: c", "name: z", 1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if files, _ := mounted(t, out); files[c.path] != c.text {
+				t.Errorf("%q", files[c.path])
+			}
+			open, err := os.ReadFile(filepath.Join(out, configMapsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := strings.ReplaceAll(c.path, "/", ".") + ":"
+			if bytes.Contains(open, []byte("hunter2")) || bytes.Contains(open, []byte("BEGIN")) || bytes.Contains(open, []byte(key)) == c.secret {
+				t.Errorf("%s", open)
 			}
 		})
 	}

@@ -44,8 +44,8 @@ func ParseYAML(file string, src []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// ignored is Envoy's tag of a key that it leaves out. The value may hold anchors.
-const ignored = "!ignore"
+// Ignored is Envoy's tag of a key that it leaves out. The value may hold anchors.
+const Ignored = "!ignore"
 
 // normalize drops ignored keys, and tags numbers by the core schema of YAML 1.2: the parser also accepts
 // numbers of YAML 1.1, such as 1_000. It returns a node with a tag that YAML itself does not know, or nil.
@@ -68,7 +68,7 @@ func normalize(n *yaml.Node) (unknownTag *yaml.Node) {
 	}
 	dropped := 0
 	for i, c := range n.Content {
-		drop := n.Kind == yaml.MappingNode && n.Content[i&^1].Tag == ignored
+		drop := n.Kind == yaml.MappingNode && n.Content[i&^1].Tag == Ignored
 		if drop {
 			dropped++
 		} else {

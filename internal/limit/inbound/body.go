@@ -19,7 +19,7 @@ type Body struct {
 // Body returns a body of a client at an address. The function stop must make reads from the body fail. Any
 // goroutine may call it until the body is closed.
 func (b *Budget) Body(from io.Reader, peer net.Addr, stop func()) *Body {
-	return &Body{conn: b.Conn(&reader{peer: peer, stop: stop}, false), from: from}
+	return &Body{conn: &Conn{Conn: &reader{peer: peer, stop: stop}, budget: b, in: newMessages()}, from: from}
 }
 
 // ErrRefused is the error of a body that arrived too slowly, or that the budget had no room for.

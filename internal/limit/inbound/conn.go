@@ -152,7 +152,7 @@ func (c *Conn) Close() error {
 
 // end releases everything that the connection holds.
 func (c *Conn) end() {
-	c.budget.conns.Delete(c.RemoteAddr())
+	c.budget.conns.CompareAndDelete(c.RemoteAddr(), c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.end()

@@ -166,7 +166,7 @@ func TestBody(t *testing.T) {
 		if err := <-u.done; !errors.Is(err, ErrRefused) {
 			r.Error(err)
 		}
-		if u.Close(); r.Used() != 0 || len(r.refusals()) != 1 {
+		if u.Close(); r.Used() != 0 || len(r.refusals()) != 1 || r.refusals()[0] != "a: "+string(TooMuch) {
 			r.Errorf("%d, %v", r.Used(), r.refusals())
 		}
 	})

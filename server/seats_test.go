@@ -478,7 +478,11 @@ func TestTap(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		for _, s := range all {
+		w.silent.leave(all[0])
+		if err := tapped(conn, method); err != nil {
+			t.Error("after the end of the first silent stream of the connection:", err)
+		}
+		for _, s := range all[1:] {
 			w.silent.leave(s)
 		}
 		if err := tapped(conn, method); err != nil {

@@ -18,6 +18,7 @@ func TestProgramSizes(t *testing.T) {
 		"(?i)abcdefghijklmnopqrstuvwxyz": 30,
 		"(?i)k{30}":                      34,
 		"é{30}":                          35,
+		"(?:é){40}":                      84,
 		"[é-ü]{30}":                      34,
 		"\\pL{1}":                        11,
 		".{30}":                          64,

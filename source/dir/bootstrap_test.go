@@ -261,6 +261,9 @@ func TestProgramSizeOfBootstrap(t *testing.T) {
 			if is := strings.Contains(got, "RE2 program"); is != (tt.limit != "") || !strings.Contains(got, "the limit is "+tt.limit) && is {
 				t.Error(got)
 			}
+			if strings.Contains(got, "a default Envoy refuses") != (tt.limit == "100") {
+				t.Error("whose limit it is:", got)
+			}
 		})
 	}
 	both := append(bootstrapOf(t, `{"layered_runtime":{"layers":[{"name":"a","static_layer":`+value("1000")+`}]}}`), bootstrapOf(t, `{}`)...)

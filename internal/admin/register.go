@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/admin/csds"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/internal/panics"
 	"github.com/chancery-xds/chancery/internal/protoscan"
@@ -117,39 +118,28 @@ type messages struct {
 	n    int // number of requests unpacked
 }
 
-// frame is the length of a gRPC frame's header: one byte for compression, and four for the length of
-// the message.
-const frame = 5
-
 func (m *messages) ready() bool {
-	if m.in.Buffered() < frame {
+	if m.in.Buffered() < csds.FrameHeader {
 		return false
 	}
-	head, _ := m.in.Peek(frame)
-	return m.in.Buffered()-frame >= int(binary.BigEndian.Uint32(head[1:]))
+	head, _ := m.in.Peek(csds.FrameHeader)
+	return m.in.Buffered()-csds.FrameHeader >= int(binary.BigEndian.Uint32(head[1:]))
 }
 
 func (m *messages) read() (input, error) {
 	m.came++
-	var head [frame]byte
-	if _, err := io.ReadFull(m.in, head[:]); err != nil {
+	b, err := csds.ReadFrame(m.in, maxRequest)
+	if err != nil {
 		return input{}, err
 	}
-	size := binary.BigEndian.Uint32(head[1:])
-	switch {
-	case head[0] != 0:
+	switch size := binary.BigEndian.Uint32(b[1:]); {
+	case b[0] != 0:
 		return input{}, &problem{http.StatusNotImplemented, "", "compressed requests are not supported", ""}
 	case size > maxRequest:
 		return input{}, &problem{http.StatusRequestEntityTooLarge, "", fmt.Sprintf("request %d has %d bytes: at most %d are allowed", m.came, size, maxRequest), ""}
 	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(m.in, b); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return input{}, err
-	}
-	one := input{size: frame + len(b), packed: b, parts: parts(b, ofRequest, 0, 0)}
+	message := b[csds.FrameHeader:]
+	one := input{size: len(b), packed: message, parts: parts(message, ofRequest, 0, 0)}
 	if one.parts > maxParts {
 		one = input{size: one.size, err: wrong("", fmt.Sprintf("has more than %d messages: steps, endpoints, localities, and fields and values of metadata", maxParts), "")}
 	}
@@ -293,11 +283,11 @@ func (m *messages) answer(n int, lost bool, wrong []refused) error {
 		}
 		out.Refused = append(out.Refused, r)
 	}
-	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, frame), out)
+	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, csds.FrameHeader), out)
 	if err != nil {
 		return err
 	}
-	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-frame))
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-csds.FrameHeader))
 	_, err = m.w.Write(b)
 	return err
 }

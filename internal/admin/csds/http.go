@@ -151,7 +151,7 @@ func (r *requests) Read(p []byte) (int, error) {
 			return 0, http.ErrBodyReadAfterClose
 		}
 		var err error
-		r.left, err = r.next()
+		r.left, err = ReadFrame(r.ReadCloser, maxRequest) // gRPC refuses a larger request by its header
 		if err != nil {
 			return 0, err
 		}
@@ -161,18 +161,22 @@ func (r *requests) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a request with the header of its frame. If it is too large, next reads only the header: gRPC refuses it.
-func (r *requests) next() ([]byte, error) {
-	b := make([]byte, 5)
-	if _, err := io.ReadFull(r.ReadCloser, b); err != nil {
+// FrameHeader is the length of the header of a gRPC frame: one byte for compression, and four for the length of the
+// message.
+const FrameHeader = 5
+
+// ReadFrame reads a frame of a gRPC stream. If its message has more than most bytes, ReadFrame reads only the header.
+func ReadFrame(in io.Reader, most uint32) ([]byte, error) {
+	b := make([]byte, FrameHeader)
+	if _, err := io.ReadFull(in, b); err != nil {
 		return nil, err
 	}
 	size := binary.BigEndian.Uint32(b[1:])
-	if size > maxRequest {
+	if size > most {
 		return b, nil
 	}
 	b = append(b, make([]byte, size)...)
-	_, err := io.ReadFull(r.ReadCloser, b[5:])
+	_, err := io.ReadFull(in, b[FrameHeader:])
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}

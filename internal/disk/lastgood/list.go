@@ -240,9 +240,6 @@ func Remove(dir, entry string) (Entry, error) {
 		return Entry{}, err
 	}
 	defer root.Close() //nolint:errcheck // its files are removed, not written
-	if !filepath.IsLocal(entry) || filepath.Base(entry) != entry {
-		return Entry{}, fs.ErrNotExist
-	}
 	e, err := inspect(root, entry)
 	if err != nil {
 		return e, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk"
 )
@@ -137,6 +138,63 @@ func TestListAndRemoveTrustNoEntry(t *testing.T) {
 		if _, err := Remove(t.TempDir(), entry); err == nil {
 			t.Errorf("%q was removed", entry)
 		}
+	}
+	if _, err := Remove(filepath.Dir(outside), filepath.Join(filepath.Base(outside), name)); err == nil {
+		t.Error("a file of a folder was removed")
+	}
+}
+
+// The age and the size of a folder are those of all its files.
+func TestListShowsTheLastChangeAndTheSize(t *testing.T) {
+	root := t.TempDir()
+	folder := saved(t, root, "/served", "")
+	registered := filepath.Join(folder, EndpointsName)
+	if err := errors.Join(os.Mkdir(registered, 0o700), os.WriteFile(filepath.Join(registered, "journal"), []byte("12345"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{folder, registered, filepath.Join(folder, name), filepath.Join(folder, labelName), filepath.Join(registered, "journal")}
+	old := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
+	var size int64
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		} else if !info.IsDir() {
+			size += info.Size()
+		}
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, path := range append([]string{""}, paths[2:]...) {
+		changed := old.Add(time.Duration(i) * time.Hour)
+		if path != "" {
+			if err := os.Chtimes(path, changed, changed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all, err := List(root); err != nil || len(all) != 1 || !all[0].Used.Equal(changed) || all[0].Bytes != size {
+			t.Errorf("%s was changed at %v, and all have %d bytes: %+v, %v", path, changed, size, all, err)
+		}
+	}
+}
+
+// A label is written only if it differs: of a folder that no server uses, the age counts.
+func TestLabelIsReplacedIfItDiffers(t *testing.T) {
+	root := t.TempDir()
+	folder := saved(t, root, "/served", "")
+	old := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
+	path := filepath.Join(folder, labelName)
+	if err := errors.Join(os.Chtimes(path, old, old), Label(folder, "/served", "")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || !info.ModTime().Equal(old) {
+		t.Error("an equal label was written:", info.ModTime(), err)
+	}
+	if err := Label(folder, "/served", "relay of a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(t, root); !slices.Equal(got, []string{"IDLE relay of a"}) {
+		t.Error(got)
 	}
 }
 

@@ -120,5 +120,16 @@ func TestFolderRemovedAndMadeAgain(t *testing.T) {
 	if err := k.Save(Config{}); err != nil {
 		t.Error(err)
 	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	third, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	k.Release()
+	if _, err := os.Stat(dir); err != nil {
+		t.Error("the folder of another program was removed:", err)
+	}
+	third.Release()
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,21 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/disk"
 )
+
+// The reader of the token accepts only regular files, and stops at a limit.
+func TestTokenFileIsRegularAndBounded(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "large")
+	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, 5<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{os.DevNull: "a device, not a regular file", large: "has more than 4194304 bytes"} {
+		t.Run("SAFE-9 "+filepath.Base(path), func(t *testing.T) {
+			if _, err := readToken(path); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
+	}
+}
 
 // A read that hangs delays a request by at most a second, and runs once. The last token stays until it ends.
 func TestHungTokenFile(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -114,10 +115,7 @@ func TestSettledConnectionsOutlastFlood(t *testing.T) {
 		return peer
 	}
 	settle := func(peer *net.TCPAddr) {
-		same, err := net.ResolveTCPAddr("tcp", peer.String()) // REST knows only the text
-		if err != nil {
-			t.Fatal(err)
-		}
+		same := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(peer.String())) // REST knows only the text
 		l.Settle(same)
 		l.Settle(same)
 	}

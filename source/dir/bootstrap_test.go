@@ -267,8 +267,14 @@ func TestProgramSizeOfBootstrap(t *testing.T) {
 		})
 	}
 	both := append(bootstrapOf(t, `{"layered_runtime":{"layers":[{"name":"a","static_layer":`+value("1000")+`}]}}`), bootstrapOf(t, `{}`)...)
-	if c := Check(b.dir, Options{Bootstraps: both, Validate: true}); !strings.Contains(Errors(c.Warnings).Error(), "the limit is 100") {
-		t.Error("each Envoy must accept the resource:", c.Warnings)
+	for range 2 {
+		if c := Check(b.dir, Options{Bootstraps: both, Validate: true}); !strings.Contains(Errors(c.Warnings).Error(), "the limit is 100") {
+			t.Error("each Envoy must accept the resource:", c.Warnings)
+		}
+		slices.Reverse(both)
+	}
+	if c := CheckAll([]string{Stdin}, strings.NewReader(largeRegex), Options{Bootstraps: both[:1], Validate: true}); len(c.Warnings) > 0 || len(c.Loaded) != 1 {
+		t.Error("the limit of the bootstrap counts for stdin, too:", c.Warnings)
 	}
 }
 

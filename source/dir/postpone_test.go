@@ -111,13 +111,16 @@ func TestLoadsEndpointsAtOnce(t *testing.T) {
 			b.src.reload(order{}, new(watch.Watcher))
 			b.write("e.yaml", port("e", 2))
 		}, false},
+		"a file with two paths": {replace("_data/m.yaml", port("m", 2)), false},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			t.Parallel()
-			b := newFixture(t, "e.yaml", port("e", 1), "both.yaml", both, "g/group.yaml", "match: {id: a}\n", "g/g.yaml", clusters("g"), "_data/l.yaml", port("l", 1), "_v1/d.yaml", port("d", 1))
+			b := newFixture(t, "e.yaml", port("e", 1), "both.yaml", both, "g/group.yaml", "match: {id: a}\n", "g/g.yaml", clusters("g"), "_data/l.yaml", port("l", 1), "_data/m.yaml", port("m", 1), "_v1/d.yaml", port("d", 1))
 			commits := 0
 			b.src.opts.Keep = func(LastGood) { commits++ }
 			b.link("_data/l.yaml", "l.yaml")
+			b.link("_data/m.yaml", "m.yaml")
+			b.link("../_data/m.yaml", "g/m.yaml")
 			b.link("_v1", "linked")
 			w := watch.NewWatcher(b.src.opts.Log, time.Hour)
 			defer w.Close()
@@ -141,20 +144,61 @@ func TestLoadsEndpointsAtOnce(t *testing.T) {
 	}
 }
 
+// While a group differs from its files, an early load of one file could commit a part of an earlier change.
+func TestNoEarlyLoadAfterPostponedChange(t *testing.T) {
+	many := names("c", 40)
+	for name, tt := range map[string]struct {
+		file, text string
+		early      bool
+	}{
+		"a loaded change":                        {"a.yaml", clusters("a"), true},
+		"a change that waits for a missing name": {"a.yaml", tcpListener("a", "80"), false},
+		"a change with a mistake":                {"a.yaml", "{", false},
+		"a removal that waits":                   {"many.yaml", clusters(many[:20]...), false},
+	} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
+			b := newFixture(t, "e.yaml", port("e", 1), "many.yaml", clusters(many...))
+			b.src.home.removals.confirm = time.Hour
+			w := watch.NewWatcher(b.src.opts.Log, time.Hour)
+			defer w.Close()
+			b.src.reload(order{}, w)
+			b.write(tt.file, tt.text)
+			b.events(w)
+			b.src.reload(order{mayWait: true}, w)
+			b.src.last = lastChange{}
+			b.write("e.yaml", port("e", 2))
+			b.events(w)
+			if _, early := b.src.early(w); early != tt.early {
+				t.Errorf("early: %v", early)
+			}
+		})
+	}
+}
+
 // If the system reports no event of a change, the poll finds it. If events were lost, any file may have changed, so
 // the load waits for the quiet time.
 func TestChangesWithoutEvents(t *testing.T) {
+	created := fsnotify.Event{Name: "e.yaml", Op: fsnotify.Create}
+	renamed := func(b *fixture) { b.write("e.yaml", port("e", 2)) }
+	inPlace := func(b *fixture) {
+		b.must(os.WriteFile(filepath.Join(b.dir, "e.yaml"), []byte(port("e", 2)), 0o666))
+	}
+	both := func(b *fixture) { b.write("e.yaml", port("e", 2), "f.yaml", port("f", 2)) }
 	for name, tt := range map[string]struct {
 		events []fsnotify.Event
+		change func(*fixture)
 		want   time.Duration
 	}{
-		"an event":        {[]fsnotify.Event{{Name: "e.yaml", Op: fsnotify.Create}}, 0},
-		"no event":        {nil, 30*time.Second + quietTime},
-		"events are lost": {[]fsnotify.Event{{}, {Name: "e.yaml", Op: fsnotify.Create}}, quietTime},
+		"an event":        {[]fsnotify.Event{created}, renamed, 0},
+		"no event":        {nil, renamed, 30*time.Second + quietTime},
+		"events are lost": {[]fsnotify.Event{{}, created}, renamed, quietTime},
+
+		"a late event of a file that was read, and a write in place": {[]fsnotify.Event{created}, inPlace, quietTime},
+		"an event, and another change without one":                   {[]fsnotify.Event{created}, both, quietTime},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, b := watch.NewManual(), newFixture(t, "e.yaml", port("e", 1))
+				w, b := watch.NewManual(), newFixture(t, "e.yaml", port("e", 1), "f.yaml", port("f", 1))
 				var loaded time.Time
 				b.src.opts.Poll, b.src.opts.Keep = 30*time.Second, func(LastGood) { loaded = time.Now() }
 				_, err := b.src.Load()
@@ -163,7 +207,7 @@ func TestChangesWithoutEvents(t *testing.T) {
 				defer cancel()
 				go b.src.run(ctx, w)
 				synctest.Wait()
-				b.write("e.yaml", port("e", 2))
+				tt.change(b)
 				start := time.Now()
 				for _, ev := range tt.events {
 					if ev.Name != "" {
@@ -175,6 +219,21 @@ func TestChangesWithoutEvents(t *testing.T) {
 				synctest.Wait()
 				if got := loaded.Sub(start); got != tt.want {
 					t.Errorf("loaded after %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// After commits in quick succession, Run waits for the end of the change. Commits of an earlier change do not count.
+func TestQuietTimeAfterCommits(t *testing.T) {
+	for ago, want := range map[time.Duration]time.Duration{0: bulkTime, bulkTime - 1: bulkTime, bulkTime: quietTime} {
+		t.Run(fmt.Sprintf("SAFE-18 %v before", ago), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(t.TempDir(), nil, Options{})
+				s.last = lastChange{at: time.Now().Add(-ago), commits: quickCommits}
+				if got, _ := s.delay(watch.NewManual(), time.Now()); got != want {
+					t.Errorf("%v, want %v", got, want)
 				}
 			})
 		})
@@ -195,12 +254,16 @@ func TestEarlyLoadsArePaced(t *testing.T) {
 		"several files more than 1 s before": {lastChange{files: 2}, 2 * bulkTime, true},
 		"two commits some time before":       {lastChange{files: 1, commits: quickCommits}, 3 * quietTime, false},
 		"the same file just before":          {lastChange{files: 1, only: "e.yaml"}, 0, true},
+		"a load of an hour just before":      {lastChange{files: 1, took: time.Hour}, 3 * quietTime, true},
 	} {
 		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			b := newFixture(t, "e.yaml", port("e", 1))
 			w := watch.NewWatcher(b.src.opts.Log, time.Hour)
 			defer w.Close()
 			b.src.reload(order{}, w)
+			if b.src.last.took <= 0 {
+				t.Error("the load has no duration")
+			}
 			b.write("e.yaml", port("e", 2))
 			b.events(w)
 			if tt.last.only != "" {
@@ -208,8 +271,8 @@ func TestEarlyLoadsArePaced(t *testing.T) {
 			}
 			b.src.last = tt.last
 			b.src.last.at = time.Now().Add(-tt.ago)
-			if _, ok := b.src.early(w); ok != tt.want {
-				t.Errorf("early: %v", ok)
+			if delay, ok := b.src.early(w); ok != tt.want || delay > 0 != (tt.last.took > 0) {
+				t.Errorf("early: %v, after %v", ok, delay)
 			}
 		})
 	}

@@ -24,6 +24,7 @@ func TestCountsDerivedFromMemory(t *testing.T) {
 		streams, silent, others, polls, room int
 	}{
 		{"SAFE-14 little memory", cli.Memory{Bytes: 256 * mib}, 3276, 1024, 1000, 9000, 3276},
+		{"SAFE-14 less memory", cli.Memory{Bytes: 128 * mib}, 1638, 512, 512, 9000, 1638},
 		{"SAFE-14 more memory", cli.Memory{Bytes: 1024 * mib}, 13_107, 2000, 1000, 9000, 13_107},
 		{"SAFE-14 much memory", cli.Memory{Bytes: 8192 * mib}, 100_000, 2000, 1000, 9000, 104_857},
 		{"SAFE-14 no limit: half the memory of the machine", cli.Memory{Machine: 2048 * mib}, 13_107, 2000, 1000, 9000, 13_107},

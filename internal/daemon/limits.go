@@ -52,8 +52,8 @@ func (b *limitFlags) counts(f *pflag.FlagSet) {
 	f.IntVar(&b.Silent, "max-silent-streams", b.Silent, "maximum `number` of open streams and unary calls that have sent no request yet, not counting the first of each connection; one more replaces the newest from the address with the most")
 	f.IntVar(&b.Polls, "max-polls", b.Polls, "maximum `number` of held polls (REST-JSON and Fetch); one more replaces the newest from the address with the most; when few are left, no node may have more than half")
 	f.IntVar(&b.Others, "max-other-streams", b.Others, "maximum `number` of open streams of other services than xDS (health watches, reflection); one more replaces the newest from the address with the most")
-	for flag, share := range map[string]string{"max-streams": "40 KiB of half", "max-silent-streams": "16 KiB of 1/16", "max-polls": "16 KiB of 1/8", "max-other-streams": "16 KiB of 1/16"} {
-		f.Lookup(flag).DefValue += ", or one for each " + share + " of the memory limit if that is less"
+	for _, s := range b.shares() {
+		f.Lookup(s.flag).DefValue += fmt.Sprintf(", or one for each %d KiB of 1/%d of the memory limit if that is less", s.bytes>>10, s.part)
 	}
 	f.IntVar(&b.perConnection, "max-connection-streams", server.MaxStreams, "maximum `number` of streams of one connection; more wait at the client")
 	f.IntVar(&b.Types, "max-types", b.Types, "maximum `number` of resource types on one stream")
@@ -199,19 +199,26 @@ func (b *limitFlags) deriveCounts(total int64) {
 		return
 	}
 	b.room = int(max(1, min(total/2/clientBytes, math.MaxInt32)))
-	for _, l := range []struct {
-		flag string
-		n    *int
-		most int64
-	}{
-		{"max-streams", &b.Streams, total / 2 / clientBytes},
-		{"max-silent-streams", &b.Silent, total / 16 / callBytes},
-		{"max-other-streams", &b.Others, total / 16 / callBytes},
-		{"max-polls", &b.Polls, total / 8 / callBytes},
-	} {
-		if b.given == nil || !b.given(l.flag) {
-			*l.n = max(1, int(min(int64(*l.n), l.most)))
+	for _, s := range b.shares() {
+		if b.given == nil || !b.given(s.flag) {
+			*s.n = max(1, int(min(int64(*s.n), total/s.part/s.bytes)))
 		}
+	}
+}
+
+// A memoryShare is the part of the memory from which the default of a limit follows: 1/part, with bytes for each.
+type memoryShare struct {
+	flag        string
+	n           *int
+	part, bytes int64
+}
+
+func (b *limitFlags) shares() []memoryShare {
+	return []memoryShare{
+		{"max-streams", &b.Streams, 2, clientBytes},
+		{"max-silent-streams", &b.Silent, 16, callBytes},
+		{"max-other-streams", &b.Others, 16, callBytes},
+		{"max-polls", &b.Polls, 8, callBytes},
 	}
 }
 

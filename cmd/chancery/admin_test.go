@@ -221,6 +221,9 @@ func TestAdminTokenIsReadAgain(t *testing.T) {
 	if _, err := old.Status(d.ctx, ""); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
+	if line := d.logged("cannot read the token of the admin API, refusing all requests"); !strings.Contains(line["error"].(string), "named pipe, not a regular file") {
+		t.Errorf("%v", line)
+	}
 	if _, err := adminclient.Dial(adminclient.Target{URL: "http://" + at, TokenFile: file}); err == nil || !strings.Contains(err.Error(), "named pipe, not a regular file") {
 		t.Errorf("the client: %v", err)
 	}

@@ -143,6 +143,9 @@ func TestAnswersThatAreNotEmpty(t *testing.T) {
 		{"badmode", a, dnstest.Answer{Change: always(withCode(19, true))}, "answers 19"}, // its lower bits are those of NXDOMAIN
 		{"header-only", a, dnstest.Answer{Change: always(withCode(dnsmessage.RCodeServerFailure, false))}, "SERVFAIL"},
 		{"blocked", a, dnstest.Answer{Records: dnstest.Addresses("0.0.0.0")}, "usable"},
+		{"broadcast", a, dnstest.Answer{Records: dnstest.Addresses("255.255.255.255")}, "usable"},
+		{"short", a, dnstest.Answer{Records: []dnsmessage.ResourceBody{raw(a, "\x0a\x00\x00")}}, "record 1"},
+		{"bad-alias", a, dnstest.Answer{Records: []dnsmessage.ResourceBody{raw(dnsmessage.TypeCNAME, "\x09")}}, "record 1"},
 		{"portless", srv, dnstest.Answer{Records: []dnsmessage.ResourceBody{&dnsmessage.SRVResource{Target: host("t")}}}, "usable"},
 		{"foreign", a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1"), Change: owner("other")}, "other names"},
 		{"other-type", dnsmessage.TypeAAAA, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1")}, "other names or types"},
@@ -174,6 +177,41 @@ func TestEndlessAliases(t *testing.T) {
 	_, err := options(s.Addr).lookUp(t.Context(), question{"a", dnsmessage.TypeA})
 	if err == nil || !strings.Contains(err.Error(), "more than 8 aliases") {
 		t.Error(err)
+	}
+}
+
+// raw is a record with any bytes.
+func raw(typ dnsmessage.Type, data string) dnsmessage.ResourceBody {
+	return &dnsmessage.UnknownResource{Type: typ, Data: []byte(data)}
+}
+
+// A record that cannot be read does not spoil the others, whatever its place. The answer has the place.
+func TestBadRecordDoesNotSpoilOthers(t *testing.T) {
+	const a, aaaa, srv = dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeSRV
+	s := dnstest.Start(t)
+	v4, v6 := dnstest.Addresses("10.0.0.1", "10.0.0.2"), dnstest.Addresses("fd00::1")
+	for _, c := range []struct {
+		name    string
+		typ     dnsmessage.Type
+		records []dnsmessage.ResourceBody
+		want    string
+		bad     string // "": all records can be read
+	}{
+		{"short", a, []dnsmessage.ResourceBody{v4[0], raw(a, "\x0a\x00\x00"), v4[1]}, "10.0.0.1 10.0.0.2", "record 2"},
+		{"long", a, []dnsmessage.ResourceBody{raw(a, "\x0a\x00\x00\x03\x00"), v4[0]}, "10.0.0.1", "record 1"},
+		{"last", a, []dnsmessage.ResourceBody{v4[0], raw(a, "")}, "10.0.0.1", "record 2"},
+		{"short-v6", aaaa, []dnsmessage.ResourceBody{raw(aaaa, "\xfd"), v6[0]}, "fd00::1", "record 1"},
+		{"target", srv, []dnsmessage.ResourceBody{raw(srv, "\x00\x00\x00\x01\x00\x50\xc0\xff\x01"), &dnsmessage.SRVResource{Target: host("t"), Port: 80}}, "t", "record 1"},
+		{"other-type", a, []dnsmessage.ResourceBody{raw(dnsmessage.TypeMX, "\x01"), v4[0]}, "10.0.0.1", ""},
+		{"broadcast", a, dnstest.Addresses("255.255.255.255", "10.0.0.1"), "10.0.0.1", ""},
+	} {
+		t.Run("SAFE-17 "+c.name, func(t *testing.T) {
+			s.SetAnswer(c.name, c.typ, dnstest.Answer{Records: c.records})
+			got, err := options(s.Addr).lookUp(t.Context(), question{c.name, c.typ})
+			if err != nil || texts(got) != c.want || (got.bad != nil) != (c.bad != "") || got.bad != nil && !strings.Contains(got.bad.Error(), c.bad+" ") {
+				t.Errorf("%q, %v, %v", texts(got), got.bad, err)
+			}
+		})
 	}
 }
 

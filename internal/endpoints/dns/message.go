@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -108,14 +109,14 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 	if h.Truncated {
 		return answer{}, errTruncated
 	}
-	all, err := p.AllAnswers()
-	if err != nil {
-		return answer{}, err
-	}
-	a := answer{ttl: -1}
+	all, bad := q.readAnswers(&p)
+	a := answer{ttl: -1, bad: bad}
 	of, err := a.follow(q, all)
 	if err != nil || len(a.records) > 0 {
 		return a, err
+	}
+	if bad != nil {
+		return answer{}, bad
 	}
 	rest, err := readRest(&p)
 	switch {
@@ -140,6 +141,35 @@ func (q question) read(p dnsmessage.Parser, h dnsmessage.Header) (answer, error)
 	}
 	return a, nil
 }
+
+// readAnswers reads the records of the type and the aliases. The error is about the first one that cannot be read.
+func (q question) readAnswers(p *dnsmessage.Parser) (all []dnsmessage.Resource, bad error) {
+	for n := 1; ; n++ {
+		h, err := p.AnswerHeader()
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
+			return all, bad
+		}
+		r := dnsmessage.Resource{Header: h}
+		at := *p // a record that cannot be read leaves the parser inside it
+		if err == nil && (h.Type == q.typ || h.Type == dnsmessage.TypeCNAME) {
+			r, err = at.Answer()
+			if size := addressSize[h.Type]; err == nil && size != 0 && h.Length != size {
+				err = fmt.Errorf("it has %d bytes", h.Length)
+			}
+		}
+		if err == nil {
+			all = append(all, r)
+		} else if bad == nil {
+			bad = fmt.Errorf("record %d of the answer cannot be read: %w", n, err)
+		}
+		if err := p.SkipAnswer(); err != nil { // the rest is missing
+			return all, cmp.Or(bad, err)
+		}
+	}
+}
+
+// addressSize is the size of an address in bytes. The parser does not check it.
+var addressSize = map[dnsmessage.Type]uint16{dnsmessage.TypeA: 4, dnsmessage.TypeAAAA: 16}
 
 // A chain has the aliases of a host in an answer, and the reason why the answer has no record of the host.
 type chain struct {
@@ -287,8 +317,11 @@ func recordOf(body dnsmessage.ResourceBody) (is record, usable bool) {
 	default:
 		return record{}, false
 	}
-	return is, !is.addr.IsUnspecified() && !is.addr.IsMulticast() // servers that block a name answer 0.0.0.0
+	// Servers that block a name answer 0.0.0.0. The server of the endpoints refuses all of these.
+	return is, !is.addr.IsUnspecified() && !is.addr.IsMulticast() && is.addr != broadcast
 }
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 func hostOf(n dnsmessage.Name) string {
 	return strings.ToLower(strings.TrimSuffix(n.String(), "."))

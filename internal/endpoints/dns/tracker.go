@@ -47,6 +47,7 @@ type answer struct {
 	records []record
 	ttl     time.Duration
 	unknown bool   // NXDOMAIN: the name does not exist
+	bad     error  // about a record that cannot be read, if others can; nil: all can
 	alias   string // not "": the records of this alias are unknown; the server left it unresolved
 }
 
@@ -171,16 +172,24 @@ func (b *tracker) answered(now time.Time, q question, a answer, err error) (is o
 	if l == nil || l.at >= 0 {
 		return is // no name needs it any more
 	}
+	if err == nil && a.bad != nil { // the unread record may be any of the last ones, so all of them stay
+		a.records = sorted(slices.Concat(a.records, l.has))
+	}
 	if err == nil {
 		err = b.room(l, a.records)
 	}
 	was, knew := l.has, b.knows(q.host)
-	switch {
-	case err != nil:
-		is.failing, is.err = l.failures == 0, err
+	failed := cmp.Or(err, a.bad)
+	if failed != nil {
+		is.failing, is.err = l.failures == 0, failed
 		l.failures++
 		b.again(now, l, min(time.Second<<min(l.failures-1, 5), 30*time.Second, b.opts.MaxTTL))
+	}
+	switch {
+	case err != nil:
 		return is
+	case a.bad != nil:
+		l.has, l.settled, l.none = a.records, true, 0
 	case len(a.records) > 0:
 		is.recovered = l.none > 0 && len(was) > 0
 		l.has, l.settled, l.none = sorted(a.records), true, 0
@@ -199,8 +208,10 @@ func (b *tracker) answered(now time.Time, q question, a answer, err error) (is o
 		// A resolver may answer from its cache, so ask again after the cached answer has expired.
 		b.again(now, l, max(b.bounded(a.ttl), b.opts.EmptyAfter/(confirmations-1)))
 	}
-	is.recovered = is.recovered || l.failures > 0
-	l.failures = 0
+	if failed == nil {
+		is.recovered = is.recovered || l.failures > 0
+		l.failures = 0
+	}
 	if slices.Equal(l.has, was) && b.knows(q.host) == knew {
 		return is
 	}

@@ -333,3 +333,33 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// While a record cannot be read, the others count, and all last addresses stay.
+func TestUnreadableRecordRemovesNothing(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		s := tell(t, "dns:b.example:80")
+		s.asks("A b.example, AAAA b.example")
+		s.hears("A b.example", 10*time.Second, "10.0.0.1 10.0.0.2", "dns:b.example:80: 10.0.0.1:80 10.0.0.2:80")
+		s.hears("AAAA b.example", time.Hour, "", "")
+		bad := answer{records: []record{{addr: netip.MustParseAddr("10.0.0.2")}, {addr: netip.MustParseAddr("10.0.0.3")}}, ttl: time.Hour, bad: errors.New("record 1")}
+		for i := range 3 {
+			s.after(30 * time.Second)
+			s.asks("A b.example")
+			want := "dns:b.example:80: 10.0.0.1:80 10.0.0.2:80 10.0.0.3:80"
+			if i > 0 {
+				want = ""
+			}
+			is := s.outcome(s.answered(s.now, ofText("A b.example"), bad, nil), want)
+			if is.failing != (i == 0) || is.err != bad.bad || is.recovered || is.missing {
+				t.Errorf("%+v", is)
+			}
+		}
+		s.after(4*time.Second - 1) // not after its TTL
+		s.asks("")
+		s.after(1)
+		s.asks("A b.example")
+		if is := s.hears("A b.example", 10*time.Second, "10.0.0.3", "dns:b.example:80: 10.0.0.3:80"); !is.recovered {
+			t.Errorf("%+v", is)
+		}
+	})
+}

@@ -3,7 +3,9 @@ package revisions_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
@@ -37,6 +39,110 @@ func TestRestoreHeadOfOlderRevision(t *testing.T) {
 		}
 		s, err := revisions.Open(e, revisions.Options{}).Head(t.Context())
 		if err != nil || s.Revision.Number != 2 {
+			t.Errorf("%v, %v", s, err)
+		}
+	})
+}
+
+// keys returns the keys with a prefix.
+func keys(t *testing.T, e revisions.Engine, prefix string) (all []string) {
+	t.Helper()
+	for key, err := range e.List(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, key)
+	}
+	return all
+}
+
+// A head is lost if it is unreadable, or if there are packs. Keys of others prove nothing.
+func TestLostHead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		harm func(t *testing.T, e revisions.Engine) error
+		want error
+	}{
+		"SAFE-15 only packs are left": {func(t *testing.T, e revisions.Engine) error {
+			return e.Delete(t.Context(), append(keys(t, e, "revision/"), "head")...)
+		}, revisions.ErrLostHead},
+		"SAFE-15 the head is unreadable": {func(t *testing.T, e revisions.Engine) error {
+			return errors.Join(e.Delete(t.Context(), "head"), e.PutIfAbsent(t.Context(), "head", []byte("?")))
+		}, revisions.ErrLostHead},
+		"SAFE-15 only keys of others are left": {func(t *testing.T, e revisions.Engine) error {
+			return errors.Join(e.Delete(t.Context(), keys(t, e, "")...), e.PutIfAbsent(t.Context(), "revision/notes", nil), e.PutIfAbsent(t.Context(), "pack/notes", nil))
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := engine(t)
+			commits(t, e, 2)
+			if err := tt.harm(t, e); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := revisions.Open(e, revisions.Options{}).Head(t.Context()); !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// A restored head keeps the intact revisions only, so a sweep can read all of them. A running server that knows the
+// holds before accepts the holds of the head.
+func TestRestoredHeadIsUsable(t *testing.T) {
+	t.Run("SAFE-15", func(t *testing.T) {
+		ctx, e := t.Context(), engine(t)
+		commits(t, e, 5)
+		server := revisions.Open(e, revisions.Options{})
+		if err := server.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+			holds["edge"] = revisions.Hold{Number: 4}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Serving(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lost := []string{"head"}
+		for _, key := range keys(t, e, "revision/") {
+			if strings.Contains(key, "0000000002-") {
+				lost = append(lost, key)
+			}
+		}
+		if err := e.Delete(ctx, lost...); err != nil || len(lost) != 2 {
+			t.Fatal(lost, err)
+		}
+		if _, err := revisions.Open(e, revisions.Options{}).RestoreHead(ctx, "r5", map[string]revisions.Hold{"edge": {Number: 5}}); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := server.Serving(ctx); err != nil || s.Holds()["edge"].Number != 5 {
+			t.Error("the server:", err)
+		}
+		if swept, err := server.Sweep(ctx, 9); err != nil || swept.Oldest != 3 {
+			t.Errorf("%+v, %v", swept, err)
+		}
+	})
+}
+
+// A lateList is an engine to which others commit before it lists revisions.
+type lateList struct {
+	revisions.Engine
+	then func()
+}
+
+func (l *lateList) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	if then := l.then; then != nil && prefix == "revision/" {
+		l.then = nil
+		then()
+	}
+	return l.Engine.List(ctx, prefix)
+}
+
+// Commits between the reads of the head and of the list are not another history.
+func TestCommitsBeforeListAreNoOtherHistory(t *testing.T) {
+	t.Run("SAFE-15", func(t *testing.T) {
+		e := engine(t)
+		commits(t, e, 1)
+		late := &lateList{e, func() { commits(t, e, 4) }} // the first one is equal
+		if s, err := revisions.Open(late, revisions.Options{}).Head(t.Context()); err != nil || late.then != nil {
 			t.Errorf("%v, %v", s, err)
 		}
 	})

@@ -264,6 +264,7 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/clients?limit=-1", "", 400, `"field":"limit","message":"must be a number between 0 and 100000"`},
 		{"GET /api/v1/clients?limit=100001", "", 400, `"field":"limit"`},
 		{"GET /api/v1/clients?limit=1e3", "", 400, `"field":"limit"`},
+		{"GET /api/v1/clients?offset=-1", "", 400, `"field":"offset"`},
 		{"GET /api/v1/clients?all=yes", "", 400, `"field":"all"`},
 		{"GET /api/v1/clients?all=1&all=1", "", 400, "given more than once"},
 		{"GET /api/v1/clients?nodes=x", "", 400, "this path takes node, group,"},
@@ -370,12 +371,12 @@ func TestRoutes(t *testing.T) {
 // The tracker gets the filter in the request.
 func TestFilter(t *testing.T) {
 	f := newFleet()
-	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e**&group=edge&type=eds&state=stale&all=true&left&limit=5", "")
+	ask(newServer(f).Handler(loopback), "GET /api/v1/clients?node=e**&group=edge&type=eds&state=stale&all=true&left&limit=5&offset=7", "")
 	node, err := glob.Compile("e**")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := clients.Filter{Node: &node, Group: "edge", Type: xds.Endpoint, States: []api.State{api.Stale}, All: true, Left: true, Limit: 5}
+	want := clients.Filter{Node: &node, Group: "edge", Type: xds.Endpoint, States: []api.State{api.Stale}, All: true, Left: true, Limit: 5, Offset: 7}
 	if !reflect.DeepEqual(f.asked, want) {
 		t.Errorf("%+v, want %+v", f.asked, want)
 	}

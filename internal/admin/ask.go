@@ -87,6 +87,7 @@ type ResourceQuery struct {
 	Name        string // needs a Type
 	Group       string
 	Limit       int
+	Offset      int  // number of resources to skip
 	Subscribers bool // count the clients of each resource
 }
 

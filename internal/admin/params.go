@@ -14,6 +14,7 @@ var (
 	paramType    = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
 	paramGroupOf = param{"group", "string", "the group whose nodes get the endpoints; default if absent"}
 	paramLimit   = param{"limit", "integer", "the largest number of items, up to 100000"}
+	paramOffset  = param{"offset", "integer", "the number of items to skip, for the next part of a long list"}
 
 	paramRevision = param{"revision", "integer", "the number of the configuration that must be served first"}
 	paramStored   = param{"stored", "string", "the revision of the store, such as r412, that must be served first (or a later one)"}
@@ -28,7 +29,7 @@ var paramsOf = map[string][]param{
 		{"state", "array", "only clients in this state"},
 		{"all", "boolean", "include healthy clients"},
 		{"left", "boolean", "include clients that disconnected recently"},
-		paramLimit, paramAll},
+		paramLimit, paramOffset, paramAll},
 	"GET /api/v1/clients/{node}":                  {paramAll},
 	"GET /api/v1/clients/{node}/resources":        {paramLimit},
 	"GET /api/v1/clients/{node}/resources/{type}": {paramLimit},
@@ -75,7 +76,7 @@ var paramsOf = map[string][]param{
 
 var listParams = []param{paramGroup,
 	{"subscribers", "boolean", "count the subscribers of each resource"},
-	paramLimit}
+	paramLimit, paramOffset}
 
 // states has the states of clients.
 var states = []api.State{api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent, api.Synced, api.Idle}

@@ -26,10 +26,11 @@ import (
 )
 
 const (
-	maxBody  = 64 << 10
-	maxAsked = 4 << 20 // bytes of a request about many resources
-	maxLimit = 100_000
-	maxText  = 4 << 10 // bytes of a parameter
+	maxBody   = 64 << 10
+	maxAsked  = 4 << 20 // bytes of a request about many resources
+	maxLimit  = 100_000
+	maxOffset = 1 << 31
+	maxText   = 4 << 10 // bytes of a parameter
 )
 
 // A query has the parameters of a request. The field err is the error for the first invalid
@@ -110,6 +111,8 @@ func (q *query) limit(otherwise int) int {
 	return otherwise
 }
 
+func (q *query) offset() int { return int(q.number(paramOffset.name, maxOffset)) }
+
 func (q *query) duration(name string, otherwise, most time.Duration) time.Duration {
 	v := q.values.Get(name)
 	if v == "" {
@@ -148,7 +151,7 @@ func (q *query) pattern(name string) *glob.Pattern {
 }
 
 func (q *query) filter() clients.Filter {
-	f := clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000)}
+	f := clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000), Offset: q.offset()}
 	for _, v := range q.values["state"] {
 		s := api.State(strings.ToUpper(v))
 		if !slices.Contains(states, s) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -289,26 +290,34 @@ func cutAll(all []string, most int) []string {
 func (s *Server) clientsOfAll(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	f := q.filter()
+	if f.Limit+f.Offset > listItems && f.Offset > 0 {
+		q.fail(paramOffset.name, fmt.Sprintf("with limit more than %d, the most that one server lists for another", listItems), "select fewer clients, such as those of a group")
+	}
 	if q.err != nil {
 		return q.err
 	}
-	return s.listOfAll(w, r, f.Limit, func() (api.ClientList, error) { return s.clientsNow(r.Context(), f) })
+	from := f.Offset // each server lists the skipped clients, too: only all lists together have the order
+	f.Limit, f.Offset = f.Limit+from, 0
+	return s.listOfAll(w, r, from, f.Limit, func() (api.ClientList, error) { return s.clientsNow(r.Context(), f) })
 }
 
 func (s *Server) clientOfAll(w http.ResponseWriter, r *http.Request) error {
 	node := r.PathValue("node")
-	return s.listOfAll(w, r, 0, func() (api.ClientList, error) {
+	return s.listOfAll(w, r, 0, 0, func() (api.ClientList, error) {
 		return s.clientNow(r.Context(), node, s.Tracker.Client(node)), nil
 	})
 }
 
-// listOfAll answers with the clients of all servers, worst first. If most is not 0, it is the maximum
-// number of clients.
-func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, here func() (api.ClientList, error)) error {
+// listOfAll answers with the clients of all servers from index from on, worst first. If most is not 0, it is the
+// maximum number of clients, with the skipped ones.
+func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, from, most int, here func() (api.ClientList, error)) error {
 	var list api.ClientList
 	var set func(url.Values)
 	if most > 0 {
-		set = func(query url.Values) { query.Set(paramLimit.name, strconv.Itoa(min(most, listItems))) }
+		set = func(query url.Values) {
+			query.Set(paramLimit.name, strconv.Itoa(min(most, listItems)))
+			query.Del(paramOffset.name)
+		}
 	}
 	all, err := s.survey(r, &s.heavy, listSize, set, func(me *api.Replica) (err error) {
 		list, err = here()
@@ -330,6 +339,7 @@ func (s *Server) listOfAll(w http.ResponseWriter, r *http.Request, most int, her
 	if most > 0 {
 		list.Items = few(list.Items, most)
 	}
+	list.Items = list.Items[min(from, len(list.Items)):]
 	list.Replicas, list.Unsure = all.replicas, all.unsure
 	answer(w, http.StatusOK, list)
 	return nil

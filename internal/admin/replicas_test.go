@@ -143,6 +143,14 @@ func TestClientsOfAll(t *testing.T) {
 	if code != http.StatusOK || list.Total != 11 || fmt.Sprint(got) != "[edge/1@me a-2@a a-1@a]" || len(list.Replicas) != 3 || o.path != "/api/v1/clients?all=1&limit=3" {
 		t.Error(code, list.Total, got, o.path)
 	}
+	// all servers list the skipped clients, too
+	list, code = asks[api.ClientList](t, o, "/api/v1/clients?replicas=1&all=1&limit=1&offset=1")
+	if code != http.StatusOK || list.Total != 11 || len(list.Items) != 1 || list.Items[0].Node != "a-2" || o.path != "/api/v1/clients?all=1&limit=2" {
+		t.Error(code, list, o.path)
+	}
+	if _, code := asks[api.ClientList](t, o, "/api/v1/clients?replicas=1&limit=1&offset=3000"); code != http.StatusBadRequest {
+		t.Error(code)
+	}
 	if list, code := asks[api.ClientList](t, o, "/api/v1/clients/edge%2F1?replicas=1"); code != http.StatusOK || len(list.Items) != 3 || o.path != "/api/v1/clients/edge%2F1?" {
 		t.Error(code, list, o.path)
 	}

@@ -126,7 +126,7 @@ func (x explainerAPI) ClientResources(ctx context.Context, node, typ, name strin
 }
 
 func (x explainerAPI) Served(ctx context.Context, q admin.ResourceQuery) (api.ResourceList, error) {
-	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Subscribers: q.Subscribers, Body: q.Name != ""})
+	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Offset: q.Offset, Subscribers: q.Subscribers, Body: q.Name != ""})
 	return a, notFound(err)
 }
 

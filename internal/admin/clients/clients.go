@@ -28,6 +28,7 @@ func (t *Tracker) Clients(f Filter) api.ClientList {
 	slices.SortFunc(sorted, func(a, b *snapshot) int {
 		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
 	})
+	sorted = sorted[min(f.Offset, len(sorted)):]
 	if f.Limit > 0 && len(sorted) > f.Limit {
 		sorted = sorted[:f.Limit]
 	}

@@ -51,6 +51,7 @@ type Filter struct {
 	All    bool          // also healthy clients (SYNCED or IDLE, without troubles); implied by States
 	Left   bool          // also the remembered disconnected clients
 	Limit  int           // maximum number of clients, worst first; 0: no limit
+	Offset int           // number of the worst clients that are left out
 }
 
 var _ server.Observer = (*Tracker)(nil)

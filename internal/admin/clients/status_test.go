@@ -243,6 +243,8 @@ func TestFilter(t *testing.T) {
 		}{
 			{Filter{}, "3 hides 0: c a/1 b/2"}, // the other clients have not answered
 			{Filter{Limit: 1}, "3 hides 0: c"},
+			{Filter{Limit: 1, Offset: 1}, "3 hides 0: a/1"},
+			{Filter{Offset: 4}, "3 hides 0:"},
 			{Filter{All: true, Group: "edge"}, "2 hides 0: c b/2"},
 			{Filter{All: true, Node: pattern(t, "*/*")}, "2 hides 0: a/1 b/2"},
 			{Filter{States: []api.State{api.Sent}}, "2 hides 0: a/1 b/2"},

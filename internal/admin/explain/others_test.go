@@ -386,6 +386,8 @@ func served(t *testing.T) {
 	}{
 		{Query{}, "4: CDS a default c.yaml:2:3, CDS a edge edge/c.yaml:2:3, CDS b default c.yaml:5:3, SDS s edge edge/c.yaml:5:3"},
 		{Query{Limit: 1}, "4: CDS a default c.yaml:2:3"},
+		{Query{Limit: 1, Offset: 1}, "4: CDS a edge edge/c.yaml:2:3"},
+		{Query{Offset: 5}, "4: "},
 		{Query{Group: "edge", Type: "CDS"}, "1: CDS a edge edge/c.yaml:2:3"},
 		{Query{Type: "CDS", Subscribers: true}, "3: CDS a default c.yaml:2:3 1 map[SYNCED:1], CDS a edge edge/c.yaml:2:3 2 map[SENT:1 SYNCED:1], CDS b default c.yaml:5:3 2 map[SENT:1 SYNCED:1]"},
 		{Query{Type: "SDS", Name: "s", Body: true}, `1: SDS s edge edge/c.yaml:5:3 {"name":"s","generic_secret":{"secret":{"inline_string":"[redacted]"}}}`},

@@ -23,6 +23,7 @@ type Query struct {
 	Name        string // needs a Type
 	Group       string
 	Limit       int  // maximum number of resources; 0: 1000
+	Offset      int  // number of resources to skip
 	Subscribers bool // count the clients of each resource, for at most 100 resources
 	Body        bool // include the body; needs a Name
 }
@@ -46,6 +47,7 @@ func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, erro
 		return out, err
 	}
 	out.Total = len(all)
+	all = all[min(max(q.Offset, 0), len(all)):]
 	all = all[:min(len(all), cmp.Or(max(q.Limit, 0), most))]
 	for _, r := range all {
 		item := api.ServedResource{

@@ -7,7 +7,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
-STAGES   := build lint race pure memory sim fuzz e2e bench-smoke examples k8s coverage
+STAGES   := build lint race pure memory sim fuzz e2e page bench-smoke examples k8s coverage
 MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors tools/manifests tools/proto
 WORLDS   ?= 40000
 FUZZTIME ?= 1000x
@@ -71,6 +71,13 @@ fuzz: ## Each fuzz target for FUZZTIME: 1,000 inputs (1000x), since there are ma
 e2e: ## Real clients as judges; installs them into .cache
 	@cd e2e && { ./install.sh & GOGC=$(ROOM) go list -export -deps -test ./... >/dev/null; wait $$!; } # compiles meanwhile, on all cores: below, -p 1 is of that, too
 	@cd e2e && $(GOTEST) -p 1 ./... # one package at a time: what is judged by time runs alone
+
+page: ## The page of the admin API: lint, unit tests, is web/dist current? Then a real browser, server and Envoys
+	cd web && npm ci --no-audit --no-fund && npm run -s build && npm run -s check
+	@test -z "$$(git status --porcelain web/dist)" || { git status web/dist; echo 'web/dist is not current: run "make page" and commit it' >&2; exit 1; }
+	e2e/install.sh envoy browser
+	go build -o bin/ ./cmd/chancery
+	cd web && npx playwright test
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it
 	@mkdir -p $(RESULTS)

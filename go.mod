@@ -2,6 +2,9 @@ module github.com/chancery-xds/chancery
 
 go 1.26.0
 
+// Packages of npm, some of which have Go files.
+ignore ./web/node_modules
+
 require (
 	cel.dev/cel-go v0.33.2
 	github.com/KimMachineGun/automemlimit v1.0.1

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +41,7 @@ type Server struct {
 	Settles   Settles        // nil: the stream itself is asked
 	Dump      http.Handler   // serves /config_dump; nil: not served
 	GRPC      http.Handler   // serves gRPC requests at the same address; nil: none
+	Page      fs.FS          // files of the operator's page, as web.Files returns them; nil: no page
 
 	// Token returns the bearer token that requests must have. If Token fails, the server refuses all
 	// requests. Nil: requests need no token. Requests on unix sockets never need a token.

@@ -19,12 +19,17 @@ import (
 // The browser always sends the Origin header if the page may read the answer, or sends JSON. So on a
 // loopback listener the Host must be a loopback address, and on all listeners the Origin, if present,
 // must be the server itself.
-func (s *Server) gate(at net.Addr, inner http.Handler) http.Handler {
+//
+// Requests that isPage accepts go to page, from any origin and without a token, because a link in another page may
+// lead to a view, and the files have no data.
+func (s *Server) gate(at net.Addr, inner, page http.Handler, isPage func(*http.Request) bool) http.Handler {
 	_, unix := at.(*net.UnixAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !unix && listen.Loopback(at) && !listen.LocalHost(r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
+		case isPage(r):
+			page.ServeHTTP(w, r)
 		case listen.CrossOrigin(r, r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
 		case !unix && !s.authorised(r):

@@ -96,7 +96,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 			refuse(w, &problem{http.StatusMethodNotAllowed, "", fmt.Sprintf("method not allowed: use %s", strings.Join(allowed, " or ")), ""})
 		})
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(listOfPaths, func(w http.ResponseWriter, _ *http.Request) {
 		headers(w, "text/plain; charset=utf-8")
 		fmt.Fprintf(w, "The admin API of Chancery %s. Commands use it, such as chancery status.\n\n", s.About.Version)
 		for _, rt := range all {
@@ -106,14 +106,22 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, missing("", "path not found", "/ lists all paths"))
 	})
-	if s.About.ID == "" {
-		return s.gate(at, s.either(mux))
+	inner := s.either(mux)
+	if s.About.ID != "" {
+		inner = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(api.ReplicaHeader, s.About.ID)
+			s.either(mux).ServeHTTP(w, r)
+		})
 	}
-	return s.gate(at, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(api.ReplicaHeader, s.About.ID)
-		s.either(mux).ServeHTTP(w, r)
-	}))
+	view := page{s.Page}
+	return s.gate(at, inner, view, func(r *http.Request) bool {
+		_, pattern := mux.Handler(r)
+		return (pattern == "/" || pattern == listOfPaths) && view.serves(r)
+	})
 }
+
+// listOfPaths is the pattern of the list of all paths. A browser gets the page there.
+const listOfPaths = "GET /{$}"
 
 // prepare creates the doors.
 func (s *Server) prepare() {

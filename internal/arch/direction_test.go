@@ -36,7 +36,7 @@ var layers = []layer{
 	{"sources", "fill a store: a directory, a revision store, registered endpoints, another xDS server",
 		"source/dir internal/cluster/* internal/cluster/revisions/* internal/endpoints internal/endpoints/* internal/relay internal/relay/fetch"},
 	{"operators", "shows operators the state of clients and sources",
-		"internal/admin internal/admin/clients internal/admin/explain internal/admin/csds/live"},
+		"web internal/admin internal/admin/clients internal/admin/explain internal/admin/csds/live"},
 	{"commands", "talk to a server over its admin API, or work on files",
 		"internal/cli internal/cli/*"},
 	{"daemon", "wires the parts of serve together",
@@ -87,7 +87,7 @@ var someGenerated = []struct{ packages, modules, why string }{
 }
 
 // stdOnly are packages that link only the standard library and this repository.
-const stdOnly = "xds protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
+const stdOnly = "xds web protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
 
 func matches(patterns, pkg string) bool {
 	return slices.ContainsFunc(strings.Fields(patterns), func(pattern string) bool {

@@ -21,6 +21,7 @@ import (
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/web"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -51,6 +52,7 @@ func (d *daemon) adminServer() *admin.Server {
 		Revisions: revisionsOf(d.source, d.held),
 		Dump:      clients.ConfigDump(),
 		GRPC:      clients.GRPC(),
+		Page:      web.Files(),
 		Level:     &d.cfg.logging.Now,
 		GroupTime: d.cfg.drain,
 		Log:       d.log,

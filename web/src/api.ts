@@ -1,0 +1,71 @@
+// Requests to the admin API. The types come from its OpenAPI file, so a renamed field breaks the build.
+import { signal } from "@preact/signals";
+import type { components, paths } from "./api.gen";
+
+type Schemas = components["schemas"];
+export type Status = Schemas["Status"];
+export type Client = Schemas["Client"];
+export type TypeStatus = Schemas["TypeStatus"];
+export type Refusal = Schemas["Refusal"];
+export type Trouble = Schemas["Trouble"];
+export type Explanation = Schemas["Explanation"];
+export type ServedResource = Schemas["ServedResource"];
+export type ClientResource = Schemas["ClientResource"];
+export type Resource = Schemas["Resource"];
+export type Event = Schemas["Event"];
+export type State = Schemas["State"];
+
+type Get = { [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { "application/json": infer T } } } } } ? T : never };
+export type Path = { [P in keyof Get]: Get[P] extends never ? never : P }[keyof Get];
+export type Query = Record<string, string | number | boolean | string[] | undefined>;
+
+// The bearer token is kept in memory only, so it ends with the tab.
+export const token = signal("");
+
+// True after an answer that asks for a token.
+export const signedOut = signal(false);
+
+// A Failure is an error answer of the API, or a request without an answer.
+export class Failure extends Error {
+  constructor(
+    readonly status: number, // 0: the server did not answer
+    message: string,
+    readonly hint = "",
+  ) {
+    super(message);
+  }
+}
+
+// Fills the parts in braces of a path, in order, and adds the query.
+export function urlOf(path: string, parts: string[], query: Query = {}): string {
+  let n = 0;
+  const filled = path.replace(/\{[^}]*\}/g, () => encodeURIComponent(parts[n++] ?? ""));
+  const q = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const v of Array.isArray(value) ? value : [value]) {
+      if (v !== undefined && v !== "" && v !== false) q.append(name, v === true ? "1" : String(v));
+    }
+  }
+  const text = q.toString();
+  return text ? `${filled}?${text}` : filled;
+}
+
+// Sends a request with the token. It throws a Failure for each answer that is not a success.
+export async function request(url: string, signal?: AbortSignal): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(url, { ...(token.value && { headers: { Authorization: `Bearer ${token.value}` } }), ...(signal && { signal }) });
+  } catch (e) {
+    if (signal?.aborted) throw e;
+    throw new Failure(0, "The server does not answer.");
+  }
+  if (answer.status === 401) signedOut.value = true;
+  if (answer.ok) return answer;
+  const body: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));
+  throw new Failure(answer.status, body.message ?? answer.statusText, body.hint);
+}
+
+export async function get<P extends Path>(path: P, parts: string[], query?: Query, signal?: AbortSignal): Promise<Get[P]> {
+  const answer = await request(urlOf(path, parts, query), signal);
+  return answer.json() as Promise<Get[P]>;
+}

@@ -1,0 +1,66 @@
+// Data of a view: loaded when its URL changes, and again after events.
+import { useEffect, useState } from "preact/hooks";
+import { Failure, get, type Path, type Query, signedOut, urlOf } from "./api";
+import { batches } from "./live";
+
+const apart = 1000; // ms between two loads of the same data
+
+export interface Loaded<T> {
+  data?: T;
+  failure?: Failure; // of the last load; the data is then older
+}
+
+// Calls load at once and after each batch of events, one call at a time. The result ends this.
+function repeat(load: () => Promise<void>): () => void {
+  let last = 0;
+  let timer = 0;
+  let busy = false;
+  let due = false;
+  const next = () => {
+    due = true;
+    if (busy || timer) return;
+    timer = window.setTimeout(
+      async () => {
+        timer = 0;
+        due = false;
+        busy = true;
+        last = Date.now();
+        await load();
+        busy = false;
+        if (due) next();
+      },
+      last ? Math.max(0, last + apart - Date.now()) : 0,
+    );
+  };
+  const leave = batches.subscribe(next);
+  return () => {
+    leave();
+    clearTimeout(timer);
+    busy = true; // a load in progress starts no other
+  };
+}
+
+// Loads the answer of a path of the API. Old data stays visible until the new data arrives, also when a load fails.
+export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Query = {}) {
+  type Answer = Awaited<ReturnType<typeof get<P>>>;
+  const url = urlOf(path, parts, query);
+  const [state, set] = useState<Loaded<Answer> & { url: string }>({ url });
+  const out = signedOut.value;
+  useEffect(() => {
+    if (out) return;
+    const stop = new AbortController();
+    const end = repeat(async () => {
+      try {
+        set({ url, data: await get(path, parts, query, stop.signal) });
+      } catch (e) {
+        if (!stop.signal.aborted) set((s) => ({ ...(s.url === url && s), url, failure: e instanceof Failure ? e : new Failure(0, String(e)) }));
+      }
+    });
+    return () => {
+      end();
+      stop.abort();
+    };
+  }, [url, out]);
+  const { data, failure }: Loaded<Answer> = state.url === url ? state : {};
+  return { data, failure };
+}

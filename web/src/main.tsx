@@ -1,0 +1,182 @@
+import { signal, useSignal } from "@preact/signals";
+import { render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { signedOut, token } from "./api";
+import { connection, follow } from "./live";
+import { go, linkTo, route, setQuery, start } from "./route";
+import "./style.css";
+import { Client } from "./views/client";
+import { Clients } from "./views/clients";
+import { Events } from "./views/events";
+import { Overview } from "./views/overview";
+import { Resource, Resources } from "./views/resources";
+
+const helpOpen = signal(false);
+
+function View() {
+  const [view, ...rest] = route.value.path;
+  const [first, second] = rest;
+  if (view === undefined) return <Overview />;
+  if (view === "clients") return first === undefined ? <Clients /> : <Client node={first} />;
+  if (view === "resources") return first !== undefined && second !== undefined ? <Resource type={first} name={second} /> : <Resources type={first ?? ""} />;
+  if (view === "events") return <Events />;
+  return (
+    <>
+      <h1>Not found</h1>
+      <p class="sub">This page has no view {view}.</p>
+    </>
+  );
+}
+
+const tabs = [
+  ["", "Overview"],
+  ["clients", "Clients"],
+  ["resources", "Resources"],
+  ["events", "Events"],
+] as const;
+
+function Shell() {
+  const view = route.value.path[0] ?? "";
+  useEffect(() => {
+    document.title = [...route.value.path].reverse().concat("Chancery").join(" · ");
+  }, [route.value]);
+  return (
+    <>
+      <header class="top">
+        <b>Chancery</b>
+        <nav>
+          {tabs.map(([path, title]) => (
+            <a key={path} href={linkTo(path)} aria-current={view === path ? "page" : undefined}>
+              {title}
+            </a>
+          ))}
+        </nav>
+        <Search view={view} />
+        <span class={`connection ${connection.value}`} role="status">
+          {connection.value}
+        </span>
+      </header>
+      {connection.value === "away" && !signedOut.value && <p class="banner">The server does not answer. This page shows its last answers.</p>}
+      <main>{signedOut.value ? <SignIn /> : <View />}</main>
+      {helpOpen.value && <Help />}
+    </>
+  );
+}
+
+// The search of the views that have one. On other views it opens the clients.
+function Search({ view }: { view: string }) {
+  const searchable = view === "clients" || view === "events";
+  const text = (searchable && route.value.query.get("q")) || "";
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <search class="search">
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          const q = input.current?.value ?? "";
+          if (searchable && route.value.path.length === 1) setQuery({ q });
+          else go(linkTo("clients", [], { q }));
+        }}
+      >
+        <input
+          ref={input}
+          type="search"
+          value={text}
+          aria-label="Search"
+          placeholder={view === "events" ? "kind:nack type:lds web" : "group:edge state:nacked type:lds web"}
+        />
+        <kbd>/</kbd>
+      </form>
+    </search>
+  );
+}
+
+// The token form. Over plain text, a token may be sent only within this machine.
+function SignIn() {
+  const text = useSignal("");
+  const safe = location.protocol === "https:" || /^(localhost|127\.|\[::1\])/.test(location.hostname);
+  if (!safe) {
+    return (
+      <>
+        <h1>This server needs a token</h1>
+        <p class="sub">This connection is not encrypted, so the page does not ask for the token. Use TLS, or a tunnel to this machine.</p>
+      </>
+    );
+  }
+  return (
+    <form
+      onSubmit={(e) => {
+        e.preventDefault();
+        token.value = text.value.trim();
+        signedOut.value = false;
+        reader();
+      }}
+    >
+      <h1>This server needs a token</h1>
+      <p class="sub">The token is in the file of --admin-token-file. The page forgets it when you close or reload it.</p>
+      <input type="password" aria-label="Token" autocomplete="off" onInput={(e) => (text.value = e.currentTarget.value)} />{" "}
+      <button type="submit">Sign in</button>
+    </form>
+  );
+}
+
+const keys = [
+  ["/", "search"],
+  ["j k", "next and previous row"],
+  ["Enter", "open the row"],
+  ["g o", "overview"],
+  ["g c", "clients"],
+  ["g r", "resources"],
+  ["g e", "events"],
+  ["?", "this list"],
+] as const;
+
+function Help() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={() => (helpOpen.value = false)} aria-label="Keys">
+      <dl>
+        {keys.map(([key, text]) => (
+          <>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{text}</dd>
+          </>
+        ))}
+      </dl>
+      <form method="dialog">
+        <button type="submit">Close</button>
+      </form>
+    </dialog>
+  );
+}
+
+let afterG = false;
+const jumps: Record<string, string> = { o: "/", c: "/clients", r: "/resources", e: "/events" };
+
+addEventListener("keydown", (e) => {
+  if ((e.target as Element).closest("input, textarea, select, dialog") || e.metaKey || e.ctrlKey || e.altKey) return;
+  const jump = afterG && jumps[e.key];
+  afterG = e.key === "g";
+  if (jump) go(jump);
+  else if (e.key === "?") helpOpen.value = true;
+  else if (e.key === "/") {
+    e.preventDefault();
+    document.querySelector<HTMLInputElement>(".search input")?.select();
+  }
+});
+
+let stop = new AbortController();
+
+// Follows the events, instead of an earlier reader.
+function reader() {
+  stop.abort();
+  stop = new AbortController();
+  void follow(stop.signal);
+}
+
+start();
+reader();
+render(<Shell />, document.getElementById("page") as HTMLElement);

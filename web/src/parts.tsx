@@ -1,0 +1,95 @@
+// Small pieces that several views have.
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import type { Failure, Resource, State } from "./api";
+import { linkTo } from "./route";
+import { duration } from "./words";
+
+export const now = signal(Date.now());
+setInterval(() => {
+  now.value = Date.now();
+}, 1000);
+
+// The time since a moment, with the moment on hover.
+export function Ago({ at }: { at: string | undefined }) {
+  if (!at) return null;
+  const date = new Date(at);
+  return (
+    <time class="age" dateTime={at} title={date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" })}>
+      {duration(now.value - date.getTime())}
+    </time>
+  );
+}
+
+const looks: Record<string, string> = {
+  NACKED: "bad",
+  STALE: "warn",
+  WAITING: "info",
+  SENT: "info",
+  NOT_SENT: "info",
+  SYNCED: "ok",
+  IDLE: "idle",
+  ABSENT: "idle",
+  LEAVING: "idle",
+};
+const meanings: Record<string, string> = {
+  NACKED: "the client refused the newest response",
+  STALE: "no answer to a response for 30 s or more",
+  WAITING: "the next response waits for another type",
+  SENT: "sent, not answered yet",
+  NOT_SENT: "subscribed, and the newest state is not sent yet",
+  SYNCED: "the client has accepted the newest state",
+  IDLE: "no subscription",
+  ABSENT: "the resource does not exist, and the client knows that",
+  LEAVING: "removed, but kept until nothing refers to it",
+};
+
+export const lookOf = (s: State) => looks[s] ?? "idle";
+export const wordOf = (s: string) => s.toLowerCase().replace("_", " ");
+
+export function StateTag({ state }: { state: State }) {
+  return (
+    <span class={`tag ${lookOf(state)}`} title={meanings[state]}>
+      {wordOf(state)}
+    </span>
+  );
+}
+
+export function Panel(p: { title: ComponentChildren; note?: ComponentChildren; link?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section class="panel">
+      <header>
+        <h2>{p.title}</h2>
+        {p.note && <small>{p.note}</small>}
+        {p.link && <span class="more">{p.link}</span>}
+      </header>
+      {p.children}
+    </section>
+  );
+}
+
+// A hint for a view without content.
+export const Empty = ({ children }: { children: ComponentChildren }) => <p class="empty">{children}</p>;
+
+// Text that may need scrolling, also with the keyboard.
+export const Code = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus, only a mouse can scroll
+  <section class="code" tabIndex={0} aria-label={label}>
+    <pre>{children}</pre>
+  </section>
+);
+
+export function Problem({ failure }: { failure: Failure | undefined }) {
+  if (!failure) return null;
+  return (
+    <p class="problem" role="alert">
+      {failure.message} {failure.hint && <span>{failure.hint}</span>}
+    </p>
+  );
+}
+
+export function ResourceLink({ of, children }: { of: Pick<Resource, "type" | "name">; children?: ComponentChildren }) {
+  return <a href={linkTo("resources", [of.type, of.name])}>{children ?? `${of.type} ${of.name}`}</a>;
+}
+
+export const NodeLink = ({ node, children }: { node: string; children?: ComponentChildren }) => <a href={linkTo("clients", [node])}>{children ?? node}</a>;

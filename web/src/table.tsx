@@ -1,0 +1,90 @@
+// A table of any length: it holds only the rows near the visible ones.
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+export const rowHeight = 32; // px; style.css has the same number
+const around = 10; // rows above and below the visible ones
+
+export interface Window {
+  from: number;
+  count: number;
+}
+
+// The rows that a viewport shows, in steps, so that a small movement needs no other rows.
+export function windowOf(top: number, height: number): Window {
+  const first = Math.max(0, Math.floor(top / rowHeight) - around);
+  const from = first - (first % around);
+  const end = Math.ceil((top + height) / rowHeight) + around;
+  return { from, count: Math.ceil((end - from) / around) * around };
+}
+
+interface Props<T> {
+  label: string;
+  head: ComponentChildren[];
+  total: number;
+  rows: T[]; // from the first row of the window on
+  from: number; // index of the first of the rows
+  onWindow(w: Window): void;
+  row(item: T): ComponentChildren;
+  keyOf(item: T): string;
+  open?(item: T): void; // for the key Enter
+}
+
+export function VirtualTable<T>(p: Props<T>) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  const selected = useSignal(-1);
+  useEffect(() => {
+    const measure = () => {
+      const top = body.current?.getBoundingClientRect().top ?? 0;
+      p.onWindow(windowOf(Math.max(0, -top), innerHeight));
+    };
+    measure();
+    addEventListener("scroll", measure, { passive: true });
+    addEventListener("resize", measure);
+    return () => {
+      removeEventListener("scroll", measure);
+      removeEventListener("resize", measure);
+    };
+  }, [p.onWindow]);
+  useEffect(() => {
+    const press = (e: KeyboardEvent) => {
+      if ((e.target as Element).closest("input, textarea, select") || e.metaKey || e.ctrlKey || e.altKey) return;
+      const item = p.rows[selected.value - p.from];
+      if (e.key === "Enter" && item && p.open && !(e.target as Element).closest("a, button")) p.open(item);
+      if (e.key !== "j" && e.key !== "k") return;
+      const next = Math.min(p.total - 1, Math.max(0, selected.value + (e.key === "j" ? 1 : -1)));
+      selected.value = next;
+      const at = (body.current?.getBoundingClientRect().top ?? 0) + next * rowHeight;
+      if (at < 100) scrollBy(0, at - 100);
+      if (at > innerHeight - 2 * rowHeight) scrollBy(0, at - innerHeight + 2 * rowHeight);
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  });
+  const before = Math.min(p.from, p.total);
+  const after = Math.max(0, p.total - before - p.rows.length);
+  const space = (rows: number) => rows > 0 && <tr class="space" style={{ height: `${rows * rowHeight}px` }} />;
+  return (
+    <table class="virtual" aria-label={p.label} aria-rowcount={p.total + 1}>
+      <thead>
+        <tr aria-rowindex={1}>
+          {p.head.map((h, i) => (
+            <th key={i} scope="col">
+              {h}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody ref={body}>
+        {space(before)}
+        {p.rows.map((item, i) => (
+          <tr key={p.keyOf(item)} aria-rowindex={before + i + 2} aria-selected={before + i === selected.value}>
+            {p.row(item)}
+          </tr>
+        ))}
+        {space(after)}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,104 @@
+import { describe, expect, it } from "vitest";
+import type { Status } from "./api";
+import { urlOf } from "./api";
+import { split } from "./live";
+import { parse } from "./route";
+import { parseSearch } from "./search";
+import { rowHeight, windowOf } from "./table";
+import { problemsOf } from "./views/problems";
+import { duration } from "./words";
+
+describe("URLs", () => {
+  it("encode each part as one segment", () => {
+    expect(urlOf("/api/v1/clients/{node}/explain", ["a/b?c"], { type: "LDS", name: "", all: true, state: ["nacked", "stale"] })).toBe(
+      "/api/v1/clients/a%2Fb%3Fc/explain?type=LDS&all=1&state=nacked&state=stale",
+    );
+  });
+  it("are decoded, except malformed escapes", () => {
+    expect(parse(new URL("http://h/clients/a%2Fb/%zz?q=x+y")).path).toEqual(["clients", "a/b", "%zz"]);
+    expect(parse(new URL("http://h/?q=x+y")).query.get("q")).toBe("x y");
+  });
+});
+
+describe("search", () => {
+  const keys = ["node", "group", "state"];
+  it("has keys, words and patterns", () => {
+    expect(parseSearch(" group:edge  web state:nacked state:stale db-* ", keys)).toEqual({
+      filter: { group: ["edge"], node: ["**web**", "db-*"], state: ["nacked", "stale"] },
+      unknown: [],
+    });
+  });
+  it("ignores a key without a value, and names unknown keys", () => {
+    expect(parseSearch("group: colour:red", keys)).toEqual({ filter: {}, unknown: ["colour"] });
+  });
+  it("keeps colons in values", () => {
+    expect(parseSearch("node:stream:41", keys).filter).toEqual({ node: ["stream:41"] });
+  });
+});
+
+describe("events", () => {
+  it("are split, and the rest is kept", () => {
+    expect(split(': hello\n\nid: 1\nevent: ack\ndata: {"id":1}\n\ndata: {"i')).toEqual({ data: ['{"id":1}'], rest: 'data: {"i' });
+  });
+});
+
+describe("a window of a table", () => {
+  it("contains the visible rows", () => {
+    for (const top of [0, 31, 32, 5000, 1_600_000]) {
+      const w = windowOf(top, 900);
+      expect(w.from * rowHeight).toBeLessThanOrEqual(top);
+      expect((w.from + w.count) * rowHeight).toBeGreaterThanOrEqual(top + 900);
+      expect(w.count).toBeLessThanOrEqual(70);
+    }
+  });
+  it("is the same after a small movement", () => {
+    expect(windowOf(40_000, 900)).toEqual(windowOf(40_010, 900));
+  });
+});
+
+describe("durations", () => {
+  it.each([
+    [-5, "0 s"],
+    [999, "0 s"],
+    [61_000, "61 s"],
+    [120_000, "2 min"],
+    [7_200_000, "2 h"],
+    [172_800_000, "2 d"],
+  ])("of %d ms", (ms, text) => expect(duration(ms)).toBe(text));
+});
+
+describe("problems", () => {
+  const healthy: Status = {
+    apiVersion: "v1",
+    kind: "Status",
+    server: { version: "", replica: "", since: "", xds: "", dir: "" },
+    config: { revision: 1, files: 1, resources: 1, groups: 0, dangling: 0, doubts: 0 },
+    clients: { connected: 1, by: { SYNCED: 1 } },
+    refusals: [],
+    troubles: [],
+    turned_away: [],
+  };
+  it("are absent from a healthy status", () => expect(problemsOf(healthy)).toEqual([]));
+  it("are worst first, and lead to one client or to the list", () => {
+    const refusal = {
+      type: "LDS",
+      error: "bad",
+      since: "2026-01-01T00:00:00Z",
+      partly: false,
+      resources: [{ type: "LDS", name: "http", place: "a.yaml:1:2" }],
+    };
+    const lines = problemsOf({
+      ...healthy,
+      troubles: [{ code: "flaps", since: "2026-01-01T00:00:00Z", text: "leaves often", node: "a" }],
+      refusals: [
+        { ...refusal, clients: 1, nodes: ["a"] },
+        { ...refusal, clients: 2, nodes: ["a", "b"] },
+      ],
+    });
+    expect(lines.map((l) => [l.look, l.href])).toEqual([
+      ["bad", "/clients/a?type=LDS&name=http"],
+      ["bad", "/clients?q=state%3Anacked+type%3Alds"],
+      ["warn", "/clients/a"],
+    ]);
+  });
+});

@@ -1,0 +1,182 @@
+import type { Explanation, Client as OneClient } from "../api";
+import { useLoad } from "../load";
+import { Ago, Code, Empty, Panel, Problem, ResourceLink, StateTag } from "../parts";
+import { linkTo, route, setQuery } from "../route";
+import { number } from "../words";
+import { Timeline } from "./timeline";
+
+export function Client({ node }: { node: string }) {
+  const type = route.value.query.get("type") ?? "";
+  const name = route.value.query.get("name") ?? "";
+  const { data, failure } = useLoad("/api/v1/clients/{node}", [node], { replicas: true });
+  const client = data?.items[0];
+  return (
+    <>
+      <h1>
+        <span class="mono">{node}</span> {client && <StateTag state={client.state} />}
+      </h1>
+      {client && <p class="sub">{about(client)}</p>}
+      <Problem failure={failure} />
+      {client?.troubles?.map((t) => (
+        <p key={t.code + t.text} class="problem">
+          <span class="tag warn">{t.code}</span> {t.text}
+        </p>
+      ))}
+      <div class="grid">
+        <div class="stack">
+          <Why node={node} type={type} name={name} />
+          <Timeline node={node} />
+          <Resources node={node} type={type} />
+        </div>
+        <div class="stack">
+          {client && <Types client={client} node={node} />}
+          <Node node={node} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+function about(c: OneClient): string {
+  const stream = c.streams[0];
+  return [
+    c.agent,
+    c.groups.length ? `group ${c.groups.join(", ")}` : "no group",
+    c.peer,
+    c.identity,
+    c.left ? `left: ${c.left.why}` : stream && `${stream.api} ${stream.variant}`,
+    c.replica,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+// The chain from the files to the client. The first broken link is the reason.
+function Why({ node, type, name }: { node: string; type: string; name: string }) {
+  const { data: e, failure } = useLoad("/api/v1/clients/{node}/explain", [node], { type, name, replicas: true });
+  const what = type ? `${type} ${name}`.trim() : "its configuration";
+  return (
+    <Panel
+      title={e?.broken ? `Why does it not have ${what}?` : `Does it have ${what}?`}
+      note={e && !e.broken && "yes"}
+      link={
+        type && (
+          <button type="button" onClick={() => setQuery({ type: "", name: "" })}>
+            all types
+          </button>
+        )
+      }
+    >
+      <Problem failure={failure} />
+      {e && <Chain of={e} />}
+    </Panel>
+  );
+}
+
+function Chain({ of: e }: { of: Explanation }) {
+  return (
+    <>
+      <ol class="chain">
+        {e.links.map((l) => (
+          <li key={l.name} class={l.name === e.broken ? "broken" : !l.known ? "unknown" : l.ok ? "ok" : "broken"}>
+            <b>{l.name}</b>
+            <span>{l.text}</span>
+            {l.place && <span class="place">{l.place}</span>}
+          </li>
+        ))}
+      </ol>
+      {e.advice && <p class="advice">{e.advice}</p>}
+    </>
+  );
+}
+
+function Types({ client, node }: { client: OneClient; node: string }) {
+  return (
+    <Panel title="What it has">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">type</th>
+            <th scope="col">state</th>
+            <th scope="col">resources</th>
+            <th scope="col">accepted</th>
+          </tr>
+        </thead>
+        <tbody>
+          {client.types.map((t) => (
+            <tr key={`${t.stream} ${t.url}`}>
+              <td>
+                <a href={linkTo("clients", [node], { type: t.type })} title={t.url}>
+                  {t.type}
+                </a>
+              </td>
+              <td>
+                <StateTag state={t.state} />
+              </td>
+              <td class="number">{t.wildcard ? `all${t.names ? ` + ${number(t.names)}` : ""}` : number(t.names)}</td>
+              <td>{t.acked ? <Ago at={t.acked.at} /> : "never"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {client.types.length === 0 && <Empty>It has no subscription.</Empty>}
+    </Panel>
+  );
+}
+
+function Resources({ node, type }: { node: string; type: string }) {
+  const { data, failure } = useLoad(type ? "/api/v1/clients/{node}/resources/{type}" : "/api/v1/clients/{node}/resources", type ? [node, type] : [node], {
+    limit: 200,
+  });
+  return (
+    <Panel
+      title={type ? `Resources of type ${type}` : "Resources"}
+      note={data && (data.items.length < data.total ? `${number(data.items.length)} of ${number(data.total)}` : number(data.total))}
+    >
+      <Problem failure={failure} />
+      {data && data.items.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">type</th>
+              <th scope="col">name</th>
+              <th scope="col">state</th>
+              <th scope="col">place</th>
+              <th scope="col">
+                <span class="hidden">reason</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.items.map((r) => (
+              <tr key={`${r.type} ${r.name}`}>
+                <td>{r.type}</td>
+                <td class="mono wide">
+                  <ResourceLink of={r}>{r.name}</ResourceLink>
+                </td>
+                <td>
+                  <StateTag state={r.state} />
+                </td>
+                <td class="mono">{r.place}</td>
+                <td>
+                  <a href={linkTo("clients", [node], { type: r.type, name: r.name })}>why</a>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {data && data.total === 0 && <Empty>It has no resource.</Empty>}
+    </Panel>
+  );
+}
+
+function Node({ node }: { node: string }) {
+  const { data } = useLoad("/api/v1/clients/{node}/node", [node]);
+  if (!data) return null;
+  return (
+    <Panel title="Node">
+      <Code label="Node message">{JSON.stringify(data.node, null, 2)}</Code>
+    </Panel>
+  );
+}

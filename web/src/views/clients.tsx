@@ -1,0 +1,77 @@
+import { useCallback, useState } from "preact/hooks";
+import type { Client, TypeStatus } from "../api";
+import { useLoad } from "../load";
+import { Ago, Empty, lookOf, NodeLink, Problem, StateTag, wordOf } from "../parts";
+import { go, linkTo, route } from "../route";
+import { parseSearch } from "../search";
+import { VirtualTable, type Window } from "../table";
+import { number } from "../words";
+
+const columns = ["LDS", "RDS", "CDS", "EDS", "SDS"];
+
+export function Clients() {
+  const text = route.value.query.get("q") ?? "";
+  const search = parseSearch(text, ["node", "group", "state", "type"]);
+  const [window, setWindow] = useState<Window>({ from: 0, count: 60 });
+  const onWindow = useCallback((w: Window) => setWindow((old) => (old.from === w.from && old.count === w.count ? old : w)), []);
+  const { data, failure } = useLoad("/api/v1/clients", [], { ...search.filter, all: true, replicas: true, offset: window.from, limit: window.count });
+  const [shown, setShown] = useState({ data, from: window.from });
+  if (data && shown.data !== data) setShown({ data, from: window.from });
+  const list = shown.data;
+  return (
+    <>
+      <h1>Clients</h1>
+      <p class="sub">
+        {list && `${number(list.total)} ${text ? "match" : "connected"}`} {text && <code>{text}</code>}
+      </p>
+      {search.unknown.length > 0 && <p class="problem">The search has no key {search.unknown.join(", ")}. Keys are node, group, state, type.</p>}
+      <Problem failure={failure} />
+      {list && !list.total && <Empty>{text ? "No client matches this search." : "No client is connected."}</Empty>}
+      {list && list.total > 0 && (
+        <section class="panel">
+          <VirtualTable
+            label="Clients"
+            head={["node", "state", ...columns, "groups", "agent", "peer", "connected"]}
+            total={list.total}
+            rows={list.items}
+            from={shown.from}
+            onWindow={onWindow}
+            keyOf={(c: Client) => `${c.node} ${c.path ?? ""} ${c.peer ?? ""}`}
+            row={(c: Client) => <Row client={c} />}
+            open={(c: Client) => go(linkTo("clients", [c.node || (c.path ?? "")]))}
+          />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Row({ client: c }: { client: Client }) {
+  return (
+    <>
+      <td class="mono wide">
+        <NodeLink node={c.node || (c.path ?? "")} />
+      </td>
+      <td>
+        <StateTag state={c.state} />
+      </td>
+      {columns.map((t) => (
+        <Cell key={t} of={c.types.find((x) => x.type === t)} />
+      ))}
+      <td>{c.groups.join(", ")}</td>
+      <td>{c.agent}</td>
+      <td class="mono">{c.peer}</td>
+      <td>{c.left ? "left" : <Ago at={c.since} />}</td>
+    </>
+  );
+}
+
+function Cell({ of: t }: { of: TypeStatus | undefined }) {
+  if (!t) return <td class="cell none">–</td>;
+  const when = t.state === "SYNCED" ? t.acked?.at : t.sent?.at;
+  return (
+    <td class={`cell ${lookOf(t.state)}`} title={t.nacked?.error ?? (when && `since ${new Date(when).toLocaleTimeString()}`)}>
+      {wordOf(t.state)}
+    </td>
+  );
+}

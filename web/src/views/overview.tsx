@@ -1,0 +1,199 @@
+import type { Status } from "../api";
+import { useLoad } from "../load";
+import { Ago, Empty, lookOf, Panel, Problem, wordOf } from "../parts";
+import { linkTo } from "../route";
+import { number } from "../words";
+import { type Line, problemsOf } from "./problems";
+
+// The states of clients in the order of the bar.
+const bar = ["SYNCED", "NACKED", "STALE", "WAITING", "SENT", "NOT_SENT", "IDLE"] as const;
+
+export function Overview() {
+  const { data: s, failure } = useLoad("/api/v1/status", [], { replicas: true });
+  if (!s) return <Problem failure={failure} />;
+  const lines = problemsOf(s);
+  return (
+    <>
+      <Problem failure={failure} />
+      <h1>{headline(s, lines)}</h1>
+      <p class="sub">
+        {s.config.store ? `${s.config.store.url}, revision ${s.config.store.revision || "none"}` : s.server.dir || s.config.upstream?.url}
+        {s.config.at && (
+          <>
+            {" · last change "}
+            <Ago at={s.config.at} /> ago
+          </>
+        )}
+        {s.config.store?.author && ` by ${s.config.store.author}`}
+        {s.config.store?.message && `, “${s.config.store.message}”`}
+      </p>
+      <div class="grid">
+        <div class="stack">
+          <Panel title="Needs attention" note="worst first">
+            {lines.length ? (
+              <div class="rows">
+                {lines.map((l) => (
+                  <Row key={`${l.tag} ${l.text} ${l.quote}`} line={l} />
+                ))}
+              </div>
+            ) : (
+              <Empty>Nothing is wrong.</Empty>
+            )}
+          </Panel>
+        </div>
+        <div class="stack">
+          <Clients s={s} />
+          <Groups />
+          {s.replicas && <Servers all={s.replicas} />}
+          <Server s={s} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+function headline(s: Status, lines: Line[]): string {
+  const clients = `${number(s.clients.by.SYNCED ?? 0)} of ${number(s.clients.connected)} clients are synced`;
+  const problems = lines.filter((l) => l.look !== "info").length;
+  if (problems) return `${problems} ${problems === 1 ? "problem" : "problems"}, ${clients}`;
+  return s.clients.connected ? `No problems, ${clients}` : "No problems, no clients are connected";
+}
+
+function Row({ line: l }: { line: Line }) {
+  const content = (
+    <>
+      <div class={`count ${l.look}`}>
+        {l.count !== undefined && number(l.count)}
+        {l.unit && <small>{l.unit}</small>}
+      </div>
+      <div class="what">
+        <p>
+          <span class={`tag ${l.look}`}>{l.tag}</span> {l.text}
+        </p>
+        {l.quote && (
+          <p class="quote" title={l.quote}>
+            {l.quote}
+          </p>
+        )}
+        {l.places?.slice(0, 3).map((p) => (
+          <p key={p} class="place">
+            {p}
+          </p>
+        ))}
+      </div>
+      <span class="since">
+        {l.since && (
+          <>
+            since <Ago at={l.since} />
+          </>
+        )}
+      </span>
+    </>
+  );
+  return l.href ? <a href={l.href}>{content}</a> : <div>{content}</div>;
+}
+
+function Clients({ s }: { s: Status }) {
+  const by = bar.map((state) => ({ state, n: s.clients.by[state] ?? 0 })).filter((x) => x.n);
+  return (
+    <Panel title="Clients" link={<a href="/clients">{number(s.clients.connected)} connected</a>}>
+      {by.length ? (
+        <>
+          <div class="numbers">
+            {by.map(({ state, n }) => (
+              <a key={state} href={linkTo("clients", [], { q: `state:${state.toLowerCase()}` })}>
+                <b class={lookOf(state)}>{number(n)}</b>
+                {wordOf(state)}
+              </a>
+            ))}
+          </div>
+          <div class="bar" aria-hidden="true">
+            {by.map(({ state, n }) => (
+              <i key={state} class={lookOf(state)} style={{ flexGrow: n }} />
+            ))}
+          </div>
+        </>
+      ) : (
+        <Empty>
+          No client is connected. <code>chancery bootstrap envoy</code> prints the bootstrap of an Envoy.
+        </Empty>
+      )}
+    </Panel>
+  );
+}
+
+function Groups() {
+  const { data, failure } = useLoad("/api/v1/groups");
+  if (!data || data.items.length < 2) return <Problem failure={failure} />;
+  return (
+    <Panel title="Groups">
+      <table>
+        <tbody>
+          {data.items.map((g) => {
+            const nacked = g.clients.by.NACKED ?? 0;
+            return (
+              <tr key={g.name}>
+                <td>
+                  <a href={linkTo("clients", [], { q: `group:${g.name}` })}>{g.name}</a>
+                </td>
+                <td class="number">{number(g.clients.connected)}</td>
+                <td>
+                  {nacked ? (
+                    <span class="tag bad">{number(nacked)} nacked</span>
+                  ) : g.rejected ? (
+                    <span class="tag warn">load rejected</span>
+                  ) : (
+                    <span class="tag ok">ok</span>
+                  )}
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Servers({ all }: { all: NonNullable<Status["replicas"]> }) {
+  return (
+    <Panel title="Servers">
+      <table>
+        <tbody>
+          {all.map((r) => (
+            <tr key={r.id}>
+              <td class="mono" title={r.id}>
+                {r.host || r.id} {r.asked && <span class="age">this page</span>}
+              </td>
+              <td class="number">{r.clients && number(r.clients.connected)}</td>
+              <td>
+                <span class={`tag ${r.error ? "bad" : r.trouble || r.rejected ? "warn" : "ok"}`}>{r.error ? "no answer" : (r.revision ?? "ok")}</span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Server({ s }: { s: Status }) {
+  return (
+    <Panel title="Server">
+      <dl>
+        <dt>version</dt>
+        <dd>{s.server.version}</dd>
+        <dt>xDS</dt>
+        <dd class="mono">{s.server.xds}</dd>
+        <dt>configuration</dt>
+        <dd>
+          <a href="/resources">{number(s.config.resources)} resources</a> in {number(s.config.files)} files
+        </dd>
+        <dt>started</dt>
+        <dd>
+          <Ago at={s.server.since} /> ago
+        </dd>
+      </dl>
+    </Panel>
+  );
+}

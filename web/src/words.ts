@@ -1,0 +1,14 @@
+// Words for a duration in ms, such as "4 min".
+export function duration(ms: number): string {
+  const s = Math.max(0, ms) / 1000;
+  if (s < 1) return "0 s";
+  if (s < 120) return `${Math.floor(s)} s`;
+  if (s < 7200) return `${Math.floor(s / 60)} min`;
+  if (s < 172_800) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86_400)} d`;
+}
+
+// The English plural of a unit.
+export const units = (n: number, one: string) => (n === 1 ? one : `${one}s`);
+
+export const number = (n: number) => n.toLocaleString("en");

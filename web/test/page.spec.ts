@@ -1,0 +1,162 @@
+import { writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import AxeBuilder from "@axe-core/playwright";
+import type { Page } from "@playwright/test";
+import { expect, quickstart, refused, test } from "./world";
+
+const heading = (page: Page) => page.getByRole("heading", { level: 1 });
+
+// Saves the picture for the docs, if IMAGES is their directory.
+async function picture(page: Page, name: string) {
+  if (process.env.IMAGES) await page.screenshot({ path: join(process.env.IMAGES, `page-${name}.png`) });
+}
+
+async function accessible(page: Page) {
+  const found = await new AxeBuilder({ page }).analyze();
+  expect(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
+}
+
+test("a refusal appears on the overview, leads to the line of the file, and goes", async ({ page, world }) => {
+  await world.envoy("edge-1");
+  await world.envoy("edge-2");
+  await page.goto(world.url);
+  await expect(heading(page)).toHaveText("No problems, 2 of 2 clients are synced");
+  await expect(page.getByText("Nothing is wrong.")).toBeVisible();
+  await accessible(page);
+
+  world.write("listener.yaml", refused(quickstart("listener")));
+  await expect(heading(page)).toHaveText("1 problem, 0 of 2 clients are synced");
+  const problem = page.getByRole("link", { name: /refused LDS http/ });
+  await expect(problem).toContainText("2clients");
+  await expect(problem).toContainText("cannot bind");
+  await expect(problem).toContainText(/listener\.yaml:5:\d+/);
+  await accessible(page);
+
+  await picture(page, "overview");
+  await problem.click();
+  await expect(page).toHaveURL(/\/clients\?q=state%3Anacked\+type%3Alds/);
+  await expect(page.getByRole("row")).toHaveCount(3);
+  await accessible(page);
+  await page.getByRole("link", { name: "edge-2" }).click();
+  await page.getByRole("link", { name: "LDS", exact: true }).click();
+  await expect(page.getByRole("heading", { name: "Why does it not have LDS?" })).toBeVisible();
+  const broken = page.locator(".chain .broken");
+  await expect(broken).toContainText("accepted");
+  await accessible(page);
+  await page.getByRole("link", { name: "why" }).click();
+  await expect(page.locator(".chain .broken .place")).toHaveText(/listener\.yaml:5:\d+/);
+  await expect(page.getByRole("img", { name: /events of .*LDS/ })).toBeVisible();
+  await picture(page, "why");
+
+  world.write("listener.yaml", quickstart("listener").replace("port_value: 10000", "port_value: 0"));
+  await expect(page.getByRole("heading", { name: "Does it have LDS http?" })).toBeVisible();
+  await page.getByRole("link", { name: "Overview" }).click();
+  await expect(heading(page)).toHaveText("No problems, 2 of 2 clients are synced");
+});
+
+test("a rejected load is a problem with its place", async ({ page, world }) => {
+  await page.goto(world.url);
+  await expect(page.getByText("No client is connected.")).toBeVisible();
+  world.write("route.yaml", "virtual_hosts: [");
+  await expect(page.getByText("load rejected")).toBeVisible();
+  await expect(page.getByText(/route\.yaml:\d+/)).toBeVisible();
+});
+
+test("a resource shows its content, its references and who has it", async ({ page, world }) => {
+  await world.envoy("edge-1");
+  await page.goto(`${world.url}/resources`);
+  await expect(page.getByRole("table", { name: "Resources" }).getByRole("row")).toHaveCount(5);
+  await accessible(page);
+  await page.getByRole("link", { name: "http", exact: true }).click();
+  await expect(page.locator("pre")).toContainText('"stat_prefix": "http"');
+  await page.getByRole("link", { name: "local" }).click();
+  await expect(page).toHaveURL(/\/resources\/RDS\/local$/);
+  await accessible(page);
+});
+
+test("keys search, move and open", async ({ page, world }) => {
+  for (const node of ["web-1", "web-2", "db-1"]) await world.envoy(node);
+  await page.goto(world.url);
+  await page.keyboard.press("g");
+  await page.keyboard.press("c");
+  await expect(page.getByRole("row")).toHaveCount(4);
+  await page.keyboard.press("/");
+  await page.keyboard.type("web group:default");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\?q=web\+group%3Adefault$/);
+  await expect(page.getByRole("row")).toHaveCount(3);
+  await page.locator("main").click();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/clients\/web-2$/);
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog", { name: "Keys" })).toBeVisible();
+  await accessible(page);
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog", { name: "Keys" })).toBeHidden();
+  await page.goto(`${world.url}/clients?q=colour:red`);
+  await expect(page.getByText("The search has no key colour.")).toBeVisible();
+});
+
+test("names of nodes cannot add markup", async ({ page, world }) => {
+  const hostile = `<img src=x onerror="document.title='owned'">/..%2f\u202eexe`;
+  await world.envoy(hostile);
+  await page.goto(`${world.url}/clients`);
+  await page.getByRole("link", { name: "<img" }).click();
+  await expect(heading(page)).toContainText("<img src=x onerror=");
+  await expect(page.locator("main img")).toHaveCount(0);
+  expect(await page.title()).not.toBe("owned");
+  await page.goto(`${world.url}/events`);
+  await expect(page.getByRole("cell", { name: "<img" }).first()).toBeVisible();
+  await accessible(page);
+});
+
+test("the page tells that the server is away, and follows it when it is back", async ({ page, world }) => {
+  await page.goto(`${world.url}/clients`);
+  await expect(page.getByRole("status")).toHaveText("live");
+  await world.stop("server");
+  await expect(page.getByText("The server does not answer.").first()).toBeVisible();
+  await world.start();
+  await expect(page.getByRole("status")).toHaveText("live");
+  await world.envoy("late-1");
+  await expect(page.getByRole("link", { name: "late-1" })).toBeVisible();
+});
+
+test("no secret reaches the browser", async ({ page, world }) => {
+  const key = "-----BEGIN PRIVATE KEY-----\\nc2VjcmV0c2VjcmV0\\n-----END PRIVATE KEY-----\\n";
+  const secret = `# password hunter2\n"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: token\ngeneric_secret: {secret: {inline_string: "${key}"}}\n`;
+  world.write("secret.yaml", secret);
+  let all = "";
+  page.on("response", async (r) => {
+    if (!r.url().includes("/events")) all += await r.text().catch(() => "");
+  });
+  for (const path of ["/", "/resources", "/resources/SDS/token"]) {
+    await page.goto(world.url + path);
+    await page.waitForLoadState("load");
+    await expect(heading(page)).not.toHaveText("");
+  }
+  await expect(page.locator("pre")).toBeVisible();
+  expect(all).toContain("token");
+  for (const word of ["c2VjcmV0", "hunter2"]) expect(all).not.toContain(word);
+});
+
+test.describe("with a token", () => {
+  const file = join(tmpdir(), `page-token-${process.pid}`);
+  test.beforeAll(() => writeFileSync(file, "correct-horse-battery\n", { mode: 0o600 }));
+  test.use({ flags: `--admin-token-file ${file}` });
+
+  test("the page signs in", async ({ page, world }) => {
+    await page.goto(world.url);
+    await expect(heading(page)).toHaveText("This server needs a token");
+    await accessible(page);
+    await page.getByLabel("Token").fill("wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await expect(heading(page)).toHaveText("This server needs a token");
+    await page.getByLabel("Token").fill("correct-horse-battery");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await expect(heading(page)).toContainText("No problems");
+    await expect(page.getByRole("status")).toHaveText("live");
+  });
+});

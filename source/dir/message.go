@@ -11,6 +11,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	envoysecrets "github.com/chancery-xds/chancery/internal/envoy/secrets"
 )
 
 // whole is the node of a file without line numbers.
@@ -121,7 +122,7 @@ func (d *decoder) unpack(a protoreflect.Message, path string) protoreflect.Messa
 		return nil
 	}
 	m := typ.New()
-	if err := (proto.UnmarshalOptions{Resolver: d.types}).Unmarshal(get(a, "value").Bytes(), m.Interface()); err != nil {
+	if err := (proto.UnmarshalOptions{Resolver: d.types, RecursionLimit: envoysecrets.MaxMessages + 1}).Unmarshal(get(a, "value").Bytes(), m.Interface()); err != nil {
 		d.Report(whole, path, "", "the value is not a valid %s: %s", m.Descriptor().Name(), protoyaml.Unprefixed(err))
 		return nil
 	}

@@ -1,8 +1,11 @@
 package dir
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -11,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 const textResponse = `# Envoy's own
@@ -69,6 +73,46 @@ func encoded(tb testing.TB, text string) []byte {
 		tb.Fatal(err)
 	}
 	return b
+}
+
+// Envoy and most gRPC clients decode at most 100 messages inside each other.
+func TestFILE7DecodeDeepMessages(t *testing.T) {
+	structs := func(n int) *structpb.Struct {
+		s := &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1)}}
+		for range n - 1 {
+			s = &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewStructValue(s)}}
+		}
+		return s
+	}
+	pack := func(m proto.Message) *anypb.Any {
+		a, err := anypb.New(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	const deep = "the value is not a valid %s: exceeded maximum recursion depth\n"
+	for _, tt := range []struct {
+		resource proto.Message
+		want     string
+	}{
+		{&clusterv3.Cluster{Name: "c", Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"m": structs(32)}}}, "CDS c at %s (resources[0])"},
+		{&clusterv3.Cluster{Name: "c", Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"m": structs(33)}}}, "%s: resources[0]: " + fmt.Sprintf(deep, "Cluster")},
+		{&corev3.TypedExtensionConfig{Name: "e", TypedConfig: pack(structs(33))}, "ECDS e at %s (resources[0])"},
+		{&corev3.TypedExtensionConfig{Name: "e", TypedConfig: pack(structs(34))}, "%s: resources[0].typed_config: " + fmt.Sprintf(deep, "Struct")},
+	} {
+		m := &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{pack(tt.resource)}}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := prototext.MarshalOptions{Resolver: new(protoregistry.Types)}.Format(m)
+		for file, data := range map[string][]byte{"x.pb": b, "x.txtpb": []byte(text)} {
+			if got := decoded(envoy.decode(file, data)); !strings.HasPrefix(got, fmt.Sprintf(tt.want, file)) {
+				t.Errorf("got %s, want "+tt.want, got, file)
+			}
+		}
+	}
 }
 
 func TestDecodeMessages(t *testing.T) {

@@ -18,10 +18,6 @@ import (
 const (
 	maxNesting = 200 // of messages, lists and maps
 
-	// maxMessages is the limit of protobuf's decoders for messages inside each other, except in Go. The content of an
-	// Any is decoded by itself. An entry of a map is a message, and so is each value of a Struct.
-	maxMessages = 100
-
 	// MaxProblems is the default limit for the errors, and for the warnings, of one file.
 	MaxProblems = 100
 
@@ -220,9 +216,9 @@ func (d *Decoder) nest(n *yaml.Node, m protoreflect.Message, path string, depth 
 
 // within calls do for the content of a message inside another one, unless clients cannot decode such a message.
 func (d *Decoder) within(n *yaml.Node, path string, do func()) {
-	if d.nested >= maxMessages {
+	if d.nested >= secrets.MaxMessages {
 		d.conceal(func() {
-			d.Report(d.resolve(n, path), shorten(path), "in a Struct, a mapping adds 3 messages, and a list adds 2", "more than %d messages inside each other, which clients cannot decode", maxMessages)
+			d.Report(d.resolve(n, path), shorten(path), "in a Struct, a mapping adds 3 messages, and a list adds 2", "more than %d messages inside each other, which clients cannot decode", secrets.MaxMessages)
 		})
 		return
 	}

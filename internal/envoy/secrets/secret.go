@@ -16,6 +16,10 @@ import (
 // a limit n bytes cost n².
 const MaxAnyDepth = 64
 
+// MaxMessages is the limit of protobuf's decoders for messages inside each other, except in Go. The content of an Any is
+// decoded by itself. An entry of a map is a message, and so is each value of a Struct.
+const MaxMessages = 100
+
 // Findings are the results of a search. The zero value has none.
 type Findings struct {
 	// Values are the paths of sensitive values, such as
@@ -273,7 +277,7 @@ func (f *Finder) unpack(m protoreflect.Message) (protoreflect.MessageDescriptor,
 		return nil, nil, nil //nolint:nilerr // an unknown type is not an error
 	}
 	inner := typ.New()
-	if err := (proto.UnmarshalOptions{Resolver: f.types}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()); err != nil {
+	if err := (proto.UnmarshalOptions{Resolver: f.types, RecursionLimit: MaxMessages + 1}).Unmarshal(m.Get(fields.ByName("value")).Bytes(), inner.Interface()); err != nil {
 		return typ.Descriptor(), nil, err
 	}
 	return typ.Descriptor(), inner, nil

@@ -162,10 +162,15 @@ func (d *decoder) json() {
 		d.syntax(err)
 		return
 	}
-	if len(protoyaml.WithoutBOM(d.Source)) < len(d.Source) {
-		d.WarnAs(findings.Portability, &yaml.Node{Line: 1, Column: 1}, "", "save the file without it: Envoy's own reader refuses it in a .json file", "a byte order mark")
-	}
+	d.byteOrderMark()
 	d.document(n)
+}
+
+// byteOrderMark warns about a mark at the head of a file that is not YAML.
+func (d *decoder) byteOrderMark() {
+	if len(protoyaml.WithoutBOM(d.Source)) < len(d.Source) {
+		d.WarnAs(findings.Portability, &yaml.Node{Line: 1, Column: 1}, "", "save the file without it: Envoy's own reader accepts it only in a YAML file", "a byte order mark")
+	}
 }
 
 func (d *decoder) syntax(err error) {

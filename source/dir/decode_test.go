@@ -201,6 +201,9 @@ filter_chains:
 		{"half a JSON file", "c.json", "{\"resources\": [\n  {\"@type\": ", "c.json:2:13: the file ends in the middle of a value\n"},
 		{"invalid JSON", "c.json", "{\"resources\":\n  nope}", "c.json:2:3: invalid character 'o' in literal null (expecting 'u')\n"},
 		{"a tag", "c.yaml", clusterURL + "\nname: !include x\n", "c.yaml:2:7: a tag has no meaning here (text that begins with \"!\" needs quotes)\n"},
+		{"FILE-7 a mark in JSON", "c.json", "\ufeff{\"@type\": \"type.googleapis.com/envoy.config.cluster.v3.Cluster\", \"name\": \"c\"}", "CDS c at c.json:1:1\nc.json:1:1: warning: a byte order mark (save the file without it: Envoy's own reader accepts it only in a YAML file)\n"},
+		{"FILE-7 a mark in text", "c.txtpb", "\ufeff# proto-message: envoy.config.cluster.v3.Cluster\nname: \"c\"", "CDS c at c.txtpb\nc.txtpb:1:1: warning: a byte order mark (save the file without it: Envoy's own reader accepts it only in a YAML file)\n"},
+		{"FILE-7 a mark in YAML", "c.yaml", "\ufeff" + clusterURL + "\nname: c", "CDS c at c.yaml:1:1\n"},
 		{"a merge of itself", "c.yaml", "resources: [&a {<<: *a}]\n", "c.yaml:1:17: warning: resources[0]: merge key (Envoy's own reader refuses merge keys)\nc.yaml:1:13: resources[0]: nested more than 200 deep\nc.yaml:1:13: resources[0]: no \"@type\" (for example \"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster)\n"},
 		{"an anchor that contains itself", "c.yaml", clusterURL + "\nname: a\nmetadata: &m {filter_metadata: *m}\n", "c.yaml:3:11: metadata.filter_metadata[\"filter_metadata\"][\"filter_metadata…: more than 100 messages inside each other, which clients cannot decode (in a Struct, a mapping adds 3 messages, and a list adds 2)\n"},
 	} {

@@ -23,6 +23,7 @@ func (d *decoder) text() {
 	if !d.IsText() {
 		return
 	}
+	d.byteOrderMark()
 	d.Source = protoyaml.WithoutBOM(d.Source)
 	name, line := header(d.Source)
 	hint := ""

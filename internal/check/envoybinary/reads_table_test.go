@@ -104,6 +104,29 @@ var oddJSON = []odd{
 	{wholeFile, []string{"\ufeff" + wholeJSON, wholeJSON + wholeJSON, wholeJSON + " x", wholeJSON + "\x00", "\x0c" + wholeJSON, "// c\n" + wholeJSON, "", "[]", wholeJSON[:len(wholeJSON)-1], wholeJSON + ",", strings.ReplaceAll(wholeJSON, ":", " : "), strings.ReplaceAll(wholeJSON, ",", "\r\n,\t"), "---\n" + wholeJSON}},
 }
 
+const wholeText = `resources { [type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment] { cluster_name: "CLUSTER" endpoints { lb_endpoints { endpoint { address { pipe { path: "/x" } } } metadata { METADATA } } } } }`
+
+var textNumbers = []string{"5", "0x10", "-0x10", "08", "1e2", "1.0", "1.5", "-1", "-0", "4294967296", "9007199254740993", "1e400", "3.4028235e38", "inf", "-inf", "nan", "NaN", "5f", "1.5F", `"5"`, "true", "+5", "1_0", ".5", "5.", "[5]", "- 5", "18446744073709551615"}
+
+var oddText = []odd{
+	{"google.protobuf.UInt32Value", value("value", textNumbers...)},
+	{"google.protobuf.Int64Value", value("value", textNumbers...)},
+	{"google.protobuf.DoubleValue", value("value", textNumbers...)},
+	{"google.protobuf.FloatValue", value("value", textNumbers...)},
+	{"google.protobuf.BoolValue", value("value", "true", "True", "t", "f", "1", "0", "2", "TRUE", "yes", `"true"`, "01", "0x1")},
+	{"google.protobuf.StringValue", value("value", `"a"`, `'a'`, `"a" "b"`, `"a\n\x41\101\u00e9\U0001F600"`, `"\q"`, "\"a\nb\"", `"\0"`, "a", "5", `"\ud83d\ude00"`, "\"\x7f\"", "\"\x01\"")},
+	{"envoy.config.core.v3.SocketAddress", value("protocol", "UDP", "udp", "1", "5", "-1", `"UDP"`, "0x1", "01", "UNKNOWN", "UDP protocol: TCP", "UDP, address: \"a\";", "UDP # c", "UDP foo: 1")},
+	{"envoy.config.core.v3.SocketAddress", []string{`port_value: 5 named_port: "x"`, "portValue: 5", "1: 1", "// c", "ipv4_compat: true,,", "; ipv4_compat: true", "protocol UDP", "protocol:UDP"}},
+	{wholeFile, []string{"\ufeff" + wholeText, "# c\r\n" + wholeText, wholeText + "\x00", "{" + wholeText + "}", wholeText + ";", wholeText + ",", "---\n" + wholeText, strings.ReplaceAll(wholeText, " ", "\t"), strings.ReplaceAll(wholeText, " ", "\u00a0"), "version_info: \"1\" version_info: \"2\" " + wholeText}},
+}
+
+func protoText(typ, text string) string {
+	if typ == wholeFile {
+		return strings.Replace(text, "METADATA", `filter_metadata { key: "x" value { } }`, 1)
+	}
+	return strings.Replace(wholeText, "METADATA", `typed_filter_metadata { key: "a" value { [type.googleapis.com/`+typ+"] { "+text+"\n} } }", 1)
+}
+
 // handWritten converts the texts of a table.
 func handWritten(table []odd, convert func(typ, text string) string) []string {
 	var all []string

@@ -332,11 +332,14 @@ func randomScalar(r *rand.Rand) string {
 const oddDocuments = 200
 
 // A real Envoy reads 2,000 scalars and 200 odd documents as Chancery does, or a finding says that it does not. So it
-// does for each text of the tables, in YAML and in JSON.
+// does for each text of the tables, in YAML, in JSON and in the text format.
 func TestFILE7EnvoyReadsTheSame(t *testing.T) {
 	needEnvoy(t)
 	t.Run("YAML", func(t *testing.T) {
 		compare(t, ".yaml", handWritten(oddYAML, yamlText), handWritten(oddYAML, plainText))
+	})
+	t.Run("text", func(t *testing.T) {
+		compare(t, ".pb_text", handWritten(oddText, protoText), handWritten(oddText, plainText))
 	})
 	t.Run("JSON", func(t *testing.T) {
 		compare(t, ".json", handWritten(oddJSON, jsonText), handWritten(oddJSON, plainText))

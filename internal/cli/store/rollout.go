@@ -15,7 +15,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
-	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
 	"github.com/chancery-xds/chancery/internal/text"
@@ -274,11 +273,11 @@ func rolloutID(ctx context.Context, s api.Steering, args []string) (string, erro
 	}
 	switch len(ids) {
 	case 0:
-		return "", &revisionapi.Problem{Is: revisions.ErrNotFound, Text: "no rollout is active", Hint: "chancery rollout status lists ended rollouts"}
+		return "", cli.FailWith(cli.NotFound, errors.New("no rollout is active"), "chancery rollout status lists ended rollouts")
 	case 1:
 		return ids[0], nil
 	}
-	return "", &revisionapi.Problem{Is: revisionapi.ErrCannot, Text: "several rollouts are active, give the ID of one: " + strings.Join(ids, ", ")}
+	return "", cli.Fail(fmt.Errorf("several rollouts are active, give the ID of one: %s", text.Line(strings.Join(ids, ", "))), "")
 }
 
 func rolloutStatus() *cobra.Command {

@@ -104,8 +104,8 @@ func askEngine[T any](cmd *cobra.Command, s *Access, timeout time.Duration, loca
 	ctx, cancel := context.WithTimeoutCause(cli.Context(cmd), timeout, fmt.Errorf("no answer for %v", timeout))
 	defer cancel()
 	answer, err = remote(ctx, d)
-	if p, is := errors.AsType[*revisionapi.Problem](err); is {
-		return answer, problemError(p)
+	if _, is := errors.AsType[cli.Failure](err); is {
+		return answer, err
 	}
 	return answer, s.serverError(cmd, err)
 }

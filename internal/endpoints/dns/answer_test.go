@@ -148,6 +148,10 @@ func TestAnswersThatAreNotEmpty(t *testing.T) {
 		{"bad-alias", a, dnstest.Answer{Records: []dnsmessage.ResourceBody{raw(dnsmessage.TypeCNAME, "\x09")}}, "record 1"},
 		{"portless", srv, dnstest.Answer{Records: []dnsmessage.ResourceBody{&dnsmessage.SRVResource{Target: host("t")}}}, "usable"},
 		{"foreign", a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1"), Change: owner("other")}, "other names"},
+		{"other-class", a, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1"), Change: always(func(m *dnsmessage.Message) bool {
+			m.Answers[0].Header.Class = dnsmessage.ClassCHAOS
+			return true
+		})}, "other names or types"},
 		{"other-type", dnsmessage.TypeAAAA, dnstest.Answer{Records: dnstest.Addresses("10.0.0.1")}, "other names or types"},
 		{"self", a, dnstest.Answer{Records: []dnsmessage.ResourceBody{alias("self")}}, "loop"},
 		{"two-loop", a, dnstest.Answer{Records: []dnsmessage.ResourceBody{alias("x"), alias("two-loop")}}, "loop"},

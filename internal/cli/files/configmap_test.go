@@ -12,7 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/chancery-xds/chancery/internal/cli"
 )
@@ -107,6 +111,20 @@ func mounted(t *testing.T, out string) (files map[string]string, objects int) {
 	return files, objects
 }
 
+// binaryCluster returns a file with a cluster that is no text.
+func binaryCluster(t *testing.T) string {
+	t.Helper()
+	a, err := anypb.New(&clusterv3.Cluster{Name: strings.Repeat("d", 200)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := proto.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{a}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func TestExportConfigMapKeepsEveryFile(t *testing.T) {
 	text := func(n int) string { return "# " + strings.Repeat("x ", n/2-2) + "\n\n" }
 	cluster := "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
@@ -122,6 +140,7 @@ func TestExportConfigMapKeepsEveryFile(t *testing.T) {
 		"several objects":      {map[string]string{"cluster.yaml": cluster, "a/1.yaml": text(600 << 10), "a/2.yaml": text(600 << 10), "b.yaml": text(300 << 10), "c.yaml": text(900 << 10)}, 3},
 		"a file of almost 1 M": {map[string]string{"cluster.yaml": cluster, "a.yaml": text(1<<20 - 100)}, 2},
 		"many long names":      {many, 1},
+		"a binary file":        {map[string]string{"c.yaml": cluster, "d.pb": binaryCluster(t)}, 1},
 		"equal keys":           {map[string]string{"c.yaml": cluster, "a/b.yaml": "# 1\n", "a.b.yaml": "# 2\n", "ä.yaml": "# 3\n", "ö.yaml": "# 4\n", "-.yaml": "# 5\n"}, 1},
 		"text that YAML changes easily": {map[string]string{"c.yaml": cluster, "1.yaml": "#\r\n# windows\r\n", "2.yaml": "  # indented\n\n\n", "3.yaml": "\n\n# x", "4.yaml": "# tab\t\n#  \n", "5.yaml": "# \u200b \ufeff ü 😀\n",
 			"6.yaml": "\ufeff# mark\n", "7.yaml": "---\n# x\n...\n", "8.yaml": "# x\n\n\n", "9.yaml": "\t\n# x\n", "10.yaml": " \n# x\n", "11.json": `{"resources": []}`, "12.yaml": "#" + strings.Repeat(" long", 100) + "\n", "13.yaml": "# x \n#\n  \n"}, 1},
@@ -139,6 +158,9 @@ func TestExportConfigMapKeepsEveryFile(t *testing.T) {
 				if got[path] != want {
 					t.Errorf("%s: %.60q, want %.60q", path, got[path], want)
 				}
+			}
+			if b, err := os.ReadFile(filepath.Join(out, configMapsFile)); err != nil || bytes.Contains(b, []byte("!!binary")) {
+				t.Error("Kubernetes has no binary text:", err)
 			}
 		})
 	}
@@ -177,6 +199,9 @@ func TestSAFE6ExportConfigMapHidesUnreadSecrets(t *testing.T) {
 				t.Fatal(err)
 			}
 			key := strings.ReplaceAll(c.path, "/", ".") + ":"
+			if info, err := os.Stat(filepath.Join(out, secretsFile)); (err == nil) != c.secret || err == nil && info.Mode().Perm() != 0o600 {
+				t.Errorf("%v, %v", info, err)
+			}
 			if bytes.Contains(open, []byte("hunter2")) || bytes.Contains(open, []byte("BEGIN")) || bytes.Contains(open, []byte(key)) == c.secret {
 				t.Errorf("%s", open)
 			}

@@ -35,9 +35,10 @@ type stream struct {
 	sending       bool      // a request is being sent
 	sentAt        time.Time // when the last request was given to the sender
 	over          error     // the error of Send: the stream has ended; nil: none
-	backlog       int       // responses received since the queue of requests was last empty
+	backlog       int       // responses received without a request since; 0 when the queue of requests is empty
 	receiverWaits bool      // the receiver waits for takeNext
 	notBefore     time.Time // no response is taken before this time
+	answerAfter   time.Time // no request is sent before this time; see mute
 }
 
 // open starts a stream.
@@ -64,7 +65,7 @@ func (l *link) receive(s *stream) error {
 		return err
 	}
 	l.c.wg.Go(func() {
-		if p := panics.Do(func() { s.sender(st, func(err error) { l.c.do(func() { s.sending, s.over = err != nil, err }) }) }); p != nil {
+		if p := panics.Do(func() { s.sender(st, func(err error) { l.c.do(func() { s.sent(err) }) }) }); p != nil {
 			p.Log(l.c.log, "Transport")
 			s.cancel()
 		}
@@ -112,9 +113,39 @@ func (s *stream) send(req *xds.Request, now time.Time) {
 	s.out <- req
 }
 
+// sent records the result of Send. After an error, backlog counts the responses since then.
+func (s *stream) sent(err error) {
+	s.sending, s.over = err != nil, err
+	if err != nil {
+		s.backlog = 0
+	}
+}
+
 func (s *stream) stalled(now time.Time) bool {
 	return s.sending && !now.Before(s.sentAt.Add(stallTimeout))
 }
+
+const (
+	// ineffectiveRate limits responses without an effect, in bytes per second. Each counts ineffectiveSize more.
+	ineffectiveRate = 2 << 20
+	ineffectiveSize = 2 << 10
+)
+
+// delay delays the ACK or NACK of a response without an effect, so that a server that repeats its response after each of
+// them waits. Reading is delayed less, because a change or the end of the stream may follow. If the size of the response
+// is unknown, reading is delayed as long.
+func (s *stream) delay(now time.Time, pause time.Duration, size int) {
+	if pause == 0 || !s.answerAfter.After(now) {
+		s.answerAfter = now.Add(pause)
+	}
+	if size > 0 {
+		pause = min(pause, time.Duration(size+ineffectiveSize)*time.Second/ineffectiveRate)
+	}
+	s.notBefore = now.Add(pause)
+}
+
+// mute reports whether ACKs and NACKs are delayed. A full backlog is sent without a delay.
+func (s *stream) mute(now time.Time) bool { return s.backlog < maxBacklog && s.answerAfter.After(now) }
 
 // resume wakes the receiver if the receiver may take a response. After the end of the stream the receiver does not
 // wait, because Recv returns the reason of the end. resume returns the time at which the loop must call it again.

@@ -138,6 +138,9 @@ func (l *link) step() time.Time {
 	}
 	l.sendNext()
 	next := earlier(l.core.Deadline(), s.resume(now))
+	if s.mute(now) {
+		next = earlier(next, s.answerAfter)
+	}
 	if l.outage != nil && s.ready && !s.sending {
 		// A server without changes may send no response, since the client stated the versions that it
 		// has.
@@ -155,11 +158,12 @@ func (l *link) step() time.Time {
 // does not read, only the newest request of each type waits.
 func (l *link) sendNext() {
 	s := l.s
-	if !s.ready || s.sending {
+	if !s.ready || s.sending || s.mute(l.c.now) {
 		return
 	}
 	for req := range l.core.Requests() {
 		l.asksGlob[req.Type.URL] = l.c.asksGlob(l.up, req.Type)
+		s.backlog = max(s.backlog-1, 0)
 		s.send(&req, l.c.now)
 		return
 	}
@@ -223,7 +227,7 @@ func (l *link) received(s *stream, resp *xds.Response) {
 	l.exceeds(url, err)
 	l.countResult(resp, err)
 	l.c.responseApplied(l.up, resp, l.asksGlob[typeURL(resp.Type)])
-	s.notBefore = l.c.now.Add(max(pauseAfter(l.refusedInRow[url]), pauseAfter(l.emptyInRow[url]-maxEmptyInRow)))
+	s.delay(l.c.now, max(pauseAfter(l.refusedInRow[url]), pauseAfter(l.emptyInRow[url]-maxEmptyInRow)), resp.Size)
 }
 
 // exceeds records whether a response of a type exceeds a limit. A delta response within the limits does not replace
@@ -289,10 +293,10 @@ func (l *link) countResult(resp *xds.Response, err error) {
 }
 
 // maxEmptyInRow is how many consecutive responses may cause no event before the client delays
-// responses. This limit prevents a hot loop with a server that repeats its response after each ACK.
+// ACKs. This limit prevents a hot loop with a server that repeats its response after each ACK.
 const maxEmptyInRow = 30
 
-// pauseAfter returns the delay of the next response after a number of consecutive refused
+// pauseAfter returns the delay of an ACK or NACK after a number of consecutive refused
 // responses. The delay prevents a hot loop with a server that repeats its response after each NACK.
 func pauseAfter(bad int) time.Duration {
 	if bad <= 3 {

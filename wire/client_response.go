@@ -74,7 +74,7 @@ func DecodeResponse(v xds.Variant, b []byte, o ResponseOptions) (*xds.Response, 
 	if v == xds.Delta {
 		message = "DeltaDiscoveryResponse"
 	}
-	d := responseDecoder{v: v, o: o, r: &xds.Response{Changes: &xds.Changes{}}}
+	d := responseDecoder{v: v, o: o, r: &xds.Response{Changes: &xds.Changes{}, Size: len(b)}}
 	if err := d.head(b); err != nil {
 		return nil, fmt.Errorf("malformed %s: %w", message, err)
 	}

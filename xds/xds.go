@@ -105,6 +105,7 @@ type Response struct {
 	// Set only in a response that a client received, never in one that a server sends.
 	Errors    []ResourceError // resource_errors with another reason than "does not exist"
 	Malformed []error         // one *MalformedError for each resource that cannot be decoded
+	Size      int             // bytes of the encoded message; 0: unknown
 }
 
 // A MalformedError is the error of a resource in a response, or of a whole response, that cannot be decoded.

@@ -108,6 +108,20 @@ var misbehaviours = []misbehaviour{
 	{"empty resources", false, false, func(s *badStream) error {
 		return s.repeat(func(int) []byte { return append(s.response(), slices.Repeat([]byte{2<<3 | 2, 0}, 4<<20)...) })
 	}},
+	{"two types", false, true, func(s *badStream) error { // the relay has not asked for listeners
+		return s.repeat(func(i int) []byte {
+			s.url = []string{xds.Cluster.URL, xds.Listener.URL}[i%2]
+			return s.response(s.resource(fmt.Sprint("good-", i%7), fmt.Sprint(i), 0))
+		})
+	}},
+	{"malformed messages", false, true, func(s *badStream) error {
+		return s.repeat(func(i int) []byte { return s.response(s.wrap(fmt.Sprint("bad-", i), "1", []byte{0xff})) })
+	}},
+	{"TTLs of a nanosecond", false, true, func(s *badStream) error {
+		return s.repeat(func(i int) []byte {
+			return s.response(appendBytes(s.resource(fmt.Sprint("bad-", i%1000), fmt.Sprint(i), 0), 6, []byte{2 << 3, 1}))
+		})
+	}},
 	{"error text of 1 MB", false, true, func(*badStream) error { return errors.New(long) }},
 	{"a resource of 60 MB", true, true, func(s *badStream) error {
 		return s.repeat(func(i int) []byte {
@@ -121,7 +135,6 @@ var misbehaviours = []misbehaviour{
 	{"a million clusters in small responses", true, true, func(s *badStream) error {
 		return s.repeat(func(i int) []byte { return s.response(s.clusters(i*5000%1_000_000, 5000)...) })
 	}},
-	// The relay reads one such response in a second, so it notices the end of the stream late.
 	{"TTLs of zero", false, true, func(s *badStream) error {
 		return s.repeat(func(i int) []byte {
 			return s.response(appendBytes(s.resource(fmt.Sprint("bad-", i%1000), fmt.Sprint(i), 0), 6, []byte{}))

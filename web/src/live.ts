@@ -1,6 +1,6 @@
 // The events of the server, read once for the whole page.
 import { signal } from "@preact/signals";
-import { type Event, Failure, request } from "./api";
+import { type Event, Failure, request, urlOf } from "./api";
 
 export type Connection = "connecting" | "live" | "away";
 export const connection = signal<Connection>("connecting");
@@ -27,6 +27,12 @@ export function split(text: string): { data: string[]; rest: string } {
     return lines.length ? [lines.map((l) => l.slice(6)).join("\n")] : [];
   });
   return { data, rest };
+}
+
+// Returns the events of a node that the server remembers, oldest first.
+export async function remembered(node: string, until: AbortSignal): Promise<Event[]> {
+  const answer = await request(urlOf("/api/v1/events", [], { node, stop: true }), until);
+  return split(await answer.text()).data.map((text) => JSON.parse(text) as Event);
 }
 
 // Reads events until the signal is aborted. It connects again after a failure, and continues after the last event.

@@ -75,6 +75,14 @@ test("a resource shows its content, its references and who has it", async ({ pag
   await accessible(page);
 });
 
+test("a client has its events from before the page was opened", async ({ page, world }) => {
+  await world.envoy("edge-1");
+  await expect.poll(async () => (await fetch(`${world.url}/ready?node=edge-1`)).status).toBe(200);
+  await page.route(/events$/, (r) => r.abort()); // only the live ones
+  await page.goto(`${world.url}/clients/edge-1`);
+  await expect(page.getByRole("img", { name: /events of .*CDS/ })).toBeVisible();
+});
+
 test("keys search, move and open", async ({ page, world }) => {
   for (const node of ["web-1", "web-2", "db-1"]) await world.envoy(node);
   await page.goto(world.url);

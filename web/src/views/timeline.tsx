@@ -1,5 +1,7 @@
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import type { Event } from "../api";
-import { events } from "../live";
+import { events, remembered } from "../live";
 import { now, Panel } from "../parts";
 import { duration } from "../words";
 
@@ -18,8 +20,18 @@ const looks: Record<string, string> = {
 
 // The last minutes of a client: a lane for each type, a mark for each event.
 export function Timeline({ node }: { node: string }) {
+  const before = useSignal<Event[]>([]); // events that the server remembered when the view opened
+  useEffect(() => {
+    const stop = new AbortController();
+    remembered(node, stop.signal).then(
+      (all) => (before.value = all),
+      () => undefined, // the view shows the failures of its other parts
+    );
+    return () => stop.abort();
+  }, [node]);
   const until = now.value;
-  const all = events.value.filter((e) => e.node === node && until - Date.parse(e.at) < span).reverse(); // the newest mark is on top
+  const known = new Map([...before.value, ...events.value.filter((e) => e.node === node)].map((e) => [e.id, e]));
+  const all = [...known.values()].filter((e) => until - Date.parse(e.at) < span).sort((a, b) => a.id - b.id); // the newest mark is on top
   const lanes = [...new Set(all.map(laneOf))].sort();
   if (!lanes.length) return null;
   const at = (e: Event) => width - ((until - Date.parse(e.at)) / span) * width;

@@ -100,10 +100,7 @@ func (e *exporter) exportConfigMaps(report dir.Report) error {
 		}
 		(*to)[last] = append((*to)[last], f)
 	}
-	if err := e.writeManifests(maps, hidden); err != nil {
-		return cli.Fail(err, "")
-	}
-	return nil
+	return e.writeManifests(maps, hidden)
 }
 
 func total(files []mountedFile) (n int) {
@@ -209,10 +206,16 @@ type (
 	}
 )
 
-// writeManifests writes the files of OUT, and removes the Secrets of an earlier export.
+// writeManifests writes the files of OUT, and removes the Secrets of an earlier export. It changes no other files.
 func (e *exporter) writeManifests(maps, hidden [][]mountedFile) error {
 	if err := os.MkdirAll(e.out, 0o750); err != nil {
-		return err
+		return cli.Fail(err, "")
+	}
+	for _, name := range []string{configMapsFile, secretsFile, patchFile} {
+		path := filepath.Join(e.out, name)
+		if b, err := os.ReadFile(path); err == nil && !bytes.HasPrefix(b, []byte("# "+madeBy+"\n")) {
+			return cli.Fail(fmt.Errorf("%s exists, and is not of an export", path), "choose another directory for --out, or remove the file")
+		}
 	}
 	var configMaps, secretObjects []any
 	var sources []volumeSource
@@ -225,11 +228,11 @@ func (e *exporter) writeManifests(maps, hidden [][]mountedFile) error {
 		secretObjects, sources = append(secretObjects, o), append(sources, volumeSource{Secret: p})
 	}
 	err := errors.Join(
-		writeYAML(filepath.Join(e.out, configMapsFile), 0o644, "", configMaps...),
-		writeYAML(filepath.Join(e.out, secretsFile), 0o600, "", secretObjects...),
+		writeYAML(filepath.Join(e.out, configMapsFile), 0o644, madeBy, configMaps...),
+		writeYAML(filepath.Join(e.out, secretsFile), 0o600, madeBy, secretObjects...),
 		writeYAML(filepath.Join(e.out, patchFile), 0o644, patchComment, patch(sources)))
 	if err != nil {
-		return err
+		return cli.Fail(err, "")
 	}
 	made := textutil.Amount(len(maps), "ConfigMap")
 	if len(hidden) > 0 {
@@ -269,7 +272,10 @@ func isText(data []byte) bool {
 	return utf8.Valid(data) && !bytes.ContainsFunc(data, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
 }
 
-const patchComment = "A patch of the Deployment: its container \"chancery\" gets the directory at /config.\nIt replaces a volume \"config\" of any kind."
+// madeBy is the comment at the head of each file, so that no export replaces or removes another file.
+const madeBy = "Made by chancery export --configmap."
+
+const patchComment = madeBy + "\nA patch of the Deployment: its container \"chancery\" gets the directory at /config.\nIt replaces a volume \"config\" of any kind."
 
 // patch returns a strategic merge patch that mounts a volume of sources.
 func patch(sources []volumeSource) any {

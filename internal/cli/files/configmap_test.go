@@ -209,6 +209,59 @@ func TestSAFE6ExportConfigMapHidesUnreadSecrets(t *testing.T) {
 	}
 }
 
+// An export replaces and removes only files of an earlier export.
+func TestExportConfigMapKeepsFilesOfOthers(t *testing.T) {
+	const cluster = "\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: c\n"
+	in, out := t.TempDir(), t.TempDir()
+	run := func(text string) error {
+		if err := os.WriteFile(filepath.Join(in, "c.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := Export()
+		cmd.SetArgs([]string{in, "--configmap", "c", "--out", out})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		return cmd.Execute()
+	}
+	for _, name := range []string{configMapsFile, secretsFile, patchFile} {
+		path := filepath.Join(out, name)
+		if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := run(cluster)
+		if f, ok := errors.AsType[cli.Failure](err); !ok || !strings.Contains(err.Error(), path+" exists, and is not of an export") || f.Hint == "" {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(path); string(got) != "theirs" {
+			t.Errorf("%q %v", got, err)
+		}
+		if entries, err := os.ReadDir(out); len(entries) != 1 {
+			t.Error(entries, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(out, ".new"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []bool{true, false, true} {
+		text := cluster
+		if secret {
+			text += "# password: hunter2\n"
+		}
+		if err := run(text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(out, secretsFile)); (err == nil) != secret {
+			t.Error(secret, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(out, ".new")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestExportConfigMapRefusesLargeFile(t *testing.T) {
 	_, err := exportConfigMap(t, map[string]string{"edge/large.yaml": "# " + strings.Repeat("x", 1<<20)})
 	if err == nil || !strings.Contains(err.Error(), "nothing to export") {

@@ -59,7 +59,7 @@ const GRPCMessageSize = 4 << 20
 // The measured memory of one entry, in bytes, in all parts of a relay together.
 const (
 	resourceMemory = 3 << 10 // a resource, without its texts
-	aliasMemory    = 1 << 10 // an alias, without its text
+	nameMemory     = 1 << 10 // an alias, or a requested name without a resource, without its text
 )
 
 // Memory returns the bytes that a resource counts in a [MemoryLimit]. A nil resource counts 0.
@@ -69,7 +69,10 @@ func (r *Resource) Memory() int {
 	}
 	n := resourceMemory + len(r.Body) + len(r.Name) + len(r.Version)
 	for _, a := range r.Aliases {
-		n += aliasMemory + len(a)
+		n += NameMemory(a)
 	}
 	return n
 }
+
+// NameMemory returns the bytes that a requested name without a resource counts in a [MemoryLimit].
+func NameMemory(name string) int { return nameMemory + len(name) }

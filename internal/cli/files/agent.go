@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -28,6 +29,7 @@ type agent struct {
 	xdsclient.Flags
 	exporter
 	limits xdsclient.Limits
+	held   xds.MemoryLimit  // of all resources and referenced names
 	state  string           // directory of the last good resources, one folder for each agent; "": store none
 	given  bool             // the user has set state
 	wants  map[xds.Ref]bool // names to which the agent subscribes, in addition to all clusters and listeners
@@ -144,7 +146,7 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	}
 	defer func() { _ = c.Close() }()
 	st := store.New()
-	src := relay.New(st, c, relay.Options{Refs: xdsclient.References(types), Log: a.log, Shown: 2 * cfg.Held.Bytes})
+	src := relay.New(st, c, a.relayOptions())
 	done := make(chan struct{})
 	go func() { defer close(done); src.Run(ctx) }()
 	defer func() { cancel(); <-done }()
@@ -159,14 +161,22 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	return nil
 }
 
+// relayOptions returns the options of the source. The agent limits its names itself.
+func (a *agent) relayOptions() relay.Options {
+	return relay.Options{
+		Refs: xdsclient.References(a.options.Types), Log: a.log, Shown: 2 * a.held.Bytes,
+		Limits: relay.Limits{Types: math.MaxInt, Names: math.MaxInt, Held: math.MaxInt},
+	}
+}
+
 // clientConfig returns the configuration of the client.
 func (a *agent) clientConfig(s *xdsclient.Server, node *xds.Node) (client.Config, error) {
-	held := a.limits.Apply(s, "agent")
+	a.held = a.limits.Apply(s, "agent")
 	t, err := s.Transport(a.options.Types)
 	if err != nil {
 		return client.Config{}, err
 	}
-	return client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Held: held, Check: xdsclient.BodyCheck(a.options.Types, held)}, nil
+	return client.Config{Node: node, Servers: []client.Server{{Transport: t}}, Log: a.log, Held: a.held, Check: xdsclient.BodyCheck(a.options.Types, a.held)}, nil
 }
 
 // open creates the client. If possible, the client stores the last good resources.
@@ -224,10 +234,14 @@ func (a *agent) mirror(ctx context.Context, w *relay.Watch, st *store.Store) {
 			continue
 		}
 		all := st.Snapshot().View(store.DefaultGroup) // at least as new as the view
-		if !a.subscribe(w, view, all) {
+		complete, err := a.subscribe(w, view, all)
+		if err == nil && !complete {
 			continue
 		}
-		r, err := a.to.Export(ctx, all)
+		var r export.Report
+		if err == nil {
+			r, err = a.to.Export(ctx, all)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -248,16 +262,26 @@ func (a *agent) mirror(ctx context.Context, w *relay.Watch, st *store.Store) {
 }
 
 // subscribe subscribes to the resources to which others refer, and unsubscribes from resources to which
-// no other refers any more. It reports whether the server has answered for all subscribed resources.
-func (a *agent) subscribe(w *relay.Watch, view xds.View, all xds.Tables) bool {
+// no other refers any more. It reports whether the server has answered for all subscribed resources. If the resources
+// and the names exceed the limit, it changes no subscription.
+func (a *agent) subscribe(w *relay.Watch, view xds.View, all xds.Tables) (bool, error) {
 	undecided, _ := view.(xds.Undecided)
 	complete := undecided == nil || !undecided.Undecided(xds.Cluster, xds.Wildcard) && !undecided.Undecided(xds.Listener, xds.Wildcard)
-	refs := map[xds.Ref]bool{}
+	refs, used := map[xds.Ref]bool{}, 0
 	for _, t := range all {
 		for r := range t.All() {
+			used += r.Memory()
 			for _, to := range r.Refs {
-				if to.Name != xds.Wildcard && to.Name != "" && !to.Type.Is(xds.Cluster) && !to.Type.Is(xds.Listener) {
-					refs[to] = true
+				if to.Name == xds.Wildcard || to.Name == "" || to.Type.Is(xds.Cluster) || to.Type.Is(xds.Listener) || refs[to] {
+					continue
+				}
+				refs[to] = true
+				if all.Table(to.Type).Lookup(to.Name) != nil {
+					continue
+				}
+				used += xds.NameMemory(to.Name)
+				if a.held.Bytes > 0 && used > a.held.Bytes { // SAFE-14
+					return false, a.held.Exceeded(xds.LimitHeld, "referenced names take too much memory in addition to the resources")
 				}
 			}
 		}
@@ -274,5 +298,5 @@ func (a *agent) subscribe(w *relay.Watch, view xds.View, all xds.Tables) bool {
 		}
 	}
 	a.wants = refs
-	return complete
+	return complete, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
 	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/envoy/export"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 	"github.com/chancery-xds/chancery/internal/testkit/upstreamtest"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -29,25 +31,8 @@ import (
 func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := upstreamtest.New()
-		_, src, st := up.Follow(t)
-		out := filepath.Join(t.TempDir(), "out")
 		a := agent{wants: map[xds.Ref]bool{}}
-		a.log, a.watch, a.options.Types = slog.New(slog.DiscardHandler), true, envoy.Envoy()
-		var err error
-		if a.to, err = export.Open(out, export.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		defer a.to.Close()
-		w, err := src.Watch(t.Context(), &xds.Node{ID: "n"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); a.mirror(ctx, w, st) }()
-		defer func() { cancel(); <-done }()
-		synctest.Wait()
+		out := mirrored(t, &a, up)
 		writes := func(want bool, text string) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -109,6 +94,85 @@ func TestAgentWritesOnlyCompleteConfigurations(t *testing.T) {
 				t.Errorf("%s is unreachable: the files are %v, want %v", what, now, before)
 			}
 		}
+	})
+}
+
+// mirrored starts an agent of an upstream, and returns the agent's directory.
+func mirrored(t *testing.T, a *agent, up *upstreamtest.Upstream) (out string) {
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.watch, a.options.Types = true, envoy.Envoy()
+	_, src, st := up.FollowWith(t, a.relayOptions())
+	out = filepath.Join(t.TempDir(), "out")
+	var err error
+	if a.to, err = export.Open(out, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := src.Watch(t.Context(), &xds.Node{ID: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); a.mirror(ctx, w, st) }()
+	t.Cleanup(func() { cancel(); <-done; w.Close(); a.to.Close() })
+	synctest.Wait()
+	return out
+}
+
+// The names to which resources refer count in the limit of an agent, which has no other limit of names.
+func TestAgentLimitsReferences(t *testing.T) {
+	routes := func(n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprint("r", i))
+		}
+		return list
+	}
+	t.Run("SAFE-14 beyond the limit, the last good files stay", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			up := upstreamtest.New()
+			var log logtest.Log
+			a := agent{wants: map[xds.Ref]bool{}, held: xds.MemoryLimit{Bytes: 40 << 10, Hint: "--max-upstream"}}
+			a.log = slog.New(slog.NewTextHandler(&log, nil))
+			out := mirrored(t, &a, up)
+			up.Send(xds.Cluster, upstreamtest.Cluster(t, "first"))
+			up.Send(xds.Listener, upstreamtest.Listener(t, "in", "r0"))
+			up.Send(xds.Route, upstreamtest.Routes(t, "r0", "first"))
+			time.Sleep(time.Second)
+			up.Send(xds.Listener, upstreamtest.Listener(t, "in", routes(100)...))
+			up.Send(xds.Cluster, upstreamtest.Cluster(t, "second"))
+			time.Sleep(time.Minute)
+			if n := len(log.Lines("--max-upstream")); n != 1 {
+				t.Errorf("%d log lines have the flag: %s", n, log.String())
+			}
+			if up.Wants(xds.Route, "r99") || !up.Wants(xds.Route, "r0") {
+				t.Error("the subscriptions have changed")
+			}
+			if !written(t, out, "first") || written(t, out, "second") {
+				t.Error("the files have changed")
+			}
+			up.Send(xds.Listener, upstreamtest.Listener(t, "in", "r0"))
+			time.Sleep(time.Minute)
+			if !written(t, out, "second") {
+				t.Error("the files do not change after the references have gone")
+			}
+		})
+	})
+	t.Run("SAFE-14 more than 100,000 names", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			up := upstreamtest.New()
+			var log logtest.Log
+			a := agent{wants: map[xds.Ref]bool{}}
+			a.log = slog.New(slog.NewTextHandler(&log, nil))
+			mirrored(t, &a, up)
+			up.Send(xds.Cluster, upstreamtest.Cluster(t, "first"))
+			up.Send(xds.Listener, upstreamtest.Listener(t, "in", routes(100_001)...))
+			time.Sleep(time.Second)
+			if !up.Wants(xds.Route, "r100000") || len(log.Lines("exceeds the limits")) > 0 {
+				t.Errorf("the agent does not subscribe to all names: %s", log.String())
+			}
+		})
 	})
 }
 

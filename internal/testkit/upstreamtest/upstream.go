@@ -101,13 +101,18 @@ func (s stream) Recv() (*xds.Response, error) {
 // Follow starts a relay of the server, and returns its client, source and store.
 func (u *Upstream) Follow(t *testing.T) (*client.Client, *relay.Source, *store.Store) {
 	t.Helper()
-	types := envoy.Envoy()
-	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: u}}, Check: xdsclient.BodyCheck(types, xds.MemoryLimit{})})
+	return u.FollowWith(t, relay.Options{Refs: xdsclient.References(envoy.Envoy())})
+}
+
+// FollowWith does the same with options of the relay.
+func (u *Upstream) FollowWith(t *testing.T, o relay.Options) (*client.Client, *relay.Source, *store.Store) {
+	t.Helper()
+	c, err := client.New(client.Config{Node: &xds.Node{ID: "n"}, Servers: []client.Server{{Transport: u}}, Check: xdsclient.BodyCheck(envoy.Envoy(), xds.MemoryLimit{})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	st := store.New()
-	src := relay.New(st, c, relay.Options{Refs: xdsclient.References(types)})
+	src := relay.New(st, c, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); src.Run(ctx) }()
@@ -129,19 +134,23 @@ func Cluster(t *testing.T, name string) *xds.Resource {
 	return resource(t, xds.Cluster, name, &clusterv3.Cluster{Name: name})
 }
 
-// Listener returns a listener that refers to its routes by name.
-func Listener(t *testing.T, name, routes string) *xds.Resource {
+// Listener returns a listener that refers to its routes by name, each in a filter chain.
+func Listener(t *testing.T, name string, routes ...string) *xds.Resource {
 	t.Helper()
-	hcm, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
-		RouteConfigName: routes,
-		ConfigSource:    &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}},
-	}}})
-	if err != nil {
-		t.Fatal(err)
+	l := &listenerv3.Listener{Name: name}
+	for _, r := range routes {
+		hcm, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
+			RouteConfigName: r,
+			ConfigSource:    &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
+			Filters: []*listenerv3.Filter{{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}},
+		})
 	}
-	return resource(t, xds.Listener, name, &listenerv3.Listener{Name: name, FilterChains: []*listenerv3.FilterChain{{
-		Filters: []*listenerv3.Filter{{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}},
-	}}})
+	return resource(t, xds.Listener, name, l)
 }
 
 // Routes returns a route configuration that routes everything to one cluster.

@@ -1,11 +1,11 @@
 package protoyaml
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -65,7 +65,6 @@ func sameValue(n, as *yaml.Node) bool {
 var (
 	tabsOnly   = regexp.MustCompile(`(?m)^ *\t[ \t]*\r?$`)
 	foldedKeep = regexp.MustCompile(`(?m)[ \t]>(?:\+[1-9]?|[1-9]\+)[ \t]*(?:#.*)?\r?$`)
-	lineBreaks = regexp.MustCompile("[\u0085\u2028\u2029]")
 	latin1Mark = regexp.MustCompile(`"(?:[^"\\]|\\[^N_])*?\\[N_]`)
 )
 
@@ -81,10 +80,11 @@ func (d *Decoder) PortableText() {
 		at := placeOf(d.Source, i[0]+1)
 		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", "write the text in quotes", "Envoy's own reader leaves out a line feed at the end of a text with >+")
 	}
-	if i := lineBreaks.FindIndex(d.Source); i != nil {
-		at := placeOf(d.Source, i[0])
-		r, _ := utf8.DecodeRune(d.Source[i[0]:])
-		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", fmt.Sprintf(`write \u%04x in double quotes`, r), "Chancery reads the character %U as a line break, and Envoy's own reader does not", r)
+	for _, r := range "\u0085\u2028\u2029" {
+		if i := bytes.IndexRune(d.Source, r); i >= 0 {
+			at := placeOf(d.Source, i)
+			d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", fmt.Sprintf(`write \u%04x in double quotes`, r), "Chancery reads the character %U as a line break, and Envoy's own reader does not", r)
+		}
 	}
 	if i := latin1Mark.FindIndex(d.Source); i != nil {
 		at := placeOf(d.Source, i[1]-2)

@@ -55,6 +55,31 @@ func TestBudget(t *testing.T) {
 		}
 		c.holds(xds.Cluster, "c=1")
 	})
+	bothVariants(t, "SAFE-14 a removed resource that the client keeps makes no room", func(t *testing.T, v xds.Variant) {
+		c := ask(t, v, protocol.ClientOptions{Budget: budget(two), Retain: true}, xds.Cluster, "*")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
+		changes := []string{"c=1"} // in SotW it removes the others
+		if v == xds.Delta {
+			changes = append(changes, "-a", "-b")
+		}
+		if err := c.respond(xds.Cluster, "2", "v2", changes...); err == nil {
+			t.Error("three resources are accepted")
+		}
+		c.holds(xds.Cluster, "a=1 b=1")
+	})
+	bothVariants(t, "SAFE-14 held resources above the limit, as from disk, may change but not grow", func(t *testing.T, v xds.Variant) {
+		b := budget(0)
+		c := ask(t, v, protocol.ClientOptions{Budget: b}, xds.Cluster, "*")
+		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
+		b.Limit.Bytes = 1
+		if err := c.respond(xds.Cluster, "2", "v2", "a=2", "b=1"); err != nil {
+			t.Error(err)
+		}
+		if err := c.respond(xds.Cluster, "3", "v3", "a=2", "b=1", "c=1"); err == nil {
+			t.Error("a third resource is accepted")
+		}
+		c.holds(xds.Cluster, "a=2 b=1")
+	})
 	bothVariants(t, "SAFE-14 resources without a subscription do not count", func(t *testing.T, v xds.Variant) {
 		c := ask(t, v, protocol.ClientOptions{Budget: budget(two)}, xds.Endpoint, "a")
 		if err := c.respond(xds.Endpoint, "1", "v", "a=1", "b=1", "c=1"); err != nil {

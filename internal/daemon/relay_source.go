@@ -267,25 +267,7 @@ func (r *relaySource) config() api.Config {
 	return c
 }
 
-// stopTime is how long a stop waits for a client that applies a large response. The client replaces its files as a
-// whole, so the program may end at any time.
-const stopTime = 2 * time.Second
-
 // run implements [source].
 func (r *relaySource) run(ctx context.Context, running *sync.WaitGroup, _ <-chan os.Signal) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.source.Run(ctx)
-		if err := r.client.Close(); err != nil {
-			r.log.Warn("cannot close the client of the upstream", "error", err)
-		}
-	}()
-	running.Go(func() {
-		<-ctx.Done()
-		select {
-		case <-ended:
-		case <-time.After(stopTime):
-		}
-	})
+	running.Go(func() { xdsclient.Run(ctx, r.source, r.client, r.log) })
 }

@@ -223,7 +223,7 @@ func TestRelayWithBusyClient(t *testing.T) {
 		cancel()
 		start := time.Now()
 		running.Wait()
-		if d := time.Since(start); d != stopTime {
+		if d := time.Since(start); d != xdsclient.StopTime {
 			t.Errorf("SAFE-14 a stop during a check takes %v", d)
 		}
 		release()

@@ -144,11 +144,10 @@ func (a *agent) run(cmd *cobra.Command, s *xdsclient.Server) error {
 	if err != nil {
 		return errors.Join(cli.Fail(err, xdsclient.StateDirHint), cfg.Servers[0].Transport.Close())
 	}
-	defer func() { _ = c.Close() }()
 	st := store.New()
 	src := relay.New(st, c, a.relayOptions())
 	done := make(chan struct{})
-	go func() { defer close(done); src.Run(ctx) }()
+	go func() { defer close(done); xdsclient.Run(ctx, src, c, a.log) }()
 	defer func() { cancel(); <-done }()
 	w, err := src.Watch(ctx, node)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -147,6 +148,9 @@ func (a *asker) pass(c *checkedWatch, initial bool) error {
 		case <-c.ctx.Done():
 		}
 		if !open {
+			if initial { // the informer would repeat the request without a pause or a report
+				return fmt.Errorf("the watch ended before its list of endpoint slices was complete: %w", io.EOF)
+			}
 			return nil
 		}
 		silence.Reset(silentFor)

@@ -242,6 +242,39 @@ func TestListExpiresBetweenPages(t *testing.T) {
 	}
 }
 
+// A watch that ends again and again before its list is complete changes nothing, is not repeated without a pause, and is
+// a fault.
+func TestUnfinishedWatchList(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, h := startSelected(t)
+			_, before := h.get("backend")
+			asked := 0
+			s.Instead(func(w http.ResponseWriter, r *http.Request) bool {
+				if asked++; asked > 1000 {
+					panic("requests without a pause")
+				}
+				if r.URL.Query().Get("sendInitialEvents") == "" {
+					refusal(http.StatusGone, meta.StatusReasonExpired).answer(w)
+					return true
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"type":"ADDED","object":{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"t","namespace":"ns","resourceVersion":"900","labels":{"mesh":"yes"}}}}` + "\n"))
+				return true
+			})
+			time.Sleep(time.Minute)
+			if got, times := h.get("backend"); times != before || !strings.Contains(h.said(), "the watch ended before its list of endpoint slices was complete") || h.faulty() == "" {
+				t.Errorf("the watcher reported %q, the fault is %q, and the log:\n%s", got, h.faulty(), h.said())
+			}
+			s.Instead(nil)
+			time.Sleep(time.Minute)
+			if asked > 200 || h.faulty() != "" {
+				t.Errorf("%d requests, the fault is %q", asked, h.faulty())
+			}
+		})
+	})
+}
+
 func TestWrongEvents(t *testing.T) {
 	event := func(typ, namespace, version string) string {
 		return `{"type":"` + typ + `","object":{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"s","namespace":"` + namespace + `","resourceVersion":"` + version + `","labels":{"kubernetes.io/service-name":"b","mesh":"yes"}}}}` + "\n"

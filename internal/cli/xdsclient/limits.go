@@ -30,7 +30,7 @@ func (l *Limits) Register(f *pflag.FlagSet, before string) {
 	cli.SizeFlag(f, &l.All, AllFlag, 0, before+"maximum total `SIZE` of the resources of the upstream, plus 3 KiB for each and 1 KiB for each alias; a response with more is refused, and the last good resources stay")
 	f.Lookup(AllFlag).DefValue = "0: 1/4 of the memory limit, or 1/8 of the memory of the machine if there is no limit"
 	cli.SizeFlag(f, &l.Response, ResponseFlag, 0, before+"maximum `SIZE` of a response of the upstream, plus 512 bytes for each resource; a larger one is refused, and the last good resources stay")
-	f.Lookup(ResponseFlag).DefValue = "0: 1/16 of the memory limit, between 4 MiB and 256 MiB"
+	f.Lookup(ResponseFlag).DefValue = "0: 1/32 of the memory limit, between 4 MiB and 256 MiB"
 }
 
 // Check returns an error of usage.
@@ -58,7 +58,7 @@ func (l *Limits) DeriveFrom(m cli.Memory) {
 	if l.Response == 0 {
 		l.Response = 256 << 20
 		if total > 0 {
-			l.Response = int(min(max(total/16, 4<<20), 256<<20))
+			l.Response = int(min(max(total/32, 4<<20), 256<<20))
 		}
 	}
 }

@@ -14,10 +14,10 @@ func TestLimitsDerivedFromMemory(t *testing.T) {
 		m                         cli.Memory
 		given, upstream, response int
 	}{
-		{"SAFE-14 little memory", cli.Memory{Bytes: 256 * mib}, 0, 64 * mib, 16 * mib},
+		{"SAFE-14 little memory", cli.Memory{Bytes: 256 * mib}, 0, 64 * mib, 8 * mib},
 		{"SAFE-14 hardly any memory", cli.Memory{Bytes: 16 * mib}, 0, 4 * mib, 4 * mib},
 		{"SAFE-14 much memory", cli.Memory{Bytes: 8192 * mib}, 0, 2048 * mib, 256 * mib},
-		{"SAFE-14 no limit: half the memory of the machine", cli.Memory{Machine: 2048 * mib}, 0, 256 * mib, 64 * mib},
+		{"SAFE-14 no limit: half the memory of the machine", cli.Memory{Machine: 2048 * mib}, 0, 256 * mib, 32 * mib},
 		{"SAFE-14 given limits stay", cli.Memory{Bytes: 256 * mib}, mib, mib, mib},
 		{"the memory is unknown", cli.Memory{}, 0, 0, 256 * mib},
 	} {

@@ -49,8 +49,17 @@ func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (Memory,
 	return Memory{Bytes: int64(n / 10 * 9), By: "cgroup"}, nil
 }
 
-// LimitMemory sets the memory limit of Go to nine tenths of that of the cgroup, unless GOMEMLIMIT is
-// set. The kernel kills a container that exceeds the cgroup's limit.
+// pagesOfProgram is about the memory of the program's code and constants in use, which Go does not count.
+const pagesOfProgram = 40 << 20
+
+// forGo returns the memory limit of Go with which the process stays below a tenth more than the limit. Only limits
+// below 400 MiB are too small for the pages of the program in that tenth.
+func forGo(limit int64) int64 {
+	return min(limit, max(limit+limit/10-pagesOfProgram, limit/4*3))
+}
+
+// LimitMemory sets the memory limit of Go by GOMEMLIMIT, or else by nine tenths of the limit of the cgroup. The
+// kernel kills a container that exceeds the cgroup's limit.
 func LimitMemory(log *slog.Logger) Memory {
 	m, err := memoryOf(os.Getenv("GOMEMLIMIT"), debug.SetMemoryLimit(-1), memlimit.FromCgroup)
 	if err != nil {
@@ -59,8 +68,8 @@ func LimitMemory(log *slog.Logger) Memory {
 	if n, err := memlimit.FromSystem(); err == nil && n <= math.MaxInt64 {
 		m.Machine = int64(n)
 	}
-	if m.By == "cgroup" {
-		debug.SetMemoryLimit(m.Bytes)
+	if m.Bytes > 0 {
+		debug.SetMemoryLimit(forGo(m.Bytes))
 	}
 	switch {
 	case m.Bytes > 0:

@@ -33,3 +33,18 @@ func TestMemoryLimitComesFromVariableOrCgroup(t *testing.T) {
 		}
 	}
 }
+
+// With the pages of the program, the process stays below 1.1 times the limit.
+func TestMemoryLimitOfGo(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int64]int64{
+		64 << 20:  48 << 20, // too small for that
+		200 << 20: 180 << 20,
+		400 << 20: 400 << 20,
+		1 << 30:   1 << 30,
+	} {
+		if got := forGo(limit); got != want {
+			t.Errorf("SAFE-14 %d MiB: %d MiB, want %d MiB", limit>>20, got>>20, want>>20)
+		}
+	}
+}

@@ -22,7 +22,7 @@ func TestLostRegistrations(t *testing.T) {
 	}
 	defer conn.Close()
 	changes := func(ids string) (all []endpoints.Change) {
-		for _, id := range strings.Fields(ids) {
+		for id := range strings.FieldsSeq(ids) {
 			all = append(all, endpoints.Change{Key: endpoints.Key{Cluster: endpoints.Cluster{Group: "default", Name: "x"}, ID: id}})
 		}
 		return all

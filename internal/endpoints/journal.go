@@ -170,6 +170,21 @@ func (j *journal) keep() string {
 	return j.damaged()
 }
 
+// lost returns an error if another file, or none, has the name of the journal: a restart would not read this one.
+func (j *journal) lost() error {
+	now, err := os.Lstat(j.path)
+	if err != nil {
+		return err
+	}
+	is, err := j.f.Stat()
+	if err == nil && !os.SameFile(is, now) {
+		err = errReplaced
+	}
+	return err
+}
+
+var errReplaced = errors.New("the endpoint journal was replaced by another file")
+
 func parse(line []byte) (r record, ok bool) {
 	sum, text, found := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
 	n, err := strconv.ParseUint(string(sum), 16, 32)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -229,7 +230,10 @@ func (l *Local) keep(changes []Change) error {
 	if l.journal.f == nil { // not written since the start
 		return errors.New(l.Faults()[0].Text)
 	}
-	err := l.journal.append(changes)
+	err := l.journal.lost()
+	if err == nil {
+		err = l.journal.append(changes)
+	}
 	l.wrote(err)
 	return err
 }
@@ -244,9 +248,9 @@ func (l *Local) wrote(err error) {
 	if err == nil && l.fault == nil {
 		return
 	}
-	defer l.ring()
 	if err == nil {
 		l.fault = nil
+		l.ring()
 		return
 	}
 	now := time.Now()
@@ -255,8 +259,32 @@ func (l *Local) wrote(err error) {
 		is.Since = l.fault.Since
 	} else {
 		l.again = now.Add(diskRetry)
+		l.ring()
 	}
 	l.fault = &is
+}
+
+// reopen makes and locks the directory again if it was removed. A file in the place of the journal is kept under
+// another name, which is returned.
+func (l *Local) reopen() (kept string, err error) {
+	l.commit.Lock()
+	defer l.commit.Unlock()
+	dir := filepath.Dir(l.journal.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	if !l.lock.Holds(dir) {
+		lock, err := disk.Lock(dir)
+		if err != nil {
+			return "", err
+		}
+		l.lock.Unlock()
+		l.lock = lock
+	}
+	if l.journal.f != nil && errors.Is(l.journal.lost(), errReplaced) {
+		kept = l.journal.keep()
+	}
+	return kept, nil
 }
 
 // Faults implements [Faulty].
@@ -281,17 +309,34 @@ func (l *Local) logFault() {
 	l.logged = len(all) > 0
 }
 
-// repair replaces the journal after a failed write, since the next registration may be days away. It does that at
-// most a twentieth of the time.
-func (l *Local) repair() {
+// look is the interval between two looks at the name of the journal.
+const look = time.Minute
+
+// repair replaces the journal after a failed write, or if it was lost, since the next registration may be days away. It
+// does that at most a twentieth of the time, but always at the end.
+func (l *Local) repair(end bool) {
+	l.commit.Lock()
+	if l.journal != nil && l.journal.f != nil {
+		if err := l.journal.lost(); err != nil {
+			l.wrote(err)
+		}
+	}
+	l.commit.Unlock()
 	began := time.Now()
 	l.mu.Lock()
-	due := l.fault != nil && !began.Before(l.again)
+	due := l.fault != nil && (end || !began.Before(l.again))
 	l.mu.Unlock()
 	if !due {
 		return
 	}
-	l.wrote(l.shorten())
+	kept, err := l.reopen()
+	if kept != "" {
+		l.log.Error("another file was in the place of the endpoint journal", "file", l.journal.path, "kept", kept)
+	}
+	if err == nil {
+		err = l.shorten()
+	}
+	l.wrote(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.again = time.Now().Add(max(diskRetry, 20*time.Since(began)))
@@ -362,9 +407,9 @@ func (l *Local) Watch(ctx context.Context, report func([]Change, bool)) {
 				l.log.Warn("cannot shorten the endpoint journal", "file", l.journal.path, "error", err)
 			}
 		}
-		l.repair()
+		l.repair(false)
 		l.logFault()
-		wait := time.Hour
+		wait := look
 		l.mu.Lock()
 		if next, some := l.leases.deadline(); some {
 			wait = max(time.Until(next), 0)
@@ -381,6 +426,7 @@ func (l *Local) Watch(ctx context.Context, report func([]Change, bool)) {
 		}
 		t.Stop()
 	}
+	l.repair(true)
 }
 
 // end ends the leases whose time has passed.

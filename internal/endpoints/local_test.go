@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -242,7 +244,7 @@ func TestFailedWriteIsNotServed(t *testing.T) {
 			_, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(n)}, ttl)
 			return err
 		}
-		if err := errors.Join(put(0, 0), put(1, 5*time.Second)); err != nil {
+		if err := errors.Join(put(0, 0), put(1, 4*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		null, err := os.Open(os.DevNull) // writes to it fail
@@ -253,7 +255,7 @@ func TestFailedWriteIsNotServed(t *testing.T) {
 		if err := put(2, 0); err == nil || r.sees("x") != 2 {
 			t.Error(err, r.sees("x"))
 		}
-		if all := r.Faults(); len(all) != 1 || all[0].Since != time.Now() || !strings.Contains(all[0].Text, "bad file descriptor") {
+		if all := r.Faults(); len(all) != 1 || all[0].Since != time.Now() || !strings.Contains(all[0].Text, "was replaced") {
 			t.Error(all)
 		}
 		_ = r.engine.journal.swap(r.engine, good).Close()
@@ -265,7 +267,7 @@ func TestFailedWriteIsNotServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = r.engine.journal.swap(r.engine, null).Close()
-		time.Sleep(5*time.Second + time.Millisecond) // the lease has ended
+		time.Sleep(4*time.Second + time.Millisecond) // the lease has ended
 		synctest.Wait()
 		if n := r.sees("x"); n != 2 || len(r.Faults()) != 1 {
 			t.Errorf("sees %d, %v", n, r.Faults())
@@ -329,6 +331,67 @@ func TestFullDiskAtStart(t *testing.T) {
 				r.stop()
 				if r = start(t, dir, Options{}); r.sees("x") != stored+1 {
 					t.Errorf("sees %d", r.sees("x"))
+				}
+			})
+		})
+	}
+}
+
+// A registration is not acknowledged if a restart would not read it: the journal or its directory was removed or replaced.
+// The journal is written again, and the other file stays.
+func TestLostJournal(t *testing.T) {
+	for name, lose := range map[string]func(dir string) error{
+		"file removed":      func(dir string) error { return os.Remove(file(dir)) },
+		"directory removed": os.RemoveAll,
+		"file replaced": func(dir string) error {
+			return disk.Replace(file(dir), 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "other"); return err })
+		},
+		"directory replaced": func(dir string) error {
+			return errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700), os.WriteFile(file(dir), []byte("other"), 0o600))
+		},
+	} {
+		t.Run("SAFE-15 "+name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "endpoints")
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, dir, Options{})
+				put := func(n int) error {
+					_, err := r.Put(t.Context(), Cluster{Name: "x"}, []Registered{at(n)}, 0)
+					return err
+				}
+				if err := errors.Join(put(0), lose(dir)); err != nil {
+					t.Fatal(err)
+				}
+				if err := put(1); err == nil || r.sees("x") != 1 || len(r.Faults()) != 1 {
+					t.Errorf("%v, %d, %v", err, r.sees("x"), r.Faults())
+				}
+				time.Sleep(diskRetry)
+				synctest.Wait()
+				if err := put(2); err != nil || r.Faults() != nil {
+					t.Errorf("%v, %v", err, r.Faults())
+				}
+				if _, err := Open(dir, nil); !errors.Is(err, disk.ErrBusy) {
+					t.Errorf("the directory is not locked: %v", err)
+				}
+				if other, err := os.ReadFile(file(dir) + ".damaged"); strings.HasSuffix(name, "replaced") && string(other) != "other" {
+					t.Errorf("%q, %v", other, err)
+				}
+				r.stop()
+				if r = start(t, dir, Options{}); r.sees("x") != 2 {
+					t.Errorf("sees %d", r.sees("x"))
+				}
+				for _, wait := range []time.Duration{0, look + diskRetry} { // without a registration
+					if err := errors.Join(os.RemoveAll(dir+".old"), lose(dir)); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(wait)
+					synctest.Wait()
+					if _, err := os.Stat(file(dir)); wait > 0 && (err != nil || !strings.Contains(r.log.String(), "written again")) {
+						t.Errorf("%v\n%s", err, r.log.String())
+					}
+					r.stop()
+					if r = start(t, dir, Options{}); r.sees("x") != 2 {
+						t.Errorf("sees %d after %v", r.sees("x"), wait)
+					}
 				}
 			})
 		})

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/internal/testkit/logtest"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -35,7 +36,7 @@ type testRegistry struct {
 	*Registry
 	engine *Local
 	st     *store.Store
-	log    bytes.Buffer
+	log    logtest.Log
 	stop   func()
 }
 
@@ -325,7 +326,9 @@ func TestFullDiskAtStart(t *testing.T) {
 				}
 				time.Sleep(diskRetry)
 				synctest.Wait()
-				if err := put(r, 2); err != nil || r.Faults() != nil || !strings.Contains(r.log.String(), "the endpoint journal is written again") {
+				err := put(r, 2)
+				synctest.Wait() // the log may be late
+				if err != nil || r.Faults() != nil || !strings.Contains(r.log.String(), "the endpoint journal is written again") {
 					t.Errorf("%v, %v, %s", err, r.Faults(), r.log.String())
 				}
 				r.stop()

@@ -72,11 +72,11 @@ var (
 // tabs, folded text that keeps its last line feeds, the line breaks of YAML 1.1, and the escapes \N and \_, which
 // become invalid UTF-8.
 func (d *Decoder) PortableText() {
-	if i := tabsOnly.FindIndex(d.Source); i != nil {
+	if i := find(tabsOnly, d.Source, "\t"); i != nil {
 		at := placeOf(d.Source, i[0])
 		d.WarnAs(findings.Portability, &yaml.Node{Line: at.Line, Column: at.Column}, "", "remove the tabs: Envoy's own reader refuses them", "a line of tabs")
 	}
-	if i := foldedKeep.FindIndex(d.Source); i != nil {
+	if i := find(foldedKeep, d.Source, ">"); i != nil {
 		at := placeOf(d.Source, i[0]+1)
 		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", "write the text in quotes", "Envoy's own reader leaves out a line feed at the end of a text with >+")
 	}
@@ -86,10 +86,19 @@ func (d *Decoder) PortableText() {
 			d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", fmt.Sprintf(`write \u%04x in double quotes`, r), "Chancery reads the character %U as a line break, and Envoy's own reader does not", r)
 		}
 	}
-	if i := latin1Mark.FindIndex(d.Source); i != nil {
+	if i := find(latin1Mark, d.Source, `\`); i != nil {
 		at := placeOf(d.Source, i[1]-2)
 		d.WarnAs(findings.ReadDifferently, &yaml.Node{Line: at.Line, Column: at.Column}, "", `write \u0085 for \N, and \u00a0 for \_`, "Envoy's own reader does not read the escapes \\N and \\_ as Unicode")
 	}
+}
+
+// find returns the place of an expression, each match of which contains part. Most sources do not contain it, and a
+// search for an expression takes much longer.
+func find(e *regexp.Regexp, source []byte, part string) []int {
+	if !bytes.Contains(source, []byte(part)) {
+		return nil
+	}
+	return e.FindIndex(source)
 }
 
 // templated warns about a text that is only a template placeholder. It ignores Envoy's own formats,

@@ -121,9 +121,10 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 func (d *daemon) buildServices(log *slog.Logger) (err error) {
 	c := d.cfg
 	d.log, d.view, d.exposed = log, new(view), c.exposed()
-	d.types, err = dirload.ReadProtoSets(c.files.sets)
-	if err != nil {
-		return err
+	var left []error
+	d.types, left = envoy.LoadUsable(c.files.sets...)
+	for _, err := range left {
+		log.Error("descriptors of --proto-set left out", "error", err)
 	}
 	c.limits.deriveFrom(cli.LimitMemory(log))
 	log.Info("limits derived from memory", "max_held_total", c.limits.HeldInAll, "max_unfinished", c.limits.Unfinished, "max_request", c.limits.request, "max_streams", c.limits.Streams)

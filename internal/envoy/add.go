@@ -36,35 +36,73 @@ func Load(paths ...string) (*Types, error) {
 	return t, nil
 }
 
+// LoadUsable is like [Load], but leaves out what it cannot use: a file that it cannot read, and in a set each file
+// that contradicts another one or imports a file that is left out. The errors name what is left out, and why.
+func LoadUsable(paths ...string) (t *Types, left []error) {
+	t = Envoy()
+	for _, path := range paths {
+		set, err := os.ReadFile(path)
+		if err != nil {
+			left = append(left, err)
+			continue
+		}
+		next, bad := t.withUsable(set)
+		t = next
+		for _, err := range bad {
+			left = append(left, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return t, left
+}
+
 // With returns the types of t together with those of a FileDescriptorSet. If both have a file, such as
 // an Envoy file that the set was compiled with, the file of t stays. With returns an error if the two
 // contradict each other.
 func (t *Types) With(set []byte) (*Types, error) {
-	next := newTypes()
-	next.files, next.at = maps.Clone(t.files), maps.Clone(t.at)
-	files, err := split(set)
-	if err != nil || len(files) == 0 {
-		return nil, ErrNoSet
-	}
-	var added []string
-	for _, f := range files {
-		path, err := next.add(f)
-		if err != nil {
-			return nil, err
-		}
-		if path != "" {
-			added = append(added, path)
-		}
-	}
-	for _, path := range added {
-		if _, err := next.FindFileByPath(path); err != nil {
-			return nil, err
-		}
+	next, left := t.withUsable(set)
+	if len(left) > 0 {
+		return nil, left[0]
 	}
 	return next, nil
 }
 
-// add adds an encoded file and returns its path; "" if that path exists.
+// withUsable is like [Types.With], but leaves out files that cannot be used.
+func (t *Types) withUsable(set []byte) (next *Types, left []error) {
+	files, err := split(set)
+	if err != nil || len(files) == 0 {
+		return t, []error{ErrNoSet}
+	}
+	for {
+		next = newTypes()
+		next.files, next.at = maps.Clone(t.files), maps.Clone(t.at)
+		var added []string
+		usable, bad := files[:0:0], len(left)
+		for _, f := range files {
+			path, err := next.add(f)
+			if err != nil {
+				left = append(left, err)
+				continue
+			}
+			usable = append(usable, f)
+			added = append(added, path)
+		}
+		files = usable[:0:0]
+		for i, path := range added {
+			if path != "" {
+				if _, err := next.FindFileByPath(path); err != nil {
+					left = append(left, err)
+					continue
+				}
+			}
+			files = append(files, usable[i])
+		}
+		if len(left) == bad {
+			return next, left
+		}
+	}
+}
+
+// add adds an encoded file and returns its path; "" if that path exists. An error changes nothing.
 func (x *index) add(file []byte) (path string, err error) {
 	h, err := scan(file)
 	if err != nil || h.path == "" {
@@ -73,8 +111,12 @@ func (x *index) add(file []byte) (path string, err error) {
 	if was := x.files[h.path]; was != nil {
 		return "", differ(h.path, was, file)
 	}
-	for _, name := range h.names() {
+	names := h.names()
+	for i, name := range names {
 		if other, ok := x.at[name]; ok {
+			for _, own := range names[:i] {
+				delete(x.at, own)
+			}
 			return "", fmt.Errorf("%s declares %s, and so does %s: remove one of them", h.path, name, other)
 		}
 		x.at[name] = h.path

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
@@ -96,6 +98,48 @@ func TestWithFilesOfEnvoy(t *testing.T) {
 		if _, err := Envoy().With([]byte(bad)); !errors.Is(err, ErrNoSet) {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// One bad file of a set does not spoil the others.
+func TestLoadUsable(t *testing.T) {
+	const set = `file { name: "a.proto" package: "a" message_type { name: "A" } }
+		file { name: "b.proto" package: "b" message_type { name: "B" } dependency: "c.proto" }
+		file { name: "c.proto" package: "a" message_type { name: "C" } message_type { name: "A" } }
+		file { name: "d.proto" dependency: "e.proto" } file { name: "e.proto" dependency: "d.proto" }
+		file { package: "unnamed" }
+		file { name: "f.proto" package: "f" message_type { name: "F" } dependency: "a.proto" }`
+	dir := t.TempDir()
+	for name, b := range map[string][]byte{"some": encode(t, set), "none": []byte("{}"), "acme": encode(t, acme)} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	types, left := LoadUsable(filepath.Join(dir, "some"), filepath.Join(dir, "none"), filepath.Join(dir, "missing"), filepath.Join(dir, "acme"))
+	for _, name := range []protoreflect.FullName{"a.A", "f.F", "acme.Filter", "envoy.config.cluster.v3.Cluster"} {
+		if _, err := types.FindMessageByName(name); err != nil {
+			t.Errorf("FILE-6 %s: %v", name, err)
+		}
+	}
+	for _, name := range []protoreflect.FullName{"b.B", "a.C"} {
+		if _, err := types.FindMessageByName(name); err == nil {
+			t.Errorf("FILE-6 %s is found", name)
+		}
+	}
+	const want = `some: c.proto declares a.A, and so does a.proto: remove one of them
+some: not an encoded FileDescriptorSet, or an empty one
+some: b.proto imports c.proto, which is missing
+some: d.proto imports itself
+some: e.proto imports itself
+none: not an encoded FileDescriptorSet, or an empty one
+open missing: no such file or directory
+`
+	var got strings.Builder
+	for _, err := range left {
+		fmt.Fprintln(&got, strings.ReplaceAll(err.Error(), dir+"/", ""))
+	}
+	if got.String() != want {
+		t.Errorf("FILE-6 left out:\n%s", got.String())
 	}
 }
 

@@ -1,7 +1,7 @@
 // A table of any length: it holds only the rows near the visible ones.
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 export const rowHeight = 32; // px; style.css has the same number
 const around = 10; // rows above and below the visible ones
@@ -18,6 +18,31 @@ export function windowOf(top: number, height: number): Window {
   const end = Math.ceil((top + height) / rowHeight) + around;
   return { from, count: Math.ceil((end - from) / around) * around };
 }
+
+// The window of a table. Each table begins with the first rows.
+export function useWindow() {
+  const [window, set] = useState<Window>({ from: 0, count: 60 });
+  const onWindow = useCallback((w: Window) => set((old) => (old.from === w.from && old.count === w.count ? old : w)), []);
+  return { window, onWindow };
+}
+
+// Keeps the last answer, with the index of its first row, until the answer for the next window arrives.
+export function useShown<T>(data: T | undefined, from: number) {
+  const [shown, set] = useState({ data, from });
+  if (data && shown.data !== data) set({ data, from });
+  return shown;
+}
+
+// The head of a table.
+export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
+  <>
+    {columns.map((c, i) => (
+      <th key={i} scope="col">
+        {c}
+      </th>
+    ))}
+  </>
+);
 
 interface Props<T> {
   label: string;
@@ -64,16 +89,12 @@ export function VirtualTable<T>(p: Props<T>) {
   });
   const before = Math.min(p.from, p.total);
   const after = Math.max(0, p.total - before - p.rows.length);
-  const space = (rows: number) => rows > 0 && <tr class="space" style={{ height: `${rows * rowHeight}px` }} />;
+  const space = (rows: number) => rows > 0 && <tr style={{ height: `${rows * rowHeight}px` }} />;
   return (
     <table class="virtual" aria-label={p.label} aria-rowcount={p.total + 1}>
       <thead>
         <tr aria-rowindex={1}>
-          {p.head.map((h, i) => (
-            <th key={i} scope="col">
-              {h}
-            </th>
-          ))}
+          <Head columns={p.head} />
         </tr>
       </thead>
       <tbody ref={body}>

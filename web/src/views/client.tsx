@@ -2,6 +2,7 @@ import type { Explanation, Client as OneClient } from "../api";
 import { useLoad } from "../load";
 import { Ago, Code, Empty, Panel, Problem, ResourceLink, StateTag } from "../parts";
 import { linkTo, route, setQuery } from "../route";
+import { Head } from "../table";
 import { number } from "../words";
 import { Timeline } from "./timeline";
 
@@ -96,10 +97,7 @@ function Types({ client, node }: { client: OneClient; node: string }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">type</th>
-            <th scope="col">state</th>
-            <th scope="col">resources</th>
-            <th scope="col">accepted</th>
+            <Head columns={["type", "state", "resources", "accepted"]} />
           </tr>
         </thead>
         <tbody>
@@ -138,13 +136,17 @@ function Resources({ node, type }: { node: string; type: string }) {
         <table>
           <thead>
             <tr>
-              <th scope="col">type</th>
-              <th scope="col">name</th>
-              <th scope="col">state</th>
-              <th scope="col">place</th>
-              <th scope="col">
-                <span class="hidden">reason</span>
-              </th>
+              <Head
+                columns={[
+                  "type",
+                  "name",
+                  "state",
+                  "place",
+                  <span key="why" class="hidden">
+                    reason
+                  </span>,
+                ]}
+              />
             </tr>
           </thead>
           <tbody>

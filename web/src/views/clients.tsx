@@ -1,10 +1,9 @@
-import { useCallback, useState } from "preact/hooks";
 import type { Client, TypeStatus } from "../api";
 import { useLoad } from "../load";
 import { Ago, Empty, lookOf, NodeLink, Problem, StateTag, wordOf } from "../parts";
 import { go, linkTo, route } from "../route";
 import { parseSearch } from "../search";
-import { VirtualTable, type Window } from "../table";
+import { useShown, useWindow, VirtualTable } from "../table";
 import { number } from "../words";
 
 const columns = ["LDS", "RDS", "CDS", "EDS", "SDS"];
@@ -12,11 +11,9 @@ const columns = ["LDS", "RDS", "CDS", "EDS", "SDS"];
 export function Clients() {
   const text = route.value.query.get("q") ?? "";
   const search = parseSearch(text, ["node", "group", "state", "type"]);
-  const [window, setWindow] = useState<Window>({ from: 0, count: 60 });
-  const onWindow = useCallback((w: Window) => setWindow((old) => (old.from === w.from && old.count === w.count ? old : w)), []);
+  const { window, onWindow } = useWindow();
   const { data, failure } = useLoad("/api/v1/clients", [], { ...search.filter, all: true, replicas: true, offset: window.from, limit: window.count });
-  const [shown, setShown] = useState({ data, from: window.from });
-  if (data && shown.data !== data) setShown({ data, from: window.from });
+  const shown = useShown(data, window.from);
   const list = shown.data;
   return (
     <>

@@ -2,6 +2,7 @@ import { events, missed } from "../live";
 import { Ago, Empty, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
+import { Head } from "../table";
 
 const looks: Record<string, string> = {
   nack: "bad",
@@ -37,11 +38,7 @@ export function Events() {
           <table aria-label="Events">
             <thead>
               <tr>
-                <th scope="col">age</th>
-                <th scope="col">event</th>
-                <th scope="col">node</th>
-                <th scope="col">type</th>
-                <th scope="col">text</th>
+                <Head columns={["age", "event", "node", "type", "text"]} />
               </tr>
             </thead>
             <tbody>

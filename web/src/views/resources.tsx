@@ -1,19 +1,16 @@
-import { useCallback, useState } from "preact/hooks";
 import type { ServedResource } from "../api";
 import { useLoad } from "../load";
 import { Code, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { go, linkTo, route } from "../route";
-import { VirtualTable, type Window } from "../table";
+import { useShown, useWindow, VirtualTable } from "../table";
 import { number } from "../words";
 
 export function Resources({ type }: { type: string }) {
   const group = route.value.query.get("group") ?? "";
-  const [window, setWindow] = useState<Window>({ from: 0, count: 60 });
-  const onWindow = useCallback((w: Window) => setWindow((old) => (old.from === w.from && old.count === w.count ? old : w)), []);
+  const { window, onWindow } = useWindow();
   const query = { group, subscribers: true, offset: window.from, limit: window.count };
   const { data, failure } = useLoad(type ? "/api/v1/resources/{type}" : "/api/v1/resources", type ? [type] : [], query);
-  const [shown, setShown] = useState({ data, from: window.from });
-  if (data && shown.data !== data) setShown({ data, from: window.from });
+  const shown = useShown(data, window.from);
   const list = shown.data;
   return (
     <>

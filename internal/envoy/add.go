@@ -36,8 +36,8 @@ func Load(paths ...string) (*Types, error) {
 	return t, nil
 }
 
-// LoadUsable is like [Load], but leaves out what it cannot use: a file that it cannot read, and in a set each file
-// that contradicts another one or imports a file that is left out. The errors name what is left out, and why.
+// LoadUsable is like [Load], but leaves out unusable files: a set that it cannot read, and in a set each file that
+// contradicts another file or lacks an import. The errors name these files and the reasons.
 func LoadUsable(paths ...string) (t *Types, left []error) {
 	t = Envoy()
 	for _, path := range paths {

@@ -92,8 +92,8 @@ func (d *Decoder) PortableText() {
 	}
 }
 
-// find returns the place of an expression, each match of which contains part. Most sources do not contain it, and a
-// search for an expression takes much longer.
+// find returns the place of the first match of an expression. Every match contains the text part. Most sources do not
+// contain this text, and the search for the text is much faster than the search for the expression.
 func find(e *regexp.Regexp, source []byte, part string) []int {
 	if !bytes.Contains(source, []byte(part)) {
 		return nil

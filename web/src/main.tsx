@@ -1,5 +1,5 @@
 import { signal, useSignal } from "@preact/signals";
-import { render } from "preact";
+import { type JSX, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { signedOut, token } from "./api";
 import { connection, follow } from "./live";
@@ -13,27 +13,30 @@ import { Resource, Resources } from "./views/resources";
 
 const helpOpen = signal(false);
 
+// The views: a row each. The first segment of the path selects one, and the view gets the other segments.
+const views: { path: string; title: string; key: string; view: (parts: string[]) => JSX.Element }[] = [
+  { path: "", title: "Overview", key: "o", view: () => <Overview /> },
+  { path: "clients", title: "Clients", key: "c", view: ([node]) => (node === undefined ? <Clients /> : <Client node={node} />) },
+  {
+    path: "resources",
+    title: "Resources",
+    key: "r",
+    view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
+  },
+  { path: "events", title: "Events", key: "e", view: () => <Events /> },
+];
+
 function View() {
-  const [view, ...rest] = route.value.path;
-  const [first, second] = rest;
-  if (view === undefined) return <Overview />;
-  if (view === "clients") return first === undefined ? <Clients /> : <Client node={first} />;
-  if (view === "resources") return first !== undefined && second !== undefined ? <Resource type={first} name={second} /> : <Resources type={first ?? ""} />;
-  if (view === "events") return <Events />;
+  const [path = "", ...parts] = route.value.path;
+  const known = views.find((v) => v.path === path);
+  if (known) return known.view(parts);
   return (
     <>
       <h1>Not found</h1>
-      <p class="sub">This page has no view {view}.</p>
+      <p class="sub">This page has no view {path}.</p>
     </>
   );
 }
-
-const tabs = [
-  ["", "Overview"],
-  ["clients", "Clients"],
-  ["resources", "Resources"],
-  ["events", "Events"],
-] as const;
 
 function Shell() {
   const view = route.value.path[0] ?? "";
@@ -45,7 +48,7 @@ function Shell() {
       <header class="top">
         <b>Chancery</b>
         <nav>
-          {tabs.map(([path, title]) => (
+          {views.map(({ path, title }) => (
             <a key={path} href={linkTo(path)} aria-current={view === path ? "page" : undefined}>
               {title}
             </a>
@@ -124,12 +127,9 @@ const keys = [
   ["/", "search"],
   ["j k", "next and previous row"],
   ["Enter", "open the row"],
-  ["g o", "overview"],
-  ["g c", "clients"],
-  ["g r", "resources"],
-  ["g e", "events"],
+  ...views.map(({ key, title }) => [`g ${key}`, title.toLowerCase()]),
   ["?", "this list"],
-] as const;
+];
 
 function Help() {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -154,13 +154,12 @@ function Help() {
 }
 
 let afterG = false;
-const jumps: Record<string, string> = { o: "/", c: "/clients", r: "/resources", e: "/events" };
 
 addEventListener("keydown", (e) => {
   if ((e.target as Element).closest("input, textarea, select, dialog") || e.metaKey || e.ctrlKey || e.altKey) return;
-  const jump = afterG && jumps[e.key];
+  const jump = afterG && views.find((v) => v.key === e.key);
   afterG = e.key === "g";
-  if (jump) go(jump);
+  if (jump) go(linkTo(jump.path));
   else if (e.key === "?") helpOpen.value = true;
   else if (e.key === "/") {
     e.preventDefault();

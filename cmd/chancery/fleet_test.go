@@ -119,7 +119,7 @@ stats_sinks:
 static_resources:
   clusters:
   - {name: only-in-bootstrap, type: STATIC, load_assignment: {cluster_name: only-in-bootstrap, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 9}}}}]}]}}
-  - {name: backend, type: STATIC, load_assignment: {cluster_name: backend, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 9}}}}]}]}}
+  - {name: backend, type: STATIC, metadata: {filter_metadata: {one: {x: 1, y: 2, z: 3}, two: {}, three: {}}}, load_assignment: {cluster_name: backend, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 9}}}}]}]}}
   listeners:
   - name: in
     address: {socket_address: {address: 127.0.0.1, port_value: ` + port + `}}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/internal/envoy/refs"
@@ -66,6 +67,12 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 			}
 		}
 	}
+	for _, e := range im.entries[before:] {
+		e.walk(im.Types, sortMaps)
+	}
+	if im.boot != nil {
+		walk(im.Types, im.boot, im.Types.New(bootstrapName).Descriptor(), "", sortMaps)
+	}
 	switch {
 	case im.boot != nil:
 	case len(im.entries) > before: // a server's dump has no bootstrap
@@ -74,6 +81,39 @@ func (im *importer) dump(s *source, n *yaml.Node) bool {
 		s.Report(n, "", "request all of /config_dump, without resource= or mask=", "the config_dump has no bootstrap")
 	}
 	return true
+}
+
+// sortMaps sorts the keys of a message's map fields and Structs, because Envoy writes them in another
+// order after each start. So equal resources of two Envoys become equal files.
+func sortMaps(n *yaml.Node, md protoreflect.MessageDescriptor, _ string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		fd := protoyaml.Field(md, n.Content[i].Value)
+		if fd == nil {
+			continue
+		}
+		value := fd
+		if fd.IsMap() {
+			value = fd.MapValue()
+		}
+		m := value.Message()
+		isStruct := m != nil && m.ParentFile().Path() == "google/protobuf/struct.proto"
+		if fd.IsMap() || isStruct {
+			sortKeys(n.Content[i+1], isStruct)
+		}
+	}
+}
+
+// sortKeys sorts the keys of a mapping, and with deep those of all mappings inside.
+func sortKeys(n *yaml.Node, deep bool) {
+	if n.Kind == yaml.MappingNode {
+		pairs := slices.SortedStableFunc(slices.Chunk(n.Content, 2), func(a, b []*yaml.Node) int { return strings.Compare(a[0].Value, b[0].Value) })
+		n.Content = slices.Concat(pairs...)
+	}
+	if deep {
+		for _, c := range n.Content {
+			sortKeys(c, deep)
+		}
+	}
 }
 
 // addOnce adds a resource unless the dump has had it: a warming resource may be active too.

@@ -119,6 +119,31 @@ func TestConfigDump(t *testing.T) {
 	}
 }
 
+// Envoy writes the keys of maps and Structs in another order after each start.
+func TestConfigDumpOrderOfKeys(t *testing.T) {
+	dump := func(metadata, layer, filters string) File {
+		return File{Name: "dump.json", Data: []byte(`{"configs": [
+ {"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {
+  "node": {"id": "edge", "metadata": ` + metadata + `}, "layered_runtime": {"layers": [{"name": "s", "static_layer": ` + layer + `}]},
+  "static_resources": {"clusters": [{"name": "a", "metadata": {"filter_metadata": ` + metadata + `}}]}}},
+ {"@type": "type.googleapis.com/envoy.admin.v3.RoutesConfigDump", "dynamic_route_configs": [{"route_config": {
+  "@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "name": "r", "typed_per_filter_config": ` + filters + `}}]}]}`)}
+	}
+	const cors = `{"@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy", "max_age": "1"}`
+	one := do(t, options(), dump(`{"x": {"p": [{"c": 1, "d": 2}], "q": {}}, "y": {}}`, `{"a.b": 1, "a.c": 2}`, `{"f": `+cors+`, "g": `+cors+`}`))
+	two := do(t, options(), dump(`{"y": {}, "x": {"q": {}, "p": [{"d": 2, "c": 1}]}}`, `{"a.c": 2, "a.b": 1}`, `{"g": `+cors+`, "f": `+cors+`}`))
+	for _, path := range []string{"clusters/a.yaml", "routes/r.yaml", BootstrapFile} {
+		t.Run("FILE-8 "+path, func(t *testing.T) {
+			if one, two := file(t, one, path), file(t, two, path); one != two {
+				t.Errorf("got\n%s\nand\n%s", one, two)
+			}
+		})
+	}
+	if got := file(t, one, "clusters/a.yaml"); !strings.Contains(got, "\nname: a\nmetadata:\n") {
+		t.Errorf("the order of fields has changed:\n%s", got)
+	}
+}
+
 // A redacted value of a part that is left out anyway does not stop the import.
 func TestRedactedPartsThatAreLeftOut(t *testing.T) {
 	const tls = `"transport_socket": {"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", "common_tls_context": `

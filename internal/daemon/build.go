@@ -11,6 +11,8 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclients "github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/admin/explain"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
@@ -100,11 +102,16 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 		return nil, err
 	}
 	files := func() *dir.Source { return d.source.files() } // the source exists before the first client connects
-	if c.quarantine {
-		d.held = newQuarantine(d.identity, &d.services, files, d.refusalsChanged(), d.revisionOf)
-		d.view.earlier = earlierForStatus(d.held)
+	wired := wiring.Options{
+		Log: log, Types: d.types, Snapshot: d.store.Snapshot, Moved: d.refusalsChanged(), Revision: d.revisionOf,
+		Source: func() explain.Source { return files() },
+		Place:  func(n *xds.Node, t *xds.Type, name string) string { return files().PlaceFor(n, t, name) },
 	}
-	d.view.track(files, d.store.Snapshot, keptForStatus(d.held))
+	if c.quarantine {
+		wired.Withholds = d.identity
+	}
+	d.view.parts = wiring.New(wired)
+	d.view.tracker, d.held = d.view.parts.Tracker, d.view.parts.Held
 	d.source, d.shown, err = d.buildSource(stderr)
 	if err != nil {
 		return d, err
@@ -211,7 +218,7 @@ func (d *daemon) buildServer() {
 		server.WithAge(c.listening.age),
 		server.WithIdentifier(func() string { return d.id }),
 		server.WithPlaces(func(n *xds.Node, t *xds.Type, name string) string { return d.source.files().PlaceFor(n, t, name) }),
-		server.WithSuspects(newSuspects(&d.services, func() *dir.Source { return d.source.files() })),
+		server.WithSuspects(d.view.parts.Suspects),
 		server.WithRedactor(func(_ *xds.Node, t *xds.Type, text string) (string, bool) { return d.source.redacted(t, text) }))...)
 	if c.shed.wanted && d.replicas.all != nil {
 		d.shedding = &shedder{log: d.log, others: d.replicas.all, streams: d.open, clients: d.clients, all: d.allStreams}

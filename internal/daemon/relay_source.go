@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type relaySource struct {
 	upstream *xdsclient.Server
 	client   *client.Client
 	source   *relay.Source
-	secrets  *knownSecrets
+	secrets  *internalsecret.Known
 	held     xds.MemoryLimit // of all resources of the upstream
 
 	looks   disk.Reads                   // calls of look, which wait for the client
@@ -126,12 +127,13 @@ func newRelaySource(sv services, upstream *xdsclient.Server, kept stateFlags, mo
 		return nil, cli.Fail(err, xdsclient.StateDirHint)
 	}
 	refs := xdsclient.References(r.types)
-	r.secrets = newKnownSecrets(r.types, func(t *xds.Type, name string) *xds.Resource {
-		return r.store.Snapshot().View(store.DefaultGroup).Table(t).Lookup(name)
+	r.secrets = internalsecret.NewKnown(r.types, func(t *xds.Type, name string, body []byte) bool {
+		is := r.store.Snapshot().View(store.DefaultGroup).Table(t).Lookup(name)
+		return is != nil && bytes.Equal(is.Body, body)
 	})
 	r.source = relay.New(r.store, r.client, relay.Options{
 		Refs: func(of *xds.Resource) []xds.Ref {
-			r.secrets.note(of, time.Now())
+			r.secrets.Note(of, time.Now())
 			return refs(of)
 		},
 		Refused: r.refused, Committed: func() { r.view.committed(r.store); r.changed() }, Log: r.log, Owner: ownerOf,
@@ -190,7 +192,7 @@ func (r *relaySource) files() *dir.Source { return r.none }
 func (r *relaySource) hasConfig() bool { return r.source.Ready() }
 
 func (r *relaySource) redacted(t *xds.Type, text string) (string, bool) {
-	return r.secrets.redacted(t, text, time.Now())
+	return r.secrets.Redacted(t, text, time.Now())
 }
 
 // upstreamNote implements [source].

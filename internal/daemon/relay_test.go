@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -91,52 +90,6 @@ func TestRelayRejectsFlags(t *testing.T) {
 				t.Errorf("SAFE-14 --%s: %v", flag, err)
 			}
 		}
-	}
-}
-
-// SAFE-6: a client's text is shown without the secrets of resources that are served or were served in
-// the last 5 minutes. It is not shown if some of the secrets are unknown.
-func TestRelayRedactsSecrets(t *testing.T) {
-	served := map[string]*xds.Resource{}
-	c := newKnownSecrets(envoy.Envoy(), func(_ *xds.Type, name string) *xds.Resource { return served[name] })
-	start := time.Now()
-	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	serve := func(seconds int, r *xds.Resource) {
-		c.note(r, at(seconds))
-		served[r.Name] = r
-	}
-	says := func(seconds int, typ *xds.Type, want string) {
-		t.Helper()
-		got, ok := c.redacted(typ, "has hunter2Quokkas and swordfish", at(seconds))
-		if !ok {
-			got = "withheld"
-		}
-		if got != want {
-			t.Errorf("after %d s: %q, want %q", seconds, got, want)
-		}
-	}
-	serve(0, keyed(t, "a", ""))
-	says(0, xds.Cluster, "has hunter2Quokkas and swordfish")
-	c.note(keyed(t, "b", "hunter2Quokkas"), at(1)) // about to be served
-	says(1, xds.Cluster, "has … and swordfish")
-	says(1, xds.Listener, "has hunter2Quokkas and swordfish")
-	serve(2, keyed(t, "b", "hunter2Quokkas"))
-	says(1000, xds.Cluster, "has … and swordfish")
-	serve(1001, keyed(t, "b", "swordfish"))
-	says(1002, xds.Cluster, "has … and …")
-	says(1301, xds.Cluster, "has … and …")
-	says(1303, xds.Cluster, "has hunter2Quokkas and …")
-	delete(served, "b")
-	says(1304, xds.Cluster, "has hunter2Quokkas and …")
-	says(1605, xds.Cluster, "has hunter2Quokkas and swordfish")
-	c.note(&xds.Resource{Type: xds.Cluster, Stamp: &xds.Stamp{Name: "x"}, Body: []byte{0xff}}, at(1700))
-	says(1701, xds.Cluster, "withheld")
-	says(2002, xds.Cluster, "has hunter2Quokkas and swordfish")
-	for i := range 5000 {
-		c.note(keyed(t, fmt.Sprint("many", i), "hunter2Quokkas"), at(3000+i))
-	}
-	if c.n > 2048 {
-		t.Errorf("%d resources are remembered", c.n)
 	}
 }
 

@@ -16,9 +16,8 @@ import (
 
 // openRollouts connects the runner of rollouts to the served revisions and to the answers of clients.
 func (d *storeSource) openRollouts(e revisions.Engine) {
-	explainer := newExplainer(&d.services, d.files)
 	d.rollouts = rollout.New(e, d.repo.Repository(), d.replicas.id, d.log, func(lanes []string, since time.Time) rollout.Look {
-		return rolloutAnswers(d.view.tracker, explainer(), lanes, since)
+		return rolloutAnswers(d.view.tracker, d.view.parts.Explainer(), lanes, since)
 	})
 }
 

@@ -13,41 +13,20 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/metrics"
-	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
-	"github.com/chancery-xds/chancery/xds"
 )
 
 // A view holds the events and states that the admin API shows: of clients, and of loads.
 type view struct {
-	tracker        *clients.Tracker // observes all clients, if the admin API is served or rollouts need it
+	parts          *wiring.Parts
+	tracker        *clients.Tracker // of parts; observes all clients, if the admin API is served or rollouts need it
 	rejected       atomic.Pointer[api.Rejected]
 	rejectedGroups atomic.Pointer[[]api.Rejected] // groups that keep their previous configuration after the last load
-	earlier        func() []api.Earlier           // nil: no quarantine
 	lastCommit     uint64                         // the last commit with an event; owned by the loading goroutine
-}
-
-// track makes the tracker of clients. The tracker calls src and all only after a client has
-// connected.
-func (v *view) track(src func() *dir.Source, all func() *store.Snapshot, kept func(*server.Stream, *xds.Type) []api.Kept) {
-	var expectation endpointExpectation
-	v.tracker = clients.New(clients.Options{
-		Groups: func(n *xds.Node) []string { return src().Decide(n).Groups },
-		Place:  func(n *xds.Node, t *xds.Type, name string) string { return src().PlaceFor(n, t, name) },
-		Identity: func(st *server.Stream) string {
-			if st.Identity == nil {
-				return ""
-			}
-			return st.Identity.String()
-		},
-		Kept: kept,
-		Expects: func(n *xds.Node, t *xds.Type) bool {
-			return !t.Is(xds.Endpoint) || expectation.endpoints(all(), src().Decide(n).Groups)
-		},
-	})
 }
 
 // standings returns the state of each client, for the metrics.
@@ -166,9 +145,7 @@ func (v *view) config(st *store.Store, src *dir.Source) api.Config {
 		p.Warning = false // the field of the answer says that it is a warning
 		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
 	}
-	if v.earlier != nil {
-		c.Earlier = v.earlier()
-	}
+	c.Earlier = v.parts.Earlier()
 	if newest, ok := st.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time
 	}

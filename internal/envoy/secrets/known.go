@@ -1,13 +1,11 @@
-package daemon
+package secrets
 
 import (
-	"bytes"
 	"sync"
 	"time"
 
-	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
-	"github.com/chancery-xds/chancery/internal/envoy"
-	internalsecret "github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -15,13 +13,12 @@ import (
 // client may refuse the resource late.
 const forgetAfter = 5 * time.Minute
 
-// knownSecrets are the secrets in resources that a relay serves or has served lately. Texts of
+// Known are the secrets in resources that a server serves or has served lately. Texts of
 // clients are shown without these secrets. The cost of a search grows with the number of resources
-// that contain secrets, which are usually few.
-type knownSecrets struct {
-	types   *envoy.Types
-	secrets *internalsecret.Finder
-	served  func(t *xds.Type, name string) *xds.Resource // nil: the resource is not served
+// that contain secrets, which are usually few. It is safe for concurrent use.
+type Known struct {
+	secrets *Finder
+	served  func(t *xds.Type, name string, body []byte) bool
 
 	mu   sync.Mutex // never held during I/O
 	all  map[string]*typeSecrets
@@ -43,18 +40,22 @@ type resourceSecrets struct {
 	gone  time.Time // when look first saw that the resource is not served; zero: it is served, or will be at once
 }
 
-func newKnownSecrets(types *envoy.Types, served func(*xds.Type, string) *xds.Resource) *knownSecrets {
-	return &knownSecrets{types: types, secrets: internalsecret.NewFinder(types), served: served, all: map[string]*typeSecrets{}, most: 1024}
+// NewKnown returns an empty Known. The function served reports whether a resource with this body is served.
+func NewKnown(types Types, served func(t *xds.Type, name string, body []byte) bool) *Known {
+	return &Known{secrets: NewFinder(types), served: served, all: map[string]*typeSecrets{}, most: 1024}
 }
 
-// note remembers the secrets of a resource that is about to be served: a client may refuse it at once.
-func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
+// Note remembers the secrets of a resource that is about to be served: a client may refuse it at once.
+func (c *Known) Note(r *xds.Resource, now time.Time) {
 	if r.Type.Is(xds.Secret) || r.Type.Is(xds.Secret.Legacy()) { // texts about SDS are not shown at all
 		return
 	}
 	found := &resourceSecrets{body: r.Body}
-	if m, err := xdsclient.Unmarshal(c.types, r); err == nil {
-		found.whole = c.secrets.Texts(m, func(text string) { found.texts = append(found.texts, text) })
+	if t, err := c.secrets.types.FindMessageByURL(r.Type.URL); err == nil {
+		m := t.New().Interface()
+		if (proto.UnmarshalOptions{Resolver: c.secrets.types}).Unmarshal(r.Body, m) == nil {
+			found.whole = c.secrets.Texts(m, func(text string) { found.texts = append(found.texts, text) })
+		}
 	}
 	if found.whole && len(found.texts) == 0 {
 		return
@@ -77,13 +78,12 @@ func (c *knownSecrets) note(r *xds.Resource, now time.Time) {
 }
 
 // look forgets resources of a type that have not been served for forgetAfter.
-func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
+func (c *Known) look(of *typeSecrets, now time.Time) {
 	for name, all := range of.by {
-		served := c.served(of.typ, name)
 		kept := all[:0]
 		for _, found := range all {
 			switch {
-			case served != nil && bytes.Equal(found.body, served.Body):
+			case c.served(of.typ, name, found.body):
 				found.gone = time.Time{}
 			case found.gone.IsZero():
 				found.gone = now
@@ -101,9 +101,9 @@ func (c *knownSecrets) look(of *typeSecrets, now time.Time) {
 	}
 }
 
-// redacted returns a client's text about a type, without the secrets in the type's resources. It
+// Redacted returns a client's text about a type, without the secrets in the type's resources. It
 // returns false if some of these secrets are unknown: then the text must not be shown.
-func (c *knownSecrets) redacted(t *xds.Type, text string, now time.Time) (string, bool) {
+func (c *Known) Redacted(t *xds.Type, text string, now time.Time) (string, bool) {
 	c.mu.Lock()
 	of := c.all[t.URL]
 	var texts []string
@@ -120,5 +120,5 @@ func (c *knownSecrets) redacted(t *xds.Type, text string, now time.Time) (string
 	if !whole {
 		return "", false
 	}
-	return internalsecret.Hide(text, texts), true
+	return Hide(text, texts), true
 }

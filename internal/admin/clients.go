@@ -223,13 +223,21 @@ func (s *Server) impact(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	out, err := s.Explainer.Impact(ctx, in)
+	out, err := s.impactOf(ctx, in)
 	if err != nil {
-		return asked(err)
+		return err
 	}
-	out.APIVersion, out.Kind, out.Groups, out.Types = api.Version, api.KindImpact, some(out.Groups), some(out.Types)
 	answer(w, http.StatusOK, out)
 	return nil
+}
+
+func (s *Server) impactOf(ctx context.Context, in api.ImpactRequest) (api.Impact, error) {
+	out, err := s.Explainer.Impact(ctx, in)
+	if err != nil {
+		return out, asked(err)
+	}
+	out.APIVersion, out.Kind, out.Groups, out.Types = api.Version, api.KindImpact, some(out.Groups), some(out.Types)
+	return out, nil
 }
 
 // checkChanges returns an error with the field of the first invalid change.

@@ -171,6 +171,30 @@ func (s *Server) revisionItems(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// revisionChanges sends the changes of a revision, with their impact on the clients of this server.
+func (s *Server) revisionChanges(w http.ResponseWriter, r *http.Request) error {
+	if err := s.plain(r); err != nil {
+		return err
+	}
+	n, err := revisionOf(r)
+	if err != nil {
+		return err
+	}
+	out, plan, err := revisionapi.Changes(r.Context(), s.Revisions.Repo, n)
+	if err != nil {
+		return ofRepository(err)
+	}
+	if out.Unknown == "" && len(plan) <= maxChanges {
+		ctx, cancel := context.WithTimeout(r.Context(), askTime)
+		defer cancel()
+		if impact, err := s.impactOf(ctx, api.ImpactRequest{Changes: plan}); err == nil {
+			out.Impact = &impact
+		}
+	}
+	answer(w, http.StatusOK, out)
+	return nil
+}
+
 // A slowly gives each write of a long answer the full write timeout.
 type slowly struct {
 	w       http.ResponseWriter

@@ -90,6 +90,10 @@ func TestCommit(t *testing.T) {
 		{"GET /api/v1/revisions/x", "", 404, `is not a revision`},
 		{"GET /api/v1/blame/cds/b", "", 200, `"items":[{"group":"default","revision":"r1"`},
 		{"GET /api/v1/blame/x/b", "", 404, `unknown type`},
+		{"GET /api/v1/revisions/r2/changes", "", 200, `"base":"r1","total":1,"items":[{"change":"removed","group":"default","type":"CDS","name":"b","bytes":0,"before":3}],"impact":{"apiVersion":"v1","kind":"Impact","connected":2,"clients":1,`},
+		{"GET /api/v1/revisions/head/changes", "", 200, `"items":[{"change":"added","group":"default","type":"CDS","name":"b","place":"a.yaml:3:1","bytes":3,"before":0}]`},
+		{"GET /api/v1/revisions/r9/changes", "", 404, "the newest is r3"},
+		{"GET /api/v1/revisions/r2/changes?limit=1", "", 400, "unknown parameter"},
 		{"GET /api/v1/revisions/r2/items", "", 200, `{"item":{"group":"default","type":"` + xds.Cluster.URL + `","name":"a"`},
 	} {
 		withToken(t, h, q)
@@ -107,7 +111,7 @@ func TestCommitNeedsProof(t *testing.T) {
 	s.Revisions.Write = false
 	withToken(t, s.Handler(loopback), question{"POST /api/v1/revisions", commitOf("", "a"), 403, "this server does not accept commits"})
 	s.Revisions = nil
-	for _, what := range []string{"GET /api/v1/revisions", "GET /api/v1/revisions/r1", "GET /api/v1/revisions/r1/items", "GET /api/v1/blame/CDS/a", "POST /api/v1/revisions"} {
+	for _, what := range []string{"GET /api/v1/revisions", "GET /api/v1/revisions/r1", "GET /api/v1/revisions/r1/items", "GET /api/v1/revisions/r1/changes", "GET /api/v1/blame/CDS/a", "POST /api/v1/revisions"} {
 		withToken(t, s.Handler(loopback), question{what, "", 404, "this server has no store"})
 	}
 }

@@ -56,6 +56,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/revisions", "revisions of the store, newest first; with ?type=&name= those that changed a resource", api.History{}, nil, s.big(s.history)},
 		{"POST", "/api/v1/revisions", "commits a configuration to the store, one item on each line (NDJSON)", api.Commit{}, api.RevisionLine{}, s.commit},
 		{"GET", "/api/v1/revisions/{rev}", "one revision, such as r412 or head", api.History{}, nil, s.brief(&s.asking, s.revision)},
+		{"GET", "/api/v1/revisions/{rev}/changes", "what a revision changed, and whom the changes reach", api.RevisionChanges{}, nil, s.big(s.revisionChanges)},
 		{"GET", "/api/v1/revisions/{rev}/items", "the items of a revision, one on each line (NDJSON)", api.RevisionLine{}, nil, s.big(s.revisionItems)},
 		{"POST", "/api/v1/revisions/{rev}/restore", "commits the content of a revision again", api.Commit{}, api.NoteRequest{}, s.brief(&s.writing, s.restore)},
 		{"GET", "/api/v1/blame/{type}/{name...}", "which revision set a resource", api.Blame{}, nil, s.brief(&s.asking, s.blame)},

@@ -13,6 +13,8 @@ export type ServedResource = Schemas["ServedResource"];
 export type ClientResource = Schemas["ClientResource"];
 export type Resource = Schemas["Resource"];
 export type Event = Schemas["Event"];
+export type Revision = Schemas["Revision"];
+export type Impact = Schemas["Impact"];
 export type State = Schemas["State"];
 
 type Get = { [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { "application/json": infer T } } } } } ? T : never };

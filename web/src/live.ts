@@ -8,6 +8,9 @@ export const connection = signal<Connection>("connecting");
 // Counts batches of events. Views read it to know that their data may be old.
 export const batches = signal(0);
 
+// Counts batches with a change of the configuration or of the store.
+export const changes = signal(0);
+
 // The newest events, newest first.
 export const events = signal<Event[]>([]);
 
@@ -43,6 +46,7 @@ export async function follow(until: AbortSignal): Promise<void> {
     if (!pending.length) return;
     events.value = [...pending.reverse(), ...events.value].slice(0, keep);
     missed.value += pending.reduce((n, e) => n + (e.missed ?? 0), 0);
+    if (pending.some((e) => ["commit", "reject", "store"].includes(e.kind))) changes.value++;
     pending = [];
     batches.value++;
   }, pause);
@@ -52,7 +56,10 @@ export async function follow(until: AbortSignal): Promise<void> {
       const answer = await request(after ? `/api/v1/events?after=${after}` : "/api/v1/events", until);
       const wasAway = connection.value === "away";
       connection.value = "live";
-      if (wasAway) batches.value++; // the server may have another state
+      if (wasAway) {
+        batches.value++; // the server may have another state
+        changes.value++;
+      }
       const reader = (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ; ) {
         const { value, done } = await reader.read();

@@ -1,4 +1,5 @@
 // Data of a view: loaded when its URL changes, and again after events.
+import type { Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { Failure, get, type Path, type Query, signedOut, urlOf } from "./api";
 import { batches } from "./live";
@@ -10,8 +11,8 @@ export interface Loaded<T> {
   failure?: Failure; // of the last load; the data is then older
 }
 
-// Calls load at once and after each batch of events, one call at a time. The result ends this.
-function repeat(load: () => Promise<void>): () => void {
+// Calls load at once and when the signal changes, one call at a time. The result ends this.
+function repeat(load: () => Promise<void>, on: Signal<number>): () => void {
   let last = 0;
   let timer = 0;
   let busy = false;
@@ -32,7 +33,7 @@ function repeat(load: () => Promise<void>): () => void {
       last ? Math.max(0, last + apart - Date.now()) : 0,
     );
   };
-  const leave = batches.subscribe(next);
+  const leave = on.subscribe(next);
   return () => {
     leave();
     clearTimeout(timer);
@@ -40,8 +41,8 @@ function repeat(load: () => Promise<void>): () => void {
   };
 }
 
-// Loads the answer of a path of the API. Old data stays visible until the new data arrives, also when a load fails.
-export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Query = {}) {
+// Loads the answer of a path of the API, and again when the signal changes. Old data stays visible until the new data arrives, also when a load fails.
+export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Query = {}, on: Signal<number> = batches) {
   type Answer = Awaited<ReturnType<typeof get<P>>>;
   const url = urlOf(path, parts, query);
   const [state, set] = useState<Loaded<Answer> & { url: string }>({ url });
@@ -55,7 +56,7 @@ export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Qu
       } catch (e) {
         if (!stop.signal.aborted) set((s) => ({ ...(s.url === url && s), url, failure: e instanceof Failure ? e : new Failure(0, String(e)) }));
       }
-    });
+    }, on);
     return () => {
       end();
       stop.abort();

@@ -10,6 +10,7 @@ import { Clients } from "./views/clients";
 import { Events } from "./views/events";
 import { Overview } from "./views/overview";
 import { Resource, Resources } from "./views/resources";
+import { Revision, Revisions } from "./views/revisions";
 
 const helpOpen = signal(false);
 
@@ -23,6 +24,7 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
     key: "r",
     view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
   },
+  { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "events", title: "Events", key: "e", view: () => <Events /> },
 ];
 

@@ -1,20 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import AxeBuilder from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
-import { expect, quickstart, refused, test } from "./world";
-
-const heading = (page: Page) => page.getByRole("heading", { level: 1 });
+import { accessible, expect, heading, quickstart, refused, test } from "./world";
 
 // Saves the picture for the docs, if IMAGES is their directory.
 async function picture(page: Page, name: string) {
   if (process.env.IMAGES) await page.screenshot({ path: join(process.env.IMAGES, `page-${name}.png`) });
-}
-
-async function accessible(page: Page) {
-  const found = await new AxeBuilder({ page }).analyze();
-  expect(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
 }
 
 test("a refusal appears on the overview, leads to the line of the file, and goes", async ({ page, world }) => {

@@ -1,10 +1,12 @@
 // A real server and real Envoys for the tests of the page, and a page whose errors are failures.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { test as base, expect } from "@playwright/test";
+import { promisify } from "node:util";
+import AxeBuilder from "@axe-core/playwright";
+import { test as base, expect, type Page } from "@playwright/test";
 
 const root = resolve(import.meta.dirname, "../..");
 const program = join(root, "bin/chancery");
@@ -45,7 +47,7 @@ export class World {
     this.admin ||= await freePort();
     this.run("server", program, [
       "serve",
-      "config",
+      ...(this.flags.includes("--store-write") ? [] : ["config"]), // a server of a store serves what commands commit
       "--listen",
       `127.0.0.1:${this.xds}`,
       "--admin-listen",
@@ -99,6 +101,12 @@ export class World {
     this.run(node, join(envoys, newest ?? "envoy"), ["-c", file, "--use-dynamic-base-id", "--concurrency", "1", "-l", "off"]);
   }
 
+  // Runs a command of the program to its end, and returns its output.
+  async command(...args: string[]): Promise<string> {
+    const { stdout } = await promisify(execFile)(program, args, { cwd: this.dir });
+    return stdout;
+  }
+
   private run(name: string, path: string, args: string[]) {
     const log = openSync(join(this.dir, "log"), "a");
     this.programs.set(name, spawn(path, args, { cwd: this.dir, stdio: ["ignore", log, log] }));
@@ -125,6 +133,23 @@ export const quickstart = (name: string) => readFileSync(join(root, "examples/qu
 
 // An address that each Envoy refuses: it is of no interface of this machine.
 export const refused = (listener: string) => listener.replace("address: 127.0.0.1", "address: 192.0.2.1");
+
+export const heading = (page: Page) => page.getByRole("heading", { level: 1 });
+
+// Fails on findings of axe.
+export async function accessible(page: Page) {
+  const found = await new AxeBuilder({ page }).analyze();
+  expect(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
+}
+
+// Saves a picture in each of the colour schemes, if LOOK is a directory.
+export async function look(page: Page, name: string) {
+  if (!process.env.LOOK) return;
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: join(process.env.LOOK, `${name}-${colorScheme}.png`), fullPage: true });
+  }
+}
 
 export const test = base.extend<{ flags: string; world: World }>({
   flags: ["", { option: true }],

@@ -16,6 +16,7 @@ const (
 	KindEndpointList    = "EndpointList"
 	KindEndpointsResult = "EndpointsResult"
 	KindHistory         = "History"
+	KindRevisionChanges = "RevisionChanges"
 	KindBlame           = "Blame"
 	KindCommit          = "Commit"
 	KindFreeze          = "Freeze"

@@ -23,6 +23,31 @@ type Revision struct {
 	Holds    []Hold    `json:"holds,omitempty"`    // groups that are frozen at this revision
 }
 
+// A RevisionChanges is the answer of GET /api/v1/revisions/{rev}/changes: the differences between a revision
+// and the revision before it.
+type RevisionChanges struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"` // "RevisionChanges"
+	Revision   Revision      `json:"revision"`
+	Base       string        `json:"base,omitempty"`    // the revision before; absent: this one is the first
+	Unknown    string        `json:"unknown,omitempty"` // why the changes are unknown; "": they are known
+	Total      int           `json:"total"`
+	Items      []ChangedItem `json:"items"`            // by group, type and name; at most 1000
+	Held       []HeldChanges `json:"held,omitempty"`   // changes of groups that are frozen at an earlier revision
+	Impact     *Impact       `json:"impact,omitempty"` // the connected clients that get the changed resources now; absent: unknown, or more than 10000 changes
+}
+
+// A ChangedItem is a resource, the definition of a group, or the version of a type that a revision changed.
+type ChangedItem struct {
+	Change string `json:"change"` // "added", "changed", "removed"
+	Group  string `json:"group"`
+	Type   string `json:"type,omitempty"`  // a short name or a type URL; "": the definition of the group
+	Name   string `json:"name,omitempty"`  // "": the version of the type
+	Place  string `json:"place,omitempty"` // place in the committer's files
+	Bytes  int    `json:"bytes"`           // encoded size of the resource; 0: it is removed
+	Before int    `json:"before"`          // encoded size before; 0: it is new
+}
+
 // A Blame is the answer of GET /api/v1/blame/{type}/{name}.
 type Blame struct {
 	APIVersion string   `json:"apiVersion"`

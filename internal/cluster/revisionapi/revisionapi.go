@@ -14,6 +14,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // History returns the kept revisions, the newest first, at most limit (0: all). With a type URL, it
@@ -60,15 +61,12 @@ func changes(r *revisions.Repository, url, name string) func(context.Context, re
 				return false, err
 			}
 		}
-		was := &revisions.Snapshot{}
-		if rev.Number > 1 {
-			was, err = r.At(ctx, rev.Number-1)
-			if errors.Is(err, revisions.ErrNotFound) {
-				was, err = is, nil // the oldest kept revision: its changes are unknown
-			}
-			if err != nil {
-				return false, err
-			}
+		was, known, err := before(ctx, r, rev.Number)
+		if err != nil {
+			return false, err
+		}
+		if !known {
+			was = is // the oldest kept revision: its changes are unknown
 		}
 		is.Since(was, func(a, b *revisions.Item) bool {
 			if a == nil {
@@ -81,6 +79,95 @@ func changes(r *revisions.Repository, url, name string) func(context.Context, re
 		is = was
 		return changed, nil
 	}
+}
+
+// before returns the revision before another, and whether the store keeps it. The revision before the first
+// is empty.
+func before(ctx context.Context, r *revisions.Repository, n revisions.Number) (was *revisions.Snapshot, known bool, err error) {
+	if n <= 1 {
+		return &revisions.Snapshot{}, true, nil
+	}
+	was, err = r.At(ctx, n-1)
+	if errors.Is(err, revisions.ErrNotFound) {
+		return nil, false, nil
+	}
+	return was, err == nil, err
+}
+
+// maxChanged is the maximum number of items in an answer about the changes of a revision.
+const maxChanged = 1000
+
+// Changes returns the changes of a revision by its number (0: the newest), and the same changes as a request
+// for their impact. The impact leaves out changes that are not of a resource.
+func Changes(ctx context.Context, r *revisions.Repository, n revisions.Number) (*api.RevisionChanges, []api.ImpactChange, error) {
+	is, err := At(ctx, r, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	n = is.Revision.Number
+	out := &api.RevisionChanges{APIVersion: api.Version, Kind: api.KindRevisionChanges, Revision: Revision(is.Revision), Items: []api.ChangedItem{}}
+	if n > 1 {
+		out.Base = (n - 1).String()
+	}
+	was, known, err := before(ctx, r, n)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !known:
+		out.Unknown = "the store no longer has " + out.Base
+		return out, nil, nil
+	}
+	type pair struct{ was, is *revisions.Item }
+	var all []pair
+	key := func(p pair) revisions.Key { return cmp.Or(p.is, p.was).Key() }
+	is.Since(was, func(a, b *revisions.Item) bool { all = append(all, pair{a, b}); return true })
+	slices.SortFunc(all, func(a, b pair) int { return key(a).Compare(key(b)) })
+	holds, err := r.Holds(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	maps.DeleteFunc(holds, func(_ string, h revisions.Hold) bool { return h.Number >= n })
+	keys := make([]revisions.Key, 0, len(all))
+	plan := make([]api.ImpactChange, 0, len(all))
+	for _, p := range all {
+		keys = append(keys, key(p))
+		c := changedItem(p.was, p.is)
+		if it := cmp.Or(p.is, p.was); it.Resource != nil {
+			plan = append(plan, api.ImpactChange{Type: it.Resource.Type.URL, Name: c.Name, Group: c.Group, Bytes: c.Bytes})
+		}
+		if len(out.Items) < maxChanged {
+			out.Items = append(out.Items, c)
+		}
+	}
+	out.Total, out.Held = len(all), heldOf(keys, holds)
+	return out, plan, nil
+}
+
+// changedItem describes a change of one item. One of the arguments may be nil.
+func changedItem(was, is *revisions.Item) api.ChangedItem {
+	k := cmp.Or(is, was).Key()
+	c := api.ChangedItem{Change: "changed", Group: k.Group, Type: k.Type, Name: k.Name, Bytes: sizeOf(is), Before: sizeOf(was)}
+	if k.Type != "" {
+		c.Type = xds.TypeOf(k.Type).String()
+	}
+	switch {
+	case was == nil:
+		c.Change = "added"
+	case is == nil:
+		c.Change = "removed"
+	}
+	if is != nil {
+		c.Place = stood(is)
+	}
+	return c
+}
+
+// sizeOf returns the encoded size of an item's resource; 0 if there is none.
+func sizeOf(it *revisions.Item) int {
+	if it == nil || it.Resource == nil {
+		return 0
+	}
+	return len(it.Resource.Body)
 }
 
 // Revision returns a revision as a type of the API.

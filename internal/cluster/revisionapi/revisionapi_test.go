@@ -2,6 +2,7 @@ package revisionapi
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,48 @@ func TestHistory(t *testing.T) {
 	h, err := History(ctx, p.Repo, "", "", 1)
 	if err != nil || h.Items[0].Revision != restored.Revision || h.Items[0].Restores != "r3" || h.Items[0].Author != "ana" {
 		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// The changes of a revision are those since the revision before it, with the sizes of the resources. They are unknown
+// if the store no longer has that revision.
+func TestChanges(t *testing.T) {
+	p := newPlace(t)
+	ctx := t.Context()
+	for _, texts := range [][]string{{"edge/a=1", "edge/b=1", "web/c=1"}, {"edge/b=22", "web/b=1", "web/c=1"}, {"web/c=1"}} {
+		p.commit(request{Prune: true}, texts...)
+	}
+	is := func(n revisions.Number, want string) {
+		t.Helper()
+		c, plan, err := Changes(ctx, p.Repo, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.Revision.Revision + " since " + c.Base + ": " + c.Unknown
+		for i, one := range c.Items {
+			got += fmt.Sprintf("%s %s %s %s %d %d; ", one.Change, one.Group, one.Type, one.Name, one.Before, one.Bytes)
+			if plan[i].Type != xds.Cluster.URL || plan[i].Name != one.Name || plan[i].Group != one.Group || plan[i].Bytes != one.Bytes {
+				t.Errorf("%+v, %+v", one, plan[i])
+			}
+		}
+		for _, h := range c.Held {
+			got += fmt.Sprintf("%d of %s at %s", h.Changes, h.Group, h.Revision)
+		}
+		p.is(got, want)
+	}
+	is(1, "r1 since : added edge CDS a 0 1; added edge CDS b 0 1; added web CDS c 0 1; ")
+	is(2, "r2 since r1: removed edge CDS a 1 0; changed edge CDS b 1 2; added web CDS b 0 1; ")
+	is(0, "r3 since r2: removed edge CDS b 2 0; removed web CDS b 1 0; ")
+	p.hold("edge", 2)
+	is(3, "r3 since r2: removed edge CDS b 2 0; removed web CDS b 1 0; 1 of edge at r2")
+	is(2, "r2 since r1: removed edge CDS a 1 0; changed edge CDS b 1 2; added web CDS b 0 1; ")
+	p.hold("edge", 3)
+	if _, err := p.Repo.Sweep(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	is(3, "r3 since r2: the store no longer has r2")
+	if _, _, err := Changes(ctx, p.Repo, 9); !errors.Is(err, revisions.ErrNotFound) {
+		t.Error(err)
 	}
 }
 

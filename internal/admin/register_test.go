@@ -30,6 +30,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/faults"
 	pb "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 	"github.com/chancery-xds/chancery/store"
 )
@@ -697,10 +698,10 @@ func TestStatusOfStaleEndpoints(t *testing.T) {
 // faulty is an engine with a fault.
 type faulty struct {
 	endpoints.Engine
-	all []endpoints.Fault
+	all []faults.Fault
 }
 
-func (f *faulty) Faults() []endpoints.Fault { return f.all }
+func (f *faulty) Faults() []faults.Fault { return f.all }
 
 // The status has the faults of the storage of endpoints.
 func TestStatusOfFaultyEndpointStorage(t *testing.T) {
@@ -712,7 +713,7 @@ func TestStatusOfFaultyEndpointStorage(t *testing.T) {
 		if st := s.statusNow(t.Context(), clients.Filter{}); len(st.Troubles) != 0 || !*st.Healthy {
 			t.Errorf("%+v", st)
 		}
-		f.all = []endpoints.Fault{{Text: "the disk is full", Since: time.Unix(1, 0)}}
+		f.all = []faults.Fault{{Text: "the disk is full", Since: time.Unix(1, 0)}}
 		want := api.Trouble{Code: api.StaleEndpoints, Since: f.all[0].Since, Text: f.all[0].Text}
 		if st := s.statusNow(t.Context(), clients.Filter{}); len(st.Troubles) != 1 || st.Troubles[0] != want || *st.Healthy {
 			t.Errorf("%+v", st)

@@ -22,7 +22,7 @@ type layer struct {
 // docs/architecture.md has a picture of these layers. Each new package must be added here.
 var layers = []layer{
 	{"leaves", "solve one problem each, without xDS",
-		"internal/panics internal/text/jsonscan internal/text/glob internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/listen/reloadsocket internal/endpoints/dns"},
+		"internal/panics internal/faults internal/text/jsonscan internal/text/glob internal/text internal/disk internal/disk/watch internal/protoscan internal/promx internal/limit/* internal/logs/* internal/listen internal/listen/handshakes internal/listen/reloadsocket internal/endpoints/dns"},
 	{"vocabulary", "has the types of xDS and of the admin API, and the client of the admin API",
 		"xds findings internal/tablecache internal/admin/api internal/admin/client proto/*/*/*"},
 	{"core", "turns bytes into requests, and requests into responses",
@@ -87,7 +87,7 @@ var someGenerated = []struct{ packages, modules, why string }{
 }
 
 // stdOnly are packages that link only the standard library and this repository.
-const stdOnly = "xds web protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
+const stdOnly = "xds web protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/faults internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
 
 func matches(patterns, pkg string) bool {
 	return slices.ContainsFunc(strings.Fields(patterns), func(pattern string) bool {

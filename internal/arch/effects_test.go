@@ -264,7 +264,7 @@ var effects = map[string]string{
 	"internal/endpoints Local.Watch clock":          "the same",
 	"internal/endpoints Local.Watch timer":          "wakes Watch when the next lease expires",
 	"internal/endpoints Local.end clock":            "the expired leases",
-	"internal/endpoints Local.wrote clock":          "since when the disk fails, for the status, and the time of the next try",
+	"internal/endpoints Local.wrote clock":          "the time of the next try",
 	"internal/endpoints Local.repair clock":         "the time of the next try",
 	"internal/endpoints Registry mutex":             "the registered endpoints, for readers; not held during I/O, but while changes are committed to the store",
 	"internal/endpoints Registry.Run goroutine":     "commits changes to the store; ends with Run",
@@ -278,7 +278,6 @@ var effects = map[string]string{
 	"internal/endpoints/etcd Engine.commit goroutine": "the transactions of one write run at the same time, so that etcd syncs its disk once; commit waits for all",
 	"internal/endpoints/etcd Engine.Revoke goroutine": "revokes leases at the same time; Revoke waits for all",
 	"internal/endpoints/etcd Engine.commit mutex":     "the newest revision of these transactions",
-	"internal/endpoints/etcd Engine.noteFault clock":  "since when the etcd cannot be read, for the status",
 	"internal/endpoints/etcd Engine.await timer":      "the maximum wait until a watch has seen a write",
 
 	"internal/cluster/revisions Open clock":                         "the default clock, which Options.Now replaces: the time of a revision",

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/faults"
 )
 
 // A LeaseID identifies a lease of an engine; 0 means no lease.
@@ -44,16 +46,11 @@ type Restorer interface {
 	Restore(present func() []Change)
 }
 
-// A Faulty is an engine that knows why its registrations may be old, or are not stored.
+// A Faulty is an engine that knows why its registrations may be old, or are not stored. It continues to serve the
+// registrations that it knows.
 type Faulty interface {
 	// Faults returns the present faults.
-	Faults() []Fault
-}
-
-// A Fault is a fault of the storage of an engine. The engine continues to serve the registrations that it knows.
-type Fault struct {
-	Text  string
-	Since time.Time
+	Faults() []faults.Fault
 }
 
 // ErrNoLease means that a lease has ended.

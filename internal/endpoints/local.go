@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/internal/faults"
 )
 
 // A Local is an engine of one server: in memory, with an optional journal in a directory. It is made by
@@ -31,8 +32,9 @@ type Local struct {
 	queue  []*write
 	values map[Key]Change
 	leases leases
-	fault  *Fault    // the last write to the disk failed; nil: it did not
-	again  time.Time // when to try again, if it failed
+	again  time.Time // when to try again, if the last write failed
+
+	fault faults.Record // the last write to the disk failed
 
 	bell   chan struct{} // another lease may be the next to end, or the fault has changed
 	logged bool          // the log has the fault; used by Open, then by Watch
@@ -245,23 +247,10 @@ const diskRetry = 5 * time.Second
 func (l *Local) wrote(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil && l.fault == nil {
-		return
-	}
-	if err == nil {
-		l.fault = nil
-		l.ring()
-		return
-	}
-	now := time.Now()
-	is := Fault{"registered endpoints cannot be written to the disk, so a restart would serve older ones: " + err.Error(), now}
-	if l.fault != nil {
-		is.Since = l.fault.Since
-	} else {
-		l.again = now.Add(diskRetry)
+	if l.fault.Set("registered endpoints cannot be written to the disk, so a restart would serve older ones", err) {
+		l.again = time.Now().Add(diskRetry)
 		l.ring()
 	}
-	l.fault = &is
 }
 
 // reopen makes and locks the directory again if it was removed. A file in the place of the journal is kept under
@@ -288,14 +277,7 @@ func (l *Local) reopen() (kept string, err error) {
 }
 
 // Faults implements [Faulty].
-func (l *Local) Faults() []Fault {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fault == nil {
-		return nil
-	}
-	return []Fault{*l.fault}
-}
+func (l *Local) Faults() []faults.Fault { return l.fault.Present() }
 
 // logFault logs the beginning and the end of a fault.
 func (l *Local) logFault() {
@@ -324,7 +306,7 @@ func (l *Local) repair(end bool) {
 	l.commit.Unlock()
 	began := time.Now()
 	l.mu.Lock()
-	due := l.fault != nil && (end || !began.Before(l.again))
+	due := l.Faults() != nil && (end || !began.Before(l.again))
 	l.mu.Unlock()
 	if !due {
 		return
@@ -414,7 +396,7 @@ func (l *Local) Watch(ctx context.Context, report func([]Change, bool)) {
 		if next, some := l.leases.deadline(); some {
 			wait = max(time.Until(next), 0)
 		}
-		if l.fault != nil {
+		if l.Faults() != nil {
 			wait = min(wait, max(time.Until(l.again), 0))
 		}
 		l.mu.Unlock()

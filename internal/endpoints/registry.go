@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -83,7 +84,7 @@ func (r *Registry) present() (all []Change) {
 func (r *Registry) Loaded() <-chan struct{} { return r.loaded }
 
 // Faults returns the present faults of the engine.
-func (r *Registry) Faults() []Fault {
+func (r *Registry) Faults() []faults.Fault {
 	if e, ok := r.engine.(Faulty); ok {
 		return e.Faults()
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/chancery-xds/chancery/internal/faults"
 )
 
 // A DiskShadow is an engine with a copy of its registrations on the disk of this server. A server that
@@ -47,7 +49,7 @@ func (k *DiskShadow) Restore(present func() []Change) {
 }
 
 // Faults implements [Faulty].
-func (k *DiskShadow) Faults() []Fault {
+func (k *DiskShadow) Faults() []faults.Fault {
 	all := k.disk.Faults()
 	if e, ok := k.Engine.(Faulty); ok {
 		all = append(all, e.Faults()...)

@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -193,4 +194,15 @@ func TestInvalidValueKeepsOthersOnDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A server with a copy reports the faults of the copy and of the other engine.
+func TestFaultsOfEngineWithCopy(t *testing.T) {
+	disk, engine := &Local{}, &Local{}
+	k := &DiskShadow{Engine: engine, disk: disk}
+	disk.fault.Set("not stored", errors.New("full"))
+	engine.fault.Set("not read", errors.New("away"))
+	if all := k.Faults(); len(all) != 2 || all[0].Text != "not stored: full" || all[1].Text != "not read: away" {
+		t.Errorf("SAFE-17 %v", all)
+	}
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/endpoints"
+	"github.com/chancery-xds/chancery/internal/faults"
 )
 
 // An Engine keeps registrations in an etcd. It is made by [New]. Several goroutines may use it at once.
@@ -35,13 +36,14 @@ type Engine struct {
 	mu      sync.Mutex // guards the fields below; held for memory only
 	seen    int64      // the last revision of the etcd that Watch has reported; 0: there is no Watch
 	moved   chan struct{}
-	foreign map[string]bool  // the invalid keys that were logged
-	fault   *endpoints.Fault // why the registrations may be old; nil: they are not
+	foreign map[string]bool // the invalid keys that were logged
 
 	present  func() []endpoints.Change // the present registrations; nil: unknown
 	times    int                       // how many times the etcd had gone back at the last report of all registrations
 	restored int                       // the value of the key restoredKey, as last read
 	removed  map[endpoints.Key]bool    // the keys that this engine removed, and Watch has not reported since
+
+	fault faults.Record // why the registrations may be old (SAFE-17)
 }
 
 const (
@@ -300,40 +302,18 @@ func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool
 		if _, back := errors.AsType[*etcdkv.WentBack](err); back {
 			return // the connection has logged it
 		}
-		e.noteFault(err)
+		e.fault.Set(unread, err)
 		e.log.Warn(watchFailed, "error", err, "again_in", pause.String())
 	})
 }
 
-const watchFailed = "etcd watch failed, serving the last known endpoints"
-
-// noteFault records why the registrations may be old (SAFE-17); nil: they are not. It reports whether there was no fault
-// before.
-func (e *Engine) noteFault(err error) (first bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	first = e.fault == nil
-	if err == nil {
-		e.fault = nil
-		return first
-	}
-	is := endpoints.Fault{Text: "the etcd cannot be read, so the last registered endpoints stay: " + err.Error(), Since: time.Now()}
-	if e.fault != nil {
-		is.Since = e.fault.Since
-	}
-	e.fault = &is
-	return first
-}
+const (
+	watchFailed = "etcd watch failed, serving the last known endpoints"
+	unread      = "the etcd cannot be read, so the last registered endpoints stay"
+)
 
 // Faults implements [endpoints.Faulty].
-func (e *Engine) Faults() []endpoints.Fault {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fault == nil {
-		return nil
-	}
-	return []endpoints.Fault{*e.fault}
-}
+func (e *Engine) Faults() []faults.Fault { return e.fault.Present() }
 
 // all reads all registrations, and returns the revision of the etcd that has them.
 func (e *Engine) all(ctx context.Context) (all []endpoints.Change, rev int64, err error) {

@@ -61,8 +61,8 @@ func (e *Engine) begin(times int, rev int64) {
 	e.mu.Lock()
 	e.times = times
 	clear(e.removed)
-	e.fault = nil
 	e.mu.Unlock()
+	e.fault.Set("", nil)
 	e.reported(rev)
 }
 
@@ -113,7 +113,7 @@ func (e *Engine) poll(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		}
 		n, err := e.counter(ctx)
-		if ctx.Err() == nil && e.noteFault(err) && err != nil { // while the etcd is away, the client restarts the watch without an error
+		if ctx.Err() == nil && e.fault.Set(unread, err) && err != nil { // while the etcd is away, the client restarts the watch without an error
 			e.log.Warn(watchFailed, "error", err)
 		}
 		e.mu.Lock()

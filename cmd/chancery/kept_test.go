@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -101,6 +102,40 @@ func TestStateWithoutSecrets(t *testing.T) {
 			t.Error("SAFE-6 the key is on disk")
 		}
 	})
+}
+
+// A state directory that cannot be written is a fault in the status, until it can. A folder in place of the file is an
+// error of the system, like a full disk.
+func TestStatusOfFullStateDir(t *testing.T) {
+	t.Parallel()
+	socket := "unix://" + filepath.Join(t.TempDir(), "admin.sock")
+	d := serve(t, []string{"--admin-listen", socket}, "a.yaml", cluster("a"))
+	d.kept(1)
+	root, err := lastgood.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := lastgood.Folder(root, d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chancery(t, 0, "1 resource in 1 file", "status", "--admin", socket)
+	file := filepath.Join(folder, "last-good")
+	if err := errors.Join(os.Remove(file), os.MkdirAll(filepath.Join(file, "full"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.dir, "a.yaml", cluster("a"), "b.yaml", cluster("b"))
+	d.logged("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing")
+	chancery(t, 1, "not-stored ", "status", "--admin", socket)
+	if err := os.RemoveAll(file); err != nil {
+		t.Fatal(err)
+	}
+	for exec.CommandContext(d.ctx, binary, "status", "--admin", socket).Run() != nil {
+		if d.ctx.Err() != nil {
+			t.Fatal("the fault does not end")
+		}
+	}
+	d.kept(2)
 }
 
 func TestFollowLinksOutside(t *testing.T) {

@@ -333,9 +333,7 @@ func (s *Server) staleEndpoints() (all []api.Trouble) {
 		all = append(all, is.(api.Trouble))
 	}
 	if s.Endpoints != nil {
-		for _, is := range s.Endpoints.Faults() {
-			all = append(all, api.Trouble{Code: api.StaleEndpoints, Since: is.Since, Text: text.Head(is.Text, maxWords)})
-		}
+		all = append(all, troubles(api.StaleEndpoints, s.Endpoints.Faults())...)
 	}
 	slices.SortFunc(all, func(a, b api.Trouble) int { return a.Since.Compare(b.Since) })
 	return all

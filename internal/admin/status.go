@@ -9,6 +9,8 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/faults"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // maxRejected is the maximum number of rejected groups in an answer.
@@ -32,7 +34,7 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	st := api.Status{APIVersion: api.Version, Kind: api.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
-	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), st.Troubles), maxTold))
+	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), s.notStored(), st.Troubles), maxTold))
 	for _, g := range s.Groups() {
 		if g.Rejected != nil && (f.Group == "" || f.Group == g.Name) && len(st.RejectedGroups) < maxRejected {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
@@ -41,6 +43,22 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	st.Emptied = s.emptied(f.Group)
 	st.Healthy = new(healthy(&st))
 	return st
+}
+
+// notStored lists why the state of the server is not stored.
+func (s *Server) notStored() []api.Trouble {
+	if s.NotStored == nil {
+		return nil
+	}
+	return troubles(api.NotStored, s.NotStored())
+}
+
+// troubles returns faults as troubles with a code.
+func troubles(code string, faults []faults.Fault) (all []api.Trouble) {
+	for _, is := range faults {
+		all = append(all, api.Trouble{Code: code, Since: is.Since, Text: text.Head(is.Text, maxWords)})
+	}
+	return all
 }
 
 // emptied lists clusters whose registered endpoints are all gone: the server sends none, also if files have
@@ -59,7 +77,8 @@ func (s *Server) emptied(group string) (all []api.EndpointsCluster) {
 
 // healthy reports whether nothing in a status is wrong. A relay that cannot reach the upstream serves older
 // resources, like a server after a rejected load; an idle one does not need the upstream. A client in a disconnect loop
-// does not get a response that it was sent. Registered endpoints that cannot be updated, stored or read may be old, also after a restart.
+// does not get a response that it was sent. Registered endpoints that cannot be updated, stored or read may be old, also
+// after a restart. A state that is not stored may be old after a restart, too.
 func healthy(st *api.Status) bool {
 	by, c := st.Clients.By, st.Config
 	upstream := c.Upstream == nil || (c.Upstream.Connected || c.Upstream.Idle) && c.Upstream.Refused == 0 && c.Upstream.Exceeded == ""
@@ -67,7 +86,9 @@ func healthy(st *api.Status) bool {
 	fails := func(r api.Replica) bool {
 		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 	}
-	fault := func(x api.Trouble) bool { return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints }
+	fault := func(x api.Trouble) bool {
+		return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints || x.Code == api.NotStored
+	}
 	return by[api.Nacked]+by[api.Stale] == 0 && !slices.ContainsFunc(st.Troubles, fault) && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
 		upstream && revision && st.Unsure == "" && !slices.ContainsFunc(st.Replicas, fails)
 }

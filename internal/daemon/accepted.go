@@ -9,6 +9,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 )
 
@@ -24,9 +25,9 @@ type acceptedKeeper struct {
 	keeper *lastgood.Keeper
 	book   *evidence.Book
 	log    *slog.Logger
-	due    bool // the last evidence is not stored
-	failed bool // the last write failed, and the log has it
-	newer  bool // a newer version wrote the file, which therefore stays
+	fault  *faults.Record // the last write failed
+	due    bool           // the last evidence is not stored
+	newer  bool           // a newer version wrote the file, which therefore stays
 }
 
 // restore reads the stored evidence. Call it before the first client.
@@ -91,11 +92,12 @@ func (a *acceptedKeeper) save(now time.Time) {
 	a.due = err != nil
 	switch {
 	case errors.Is(err, disk.ErrBusy): // the log has it for the configuration
-	case err != nil && !a.failed:
-		a.failed = true
-		a.log.Warn("the accepted versions are not stored: after a restart of this server, a client that starts and refuses a version may get no earlier one", "error", err)
-	case err == nil && a.failed:
-		a.failed = false
+	case !a.fault.Set(acceptedNotStored, err):
+	case err != nil:
+		a.log.Warn(acceptedNotStored, "error", err)
+	default:
 		a.log.Info("the accepted versions are stored again", "state", a.keeper.Dir())
 	}
 }
+
+const acceptedNotStored = "the accepted versions are not stored: after a restart of this server, a client that starts and refuses a version may get no earlier one"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/internal/quarantine/evidence"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
@@ -30,7 +31,7 @@ func keepsAccepted(t *testing.T, data []byte) (a *acceptedKeeper, path string, l
 		t.Fatal(err)
 	}
 	log = &strings.Builder{}
-	a = &acceptedKeeper{keeper: k, book: &evidence.Book{}, log: slog.New(slog.NewTextHandler(log, nil))}
+	a = &acceptedKeeper{keeper: k, book: &evidence.Book{}, log: slog.New(slog.NewTextHandler(log, nil)), fault: &faults.Record{}}
 	a.restore()
 	return a, path, log
 }
@@ -152,6 +153,9 @@ func TestAcceptedVersionsAreStoredAgain(t *testing.T) {
 	for range 3 {
 		a.save(time.Now())
 	}
+	if n := len(a.fault.Present()); n != 1 {
+		t.Errorf("SAFE-15 %d faults", n)
+	}
 	if !a.due || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the accepted versions are not stored") {
 		t.Errorf("HEAL-3 due: %v; %s", a.due, log)
 	}
@@ -161,6 +165,9 @@ func TestAcceptedVersionsAreStoredAgain(t *testing.T) {
 	}
 	for range 3 {
 		a.save(time.Now())
+	}
+	if all := a.fault.Present(); all != nil {
+		t.Errorf("SAFE-15 %v", all)
 	}
 	if a.due || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "the accepted versions are stored again") {
 		t.Errorf("HEAL-3 due: %v; %s", a.due, log)

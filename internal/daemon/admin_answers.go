@@ -35,7 +35,7 @@ func (d *daemon) adminServer() *admin.Server {
 	answers.Version = api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()}
 	answers.Config = d.source.config
 	answers.Groups = func() []api.Group { return d.view.groups(src()) }
-	answers.Reload = d.source.reload
+	answers.Reload, answers.NotStored = d.source.reload, d.state.faults
 	answers.Level, answers.GroupTime = &d.cfg.logging.Now, d.cfg.drain
 	answers.Endpoints, answers.Revisions = d.endpoints.registry, revisionsOf(d.source, d.held)
 	answers.TakenBack = takenBackOf(d.source)

@@ -120,7 +120,7 @@ func (d *daemon) parts(signals, hangups <-chan os.Signal) []part {
 			}
 			running.Go(func() { d.held.Run(ctx) })
 			if d.state.keeper != nil {
-				a := &acceptedKeeper{keeper: d.state.keeper, book: d.held.Evidence(), log: d.log}
+				a := &acceptedKeeper{keeper: d.state.keeper, book: d.held.Evidence(), log: d.log, fault: &d.state.accepted}
 				a.restore()
 				running.Go(func() { a.run(ctx) })
 			}

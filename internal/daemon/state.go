@@ -15,6 +15,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
+	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
 	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/source/dir"
@@ -35,6 +36,7 @@ type state struct {
 	keeper       *lastgood.Keeper                   // nil: nothing is stored
 	reloadFolder *lastgood.Keeper                   // the folder for the socket if nothing is stored; nil: none
 	restored     atomic.Pointer[lastgood.Config]    // the stored configuration, while it is served; nil: the files are served
+	accepted     faults.Record                      // the accepted versions are not stored
 	failing      atomic.Pointer[time.Time]          // the time since when the files cannot be loaded; nil: they can
 	groups       atomic.Pointer[dir.RejectedGroups] // groups that keep their previous configuration while the others are loaded; nil: none
 }
@@ -118,6 +120,14 @@ func (s *state) kept() func() bool {
 		return nil
 	}
 	return func() bool { return false }
+}
+
+// faults returns the errors of the system for which the state is not stored.
+func (s *state) faults() []faults.Fault {
+	if s.keeper == nil {
+		return nil
+	}
+	return append(s.keeper.Faults(), s.accepted.Present()...)
 }
 
 // loaded records the result of a load.

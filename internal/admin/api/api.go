@@ -352,7 +352,7 @@ type Group struct {
 
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
-	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints"
+	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored"
 	Node  string    `json:"node,omitempty"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`
@@ -366,6 +366,9 @@ const DisconnectLoop = "disconnect-loop"
 // StaleEndpoints is the code of a [Trouble]: a program that registers endpoints cannot update them, or the server cannot
 // store or read them.
 const StaleEndpoints = "stale-endpoints"
+
+// NotStored is the code of a [Trouble]: the server cannot write its state directory, such as on a full disk.
+const NotStored = "not-stored"
 
 // TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.
 type TurnedAway struct {

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/disk"
-
+	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -65,7 +65,7 @@ func Folder(root, served string) (string, error) {
 }
 
 // A Keeper stores the last good configuration of one served directory. Only one goroutine may use it,
-// except Keep, Storing and SaveAccepted.
+// except Keep, Storing, Faults and SaveAccepted.
 type Keeper struct {
 	Log *slog.Logger // slog.Default() if nil
 
@@ -80,6 +80,7 @@ type Keeper struct {
 	file   *growingFile  // used as held; nil: write the whole file next time
 	newest chan Config   // has one slot: the newest configuration that is not written
 	failed atomic.Bool   // the last write of the configuration failed
+	fault  faults.Record // the same, if the system failed
 
 	replacing sync.Mutex // held while a file is replaced: [disk.Replace] has one name for all new files
 }
@@ -129,6 +130,10 @@ func (k *Keeper) Storing() bool {
 		return false
 	}
 }
+
+// Faults returns the error of the system, such as a full disk, for which the configuration is not stored. Any goroutine
+// may call it at any time.
+func (k *Keeper) Faults() []faults.Fault { return k.fault.Present() }
 
 // Locked is closed when this keeper has the lock.
 func (k *Keeper) Locked() <-chan struct{} { return k.locked }
@@ -287,17 +292,24 @@ func (k *Keeper) Run(ctx context.Context) {
 func (k *Keeper) save(c Config, logged *string) (refused bool) {
 	err := k.Save(c)
 	k.failed.Store(err != nil)
-	if err == nil {
-		*logged = ""
-		return false
-	}
-	if err.Error() != *logged {
-		*logged = err.Error()
-		k.Log.Error("the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing", "error", err)
-	}
 	_, refused = errors.AsType[syscall.Errno](err)
-	return refused || errors.Is(err, disk.ErrBusy)
+	refused = refused || errors.Is(err, disk.ErrBusy)
+	if refused {
+		k.fault.Set(notStored, err)
+	} else {
+		k.fault.Set("", nil)
+	}
+	switch {
+	case err == nil:
+		*logged = ""
+	case err.Error() != *logged:
+		*logged = err.Error()
+		k.Log.Error(notStored, "error", err)
+	}
+	return refused
 }
+
+const notStored = "the last good configuration is not stored: a restart with invalid files would serve an older one, or nothing"
 
 // Save writes a configuration, as a whole or not at all. It fails while another program has the lock
 // of the folder. A program that does not call Run may call Save again later.

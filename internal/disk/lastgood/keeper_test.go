@@ -267,6 +267,9 @@ func TestWithoutSecretsLeavesOutTypes(t *testing.T) {
 			t.Error("an older configuration stays:", err)
 		}
 	}
+	if k.save(all, new(string)); k.Faults() != nil {
+		t.Errorf("SAFE-15 not a fault of the disk: %v", k.Faults())
+	}
 }
 
 // Files of older versions can be read.
@@ -457,9 +460,15 @@ func TestFailedWriteIsRetried(t *testing.T) {
 		if k.Storing() {
 			t.Fatal("the keeper counts as storing after a failed write")
 		}
+		if all := k.Faults(); len(all) != 1 || !strings.Contains(all[0].Text, "is not stored") {
+			t.Errorf("SAFE-15 faults %v", all)
+		}
 		free()
 		time.Sleep(retry)
 		kept(2)
+		if all := k.Faults(); all != nil {
+			t.Errorf("SAFE-15 faults %v after a write", all)
+		}
 
 		free = block(t, dir)
 		k.Keep(some(t, 3))

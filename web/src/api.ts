@@ -15,6 +15,8 @@ export type Resource = Schemas["Resource"];
 export type Event = Schemas["Event"];
 export type Revision = Schemas["Revision"];
 export type Impact = Schemas["Impact"];
+export type Rollout = Schemas["Rollout"];
+export type Hold = Schemas["Hold"];
 export type State = Schemas["State"];
 
 type Get = { [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { "application/json": infer T } } } } } ? T : never };

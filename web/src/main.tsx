@@ -11,6 +11,7 @@ import { Events } from "./views/events";
 import { Overview } from "./views/overview";
 import { Resource, Resources } from "./views/resources";
 import { Revision, Revisions } from "./views/revisions";
+import { Rollout, Rollouts } from "./views/rollouts";
 
 const helpOpen = signal(false);
 
@@ -25,6 +26,7 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
     view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
   },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
+  { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },
   { path: "events", title: "Events", key: "e", view: () => <Events /> },
 ];
 

@@ -65,9 +65,9 @@ export class World {
   }
 
   // Starts an Envoy with a node ID.
-  async envoy(node: string) {
+  async envoy(node: string, metadata: Record<string, string> = {}) {
     const bootstrap = {
-      node: { id: node, cluster: "edge" },
+      node: { id: node, cluster: "edge", metadata },
       dynamic_resources: {
         ads_config: { api_type: "DELTA_GRPC", transport_api_version: "V3", grpc_services: [{ envoy_grpc: { cluster_name: "xds" } }] },
         lds_config: { ads: {}, resource_api_version: "V3" },

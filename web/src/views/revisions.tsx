@@ -9,25 +9,25 @@ import { ImpactPanel } from "./impact";
 
 const most = 200; // revisions in the list
 
-const RevisionLink = ({ of }: { of: string }) => (
+export const RevisionLink = ({ of }: { of: string }) => (
   <a class="mono" href={linkTo("revisions", [of])}>
     {of}
   </a>
 );
 
+export const NoStore = ({ title }: { title: string }) => (
+  <>
+    <h1>{title}</h1>
+    <Empty>
+      This server has no store of revisions, so the files have the history. <code>chancery serve --store</code> serves from a store.
+    </Empty>
+  </>
+);
+
 export function Revisions() {
   const { data, failure } = useLoad("/api/v1/revisions", [], { limit: most }, changes);
   const { data: status } = useLoad("/api/v1/status", [], {}, changes);
-  if (failure?.status === 404) {
-    return (
-      <>
-        <h1>Revisions</h1>
-        <Empty>
-          This server has no store of revisions, so the files have the history. <code>chancery serve --store</code> serves from a store.
-        </Empty>
-      </>
-    );
-  }
+  if (failure?.status === 404) return <NoStore title="Revisions" />;
   const served = status?.config.store?.revision;
   return (
     <>

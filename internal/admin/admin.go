@@ -75,6 +75,7 @@ type Server struct {
 	unpacking                                          chan struct{} // a place for each large input that is unpacked
 	probes                                             *rate.Owners
 	groupJobs                                          chan groupJob // without a slot: RunGroupCommands takes one job at a time
+	pacer                                              pacer
 	once                                               sync.Once
 
 	mu   sync.Mutex     // never held during I/O

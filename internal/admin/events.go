@@ -20,6 +20,7 @@ import (
 const (
 	maxReaders = 32               // maximum of event readers, and separately of waiting requests
 	beat       = 15 * time.Second // interval of comments that keep the connection open
+	fewEvents  = 50               // maximum number of events in one write to a reader with a pace
 )
 
 // An eventFilter selects the events for a reader.
@@ -34,7 +35,8 @@ func (f eventFilter) keeps(e api.Event) bool {
 }
 
 // events sends events (SSE) until the reader disconnects. A slow reader loses events, and gets the number
-// of lost events. The server disconnects a reader that reads nothing for 30 s.
+// of lost events. The server disconnects a reader that reads nothing for 30 s. A reader with a pace gets at most one
+// write in this time, with the newest events of the time.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	f := eventFilter{q.pattern("node"), q.typ("type"), q.values["kind"]}
@@ -44,6 +46,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	after, recent, stop := q.number("after", 1<<63), q.flag("new"), q.flag("stop")
+	pace := q.pace()
 	if id := r.Header.Get("Last-Event-ID"); id != "" { // a reader that reconnects
 		n, err := strconv.ParseUint(id, 10, 64)
 		if err != nil {
@@ -76,13 +79,28 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil {
 			return nil // the reader has disconnected, or the server ends
 		}
-		left := maxBlamed
+		if pace > 0 && !stop && len(all) > 0 {
+			select {
+			case <-time.After(time.Until(out.last.Add(pace))):
+			case <-r.Context().Done():
+				return nil
+			}
+			all = append(all, s.Tracker.Events(all[len(all)-1].ID)...)
+		}
+		var kept []api.Event
 		for _, e := range all {
 			after = e.ID
 			missed += e.Missed
-			if !f.keeps(e) {
-				continue
+			if f.keeps(e) {
+				kept = append(kept, e)
 			}
+		}
+		if pace > 0 {
+			more := max(0, len(kept)-fewEvents)
+			missed, kept = missed+more, kept[more:]
+		}
+		left := maxBlamed
+		for _, e := range kept {
 			if e.Kind == "nack" && len(e.Resources) > 0 && left > 0 {
 				left--
 				var of []*api.Resource

@@ -18,18 +18,19 @@ var (
 
 	paramRevision = param{"revision", "integer", "the number of the configuration that must be served first"}
 	paramStored   = param{"stored", "string", "the revision of the store, such as r412, that must be served first (or a later one)"}
+	paramPace     = param{"pace", "string", "a duration such as 1s: the answer may come this much later, and is made once for all who ask the same"}
 	paramAll      = param{"replicas", "boolean", "ask all servers of the store, not only this one"}
 )
 
 // paramsOf has the parameters of each route. Any other parameter is an error: a misspelled filter
 // would otherwise select everything.
 var paramsOf = map[string][]param{
-	"GET /api/v1/status": {paramGroup, paramAll},
+	"GET /api/v1/status": {paramGroup, paramAll, paramPace},
 	"GET /api/v1/clients": {paramNode, paramGroup, paramType,
 		{"state", "array", "only clients in this state"},
 		{"all", "boolean", "include healthy clients"},
 		{"left", "boolean", "include clients that disconnected recently"},
-		paramLimit, paramOffset, paramAll},
+		paramLimit, paramOffset, paramAll, paramPace},
 	"GET /api/v1/clients/{node}":                  {paramAll},
 	"GET /api/v1/clients/{node}/resources":        {paramLimit},
 	"GET /api/v1/clients/{node}/resources/{type}": {paramLimit},
@@ -46,6 +47,7 @@ var paramsOf = map[string][]param{
 		{"kind", "array", "only events of this kind"},
 		{"after", "integer", "only events after the one with this ID, as far as the server remembers them; the header Last-Event-ID overrides it"},
 		{"new", "boolean", "only future events"},
+		{paramPace.name, paramPace.kind, "a duration such as 250ms: at most one write in this time, with the newest 50 events; missed of the first one counts the others"},
 		{"stop", "boolean", "only remembered events, then the end"}},
 	"GET /api/v1/wait": {
 		{"for", "string", "synced, the only condition"},

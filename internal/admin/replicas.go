@@ -74,6 +74,7 @@ type survey struct {
 func (s *Server) survey(r *http.Request, d *doors, size int64, set func(url.Values), here func(me *api.Replica) error, read func(of *api.Replica, body []byte) error) (survey, error) {
 	query := r.URL.Query()
 	query.Del(paramAll.name)
+	query.Del(paramPace.name) // this server waits for it
 	if set != nil {
 		set(query)
 	}

@@ -23,8 +23,8 @@ type route struct {
 // routes returns all routes.
 func (s *Server) routes() []route {
 	all := []route{
-		{"GET", "/api/v1/status", "the server, its configuration, its clients by state, and problems", api.Status{}, nil, s.spread(s.brief(&s.making, s.status), s.statusOfAll)},
-		{"GET", "/api/v1/clients", "clients, worst first; healthy ones only with ?all=1", api.ClientList{}, nil, s.spread(s.big(s.clients), s.clientsOfAll)},
+		{"GET", "/api/v1/status", "the server, its configuration, its clients by state, and problems", api.Status{}, nil, s.paced(s.spread(s.brief(&s.making, s.status), s.statusOfAll))},
+		{"GET", "/api/v1/clients", "clients, worst first; healthy ones only with ?all=1", api.ClientList{}, nil, s.paced(s.spread(s.big(s.clients), s.clientsOfAll))},
 		{"GET", "/api/v1/clients/{node}", "the clients with one node ID", api.ClientList{}, nil, s.spread(s.big(s.client), s.clientOfAll)},
 		{"GET", "/api/v1/clients/{node}/node", "the node as the client describes it, and the groups it gets", api.NodeInfo{}, nil, s.big(s.node)},
 		{"GET", "/api/v1/clients/{node}/resources", "the resources that a client has, by name", api.ClientResources{}, nil, s.big(s.clientResources)},

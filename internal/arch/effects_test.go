@@ -240,6 +240,12 @@ var effects = map[string]string{
 	"internal/admin Server.ready clock":       "the rate of probes",
 	"internal/admin Server.spreadOut timer":   "the pause between two streams of a group",
 	"internal/admin sharedDoor.wait timer":    "the maximum wait of a request while others are in flight",
+	"internal/admin Server.events clock":      "when a reader with a pace may get its next write",
+	"internal/admin Server.events timer":      "the same",
+	"internal/admin pacer mutex":              "callers that wait for one answer; not held while it is made",
+	"internal/admin pacer.enter clock":        "which questions were not asked for a while",
+	"internal/admin pacer.serve clock":        "how long an answer takes",
+	"internal/admin pacer.serve timer":        "the pause between two answers",
 	"internal/admin eventWriter.idle clock":   "the time of the next comment",
 	"internal/admin eventWriter.flush clock":  "the timeout of a write",
 

@@ -1,0 +1,166 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	minPace = 100 * time.Millisecond
+	maxPace = 10 * time.Second
+
+	// costShare is the smallest pause between two answers, as a multiple of the time that the last one took. So a
+	// question takes at most 3 % of a core, however many pages ask it.
+	costShare = 30
+
+	maxDemands = 64  // maximum number of different demands with a pace; others get their own answers
+	pacedRows  = 200 // maximum limit of a list with a pace: any number of callers may be slow to read it
+)
+
+// pace returns the parameter "pace"; 0 if it is absent.
+func (q *query) pace() time.Duration {
+	d := q.duration(paramPace.name, 0, maxPace)
+	if q.values.Has(paramPace.name) && d < minPace {
+		q.fail(paramPace.name, fmt.Sprintf("must be a duration between %v and %v", minPace, maxPace), "")
+	}
+	return d
+}
+
+// paced returns a handler that gives one answer of f to all callers that ask the same with a pace. No answer is
+// older than its question: the callers wait until the pace since the last answer is over.
+func (s *Server) paced(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q := queryOf(r)
+		pace := q.pace()
+		if pace > 0 && q.limit(pacedRows) > pacedRows {
+			q.fail(paramLimit.name, fmt.Sprintf("must be at most %d with pace", pacedRows), "")
+		}
+		if q.err != nil {
+			return q.err
+		}
+		if pace == 0 {
+			return f(w, r)
+		}
+		key := r.URL.Path + "?" + q.values.Encode()
+		for {
+			one, err := s.pacer.answer(r.Context(), key, pace, func(w http.ResponseWriter) error { return f(w, r) })
+			switch {
+			case err == errLost && r.Context().Err() == nil:
+				continue
+			case err == errLost:
+				return errEnding
+			case err != nil:
+				return err
+			}
+			maps.Copy(w.Header(), one.header)
+			w.WriteHeader(one.code)
+			_, _ = w.Write(one.body)
+			return nil
+		}
+	}
+}
+
+// A pacer shares answers among callers. The zero value is ready.
+type pacer struct {
+	mu      sync.Mutex // not held while an answer is made
+	demands map[string]*demand
+}
+
+// A demand is what callers ask, with what is known of the last answer.
+type demand struct {
+	next *shared       // the answer that callers wait for, not begun yet; nil: none waits
+	last time.Time     // begin of the last answer
+	cost time.Duration // duration of the last answer
+}
+
+// A shared is an answer for several callers. The other fields are set when done is closed.
+type shared struct {
+	done   chan struct{}
+	header http.Header
+	made
+	err error // [errLost]: the caller that should make the answer left
+}
+
+var errLost = errors.New("the caller left")
+
+// Header implements [http.ResponseWriter].
+func (s *shared) Header() http.Header { return s.header }
+
+// answer returns the next answer to a question. The first caller that waits for it makes it.
+func (p *pacer) answer(ctx context.Context, key string, pace time.Duration, f func(http.ResponseWriter) error) (*shared, error) {
+	one, at, first := p.enter(key, pace)
+	if first {
+		p.serve(ctx, key, one, at, f)
+	}
+	select {
+	case <-one.done:
+		return one, one.err
+	case <-ctx.Done():
+		return one, errLost
+	}
+}
+
+// enter returns the answer to wait for. If the caller is the first to wait, it must make the answer at the given time.
+func (p *pacer) enter(key string, pace time.Duration) (one *shared, at time.Time, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one = &shared{done: make(chan struct{}), header: http.Header{}, err: errLost}
+	d := p.demands[key]
+	if d == nil {
+		maps.DeleteFunc(p.demands, func(_ string, d *demand) bool { return d.next == nil && time.Since(d.last) > maxPace })
+		if len(p.demands) >= maxDemands {
+			return one, at, true
+		}
+		if p.demands == nil {
+			p.demands = map[string]*demand{}
+		}
+		d = &demand{}
+		p.demands[key] = d
+	}
+	if d.next != nil {
+		return d.next, at, false
+	}
+	d.next = one
+	return one, d.last.Add(min(maxPace, max(pace, costShare*d.cost))), true
+}
+
+// serve makes an answer at a time. Later callers wait for another one, because this one may not have what they
+// know of.
+func (p *pacer) serve(ctx context.Context, key string, one *shared, at time.Time, f func(http.ResponseWriter) error) {
+	defer close(one.done)
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	began := time.Now()
+	left := ctx.Err() != nil
+	p.update(key, func(d *demand) {
+		d.next = nil
+		if !left {
+			d.last = began
+		}
+	})
+	if left {
+		return
+	}
+	err := f(one)
+	if ctx.Err() == nil {
+		one.err = err
+	}
+	p.update(key, func(d *demand) { d.cost = time.Since(began) })
+}
+
+func (p *pacer) update(key string, set func(*demand)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d := p.demands[key]; d != nil {
+		set(d)
+	}
+}

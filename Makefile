@@ -76,6 +76,7 @@ page: ## The page of the admin API: lint, unit tests, is web/dist current? Then 
 	cd web && npm ci --no-audit --no-fund && npm run -s build && npm run -s check
 	e2e/install.sh envoy browser
 	go build -o bin/ ./cmd/chancery
+	cd e2e && go build -o ../bin/ ./crowd
 	cd web && npx playwright test
 
 soak: ## Random clients and commits, judged when they rest, for SOAK; `make e2e` has some seconds of it

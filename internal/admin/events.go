@@ -20,7 +20,7 @@ import (
 const (
 	maxReaders = 32               // maximum of event readers, and separately of waiting requests
 	beat       = 15 * time.Second // interval of comments that keep the connection open
-	fewEvents  = 50               // maximum number of events in one write to a reader with a pace
+	fewEvents  = 50               // maximum number of events of clients in one write to a reader with a pace
 )
 
 // An eventFilter selects the events for a reader.
@@ -96,8 +96,15 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		if pace > 0 {
-			more := max(0, len(kept)-fewEvents)
-			missed, kept = missed+more, kept[more:]
+			more := len(kept) - fewEvents
+			kept = slices.DeleteFunc(kept, func(e api.Event) bool {
+				more--
+				if more >= 0 && e.Node != "" { // events of the configuration are few
+					missed++
+					return true
+				}
+				return false
+			})
 		}
 		left := maxBlamed
 		for _, e := range kept {

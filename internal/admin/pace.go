@@ -14,9 +14,10 @@ const (
 	minPace = 100 * time.Millisecond
 	maxPace = 10 * time.Second
 
-	// costShare is the smallest pause between two answers, as a multiple of the time that the last one took. So a
-	// question takes at most 3 % of a core, however many pages ask it.
+	// costShare is the smallest pause between two answers, as a multiple of the time that the last one took, up to
+	// maxPause. So a question takes about 3 % of a core, however many pages ask it.
 	costShare = 30
+	maxPause  = 3 * time.Second
 
 	maxDemands = 64  // maximum number of different demands with a pace; others get their own answers
 	pacedRows  = 200 // maximum limit of a list with a pace: any number of callers may be slow to read it
@@ -126,7 +127,7 @@ func (p *pacer) enter(key string, pace time.Duration) (one *shared, at time.Time
 		return d.next, at, false
 	}
 	d.next = one
-	return one, d.last.Add(min(maxPace, max(pace, costShare*d.cost))), true
+	return one, d.last.Add(max(pace, min(maxPause, costShare*d.cost))), true
 }
 
 // serve makes an answer at a time. Later callers wait for another one, because this one may not have what they

@@ -78,11 +78,11 @@ func TestPace(t *testing.T) {
 	})
 	t.Run("expensive answers are rare", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := &counter{takes: 100 * time.Millisecond}
+			c := &counter{takes: 50 * time.Millisecond}
 			expect(t, c, "", "1", c.takes)
 			expect(t, c, "", "2", costShare*c.takes)
 			c.takes = time.Minute
-			expect(t, c, "", "3", costShare*100*time.Millisecond-100*time.Millisecond+c.takes)
+			expect(t, c, "", "3", (costShare-1)*50*time.Millisecond+c.takes)
 			c.takes = 0
 			expect(t, c, "", "4", 0)
 			time.Sleep(2 * maxPace)
@@ -136,15 +136,16 @@ func TestEventsWithPace(t *testing.T) {
 	f := newFleet()
 	srv := httptest.NewServer(newServer(f).Handler(loopback))
 	defer srv.Close()
-	next, end := reads(t, srv.URL+"/api/v1/events?pace=200ms&kind=ack")
+	next, end := reads(t, srv.URL+"/api/v1/events?pace=200ms&kind=ack&kind=commit")
 	defer end()
 	next()
 	began := time.Now()
+	f.happens(api.Event{Kind: "commit"}) // is not lost
 	for range 1000 {
 		f.happens(api.Event{Kind: "ack", Node: "a"})
 		f.happens(api.Event{Kind: "connect", Node: "a"})
 	}
-	seen, missed := 0, 0
+	seen, missed, commits := 0, 0, 0
 	for seen+missed < 1000 {
 		var e api.Event
 		got := next()
@@ -154,7 +155,15 @@ func TestEventsWithPace(t *testing.T) {
 		if err := json.Unmarshal([]byte(strings.SplitN(got, "data: ", 2)[1]), &e); err != nil {
 			t.Fatal(err)
 		}
-		seen, missed = seen+1, missed+e.Missed
+		missed += e.Missed
+		if e.Kind == "commit" {
+			commits++
+			continue
+		}
+		seen++
+	}
+	if commits != 1 {
+		t.Errorf("%d commits", commits)
 	}
 	if most := fewEvents * (2 + int(time.Since(began)/(200*time.Millisecond))); seen > most || seen < fewEvents {
 		t.Errorf("%d events in %v, %d missed", seen, time.Since(began), missed)

@@ -1,6 +1,7 @@
 // The events of the server, read once for the whole page.
-import { signal } from "@preact/signals";
-import { type Event, Failure, request, urlOf } from "./api";
+import { signal, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { type Event, Failure, type Query, request, urlOf } from "./api";
 
 export type Connection = "connecting" | "live" | "away";
 export const connection = signal<Connection>("connecting");
@@ -14,11 +15,11 @@ export const changes = signal(0);
 // The newest events, newest first.
 export const events = signal<Event[]>([]);
 
-// The number of events that the server dropped because this page was slow.
+// The number of events that this page did not get: it gets the newest 50 of each batch.
 export const missed = signal(0);
 
 const keep = 500;
-const pause = 250; // ms between batches
+const pause = 250; // ms between batches, also of those that the server sends
 const retry = 2000; // ms
 
 // Splits a stream of server-sent events into their data. It returns the rest, which is not complete.
@@ -32,10 +33,30 @@ export function split(text: string): { data: string[]; rest: string } {
   return { data, rest };
 }
 
-// Returns the events of a node that the server remembers, oldest first.
-export async function remembered(node: string, until: AbortSignal): Promise<Event[]> {
-  const answer = await request(urlOf("/api/v1/events", [], { node, stop: true }), until);
-  return split(await answer.text()).data.map((text) => JSON.parse(text) as Event);
+// The events that match a filter, oldest first: those that the server remembered when the view opened or the filter
+// changed, and the live ones since. The function again reads the remembered ones once more.
+export function useEvents(filter: Query, matches: (e: Event) => boolean): { all: Event[]; again: () => void } {
+  const before = useSignal<Event[]>([]);
+  const times = useSignal(0);
+  const url = urlOf("/api/v1/events", [], { ...filter, stop: true });
+  useEffect(() => {
+    const stop = new AbortController();
+    request(url, stop.signal)
+      .then((answer) => answer.text())
+      .then(
+        (text) => (before.value = split(text).data.map((one) => JSON.parse(one) as Event)),
+        () => undefined, // the view shows the failures of its other parts
+      );
+    return () => stop.abort();
+  }, [url, times.value]);
+  const known = new Map([...before.value, ...events.value.filter(matches)].map((e) => [e.id, e]));
+  return {
+    all: [...known.values()].sort((a, b) => a.id - b.id),
+    again: () => {
+      missed.value = 0;
+      times.value++;
+    },
+  };
 }
 
 // Reads events until the signal is aborted. It connects again after a failure, and continues after the last event.
@@ -45,7 +66,6 @@ export async function follow(until: AbortSignal): Promise<void> {
   const deliver = setInterval(() => {
     if (!pending.length) return;
     events.value = [...pending.reverse(), ...events.value].slice(0, keep);
-    missed.value += pending.reduce((n, e) => n + (e.missed ?? 0), 0);
     if (pending.some((e) => ["commit", "reject", "store"].includes(e.kind))) changes.value++;
     pending = [];
     batches.value++;
@@ -53,7 +73,7 @@ export async function follow(until: AbortSignal): Promise<void> {
   until.addEventListener("abort", () => clearInterval(deliver));
   while (!until.aborted) {
     try {
-      const answer = await request(after ? `/api/v1/events?after=${after}` : "/api/v1/events", until);
+      const answer = await request(urlOf("/api/v1/events", [], { pace: `${pause}ms`, after: after || undefined }), until);
       const wasAway = connection.value === "away";
       connection.value = "live";
       if (wasAway) {
@@ -68,6 +88,7 @@ export async function follow(until: AbortSignal): Promise<void> {
         rest = read.rest;
         for (const text of read.data) {
           const e = JSON.parse(text) as Event;
+          if (after) missed.value += e.missed ?? 0; // nobody missed those from before the page was opened
           after = e.id;
           pending.push(e);
         }

@@ -6,6 +6,9 @@ import { batches } from "./live";
 
 const apart = 1000; // ms between two loads of the same data
 
+// The server makes the answers of these paths once for all pages.
+const paced: Path[] = ["/api/v1/status", "/api/v1/clients"];
+
 export interface Loaded<T> {
   data?: T;
   failure?: Failure; // of the last load; the data is then older
@@ -50,9 +53,11 @@ export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Qu
   useEffect(() => {
     if (out) return;
     const stop = new AbortController();
+    let pace = {}; // the first answer comes at once
     const end = repeat(async () => {
       try {
-        set({ url, data: await get(path, parts, query, stop.signal) });
+        set({ url, data: await get(path, parts, { ...query, ...pace }, stop.signal) });
+        if (paced.includes(path)) pace = { pace: `${apart}ms` };
       } catch (e) {
         if (!stop.signal.aborted) set((s) => ({ ...(s.url === url && s), url, failure: e instanceof Failure ? e : new Failure(0, String(e)) }));
       }

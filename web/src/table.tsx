@@ -5,6 +5,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 export const rowHeight = 32; // px; style.css has the same number
 const around = 10; // rows above and below the visible ones
+const settle = 100; // ms
 
 export interface Window {
   from: number;
@@ -19,11 +20,21 @@ export function windowOf(top: number, height: number): Window {
   return { from, count: Math.ceil((end - from) / around) * around };
 }
 
-// The window of a table. Each table begins with the first rows.
+// The window of a table. Each table begins with the first rows. While a reader scrolls fast, the window follows in
+// steps of settle ms, because each window is a request.
 export function useWindow() {
-  const [window, set] = useState<Window>({ from: 0, count: 60 });
-  const onWindow = useCallback((w: Window) => set((old) => (old.from === w.from && old.count === w.count ? old : w)), []);
-  return { window, onWindow };
+  const [shown, set] = useState<Window>({ from: 0, count: 60 });
+  const next = useRef({ timer: 0, window: shown });
+  const onWindow = useCallback((w: Window) => {
+    next.current.window = w;
+    next.current.timer ||= window.setTimeout(() => {
+      next.current.timer = 0;
+      const { from, count } = next.current.window;
+      set((old) => (old.from === from && old.count === count ? old : next.current.window));
+    }, settle);
+  }, []);
+  useEffect(() => () => clearTimeout(next.current.timer), []);
+  return { window: shown, onWindow };
 }
 
 // Keeps the last answer, with the index of its first row, until the answer for the next window arrives.

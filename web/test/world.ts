@@ -10,6 +10,7 @@ import { test as base, expect, type Page } from "@playwright/test";
 
 const root = resolve(import.meta.dirname, "../..");
 const program = join(root, "bin/chancery");
+const crowd = join(root, "bin/crowd"); // from e2e/crowd
 const envoys = join(root, ".cache/envoy");
 
 async function freePort(): Promise<number> {
@@ -107,10 +108,19 @@ export class World {
     return stdout;
   }
 
+  // Connects clients, of which one in a thousand refuses its clusters. They may cause events, each second.
+  async crowd(clients: number, events = 0) {
+    this.run("crowd", crowd, ["-server", `127.0.0.1:${this.xds}`, "-n", String(clients), "-events", String(events)]);
+    const ready = () => readFileSync(join(this.dir, "log"), "utf8");
+    await expect.poll(ready, { timeout: 180_000 }).toMatch(/^ready$/m);
+  }
+
   private run(name: string, path: string, args: string[]) {
     const log = openSync(join(this.dir, "log"), "a");
-    this.programs.set(name, spawn(path, args, { cwd: this.dir, stdio: ["ignore", log, log] }));
+    const p = spawn(path, args, { cwd: this.dir, stdio: ["pipe", log, log] });
+    this.programs.set(name, p);
     closeSync(log);
+    return p;
   }
 
   async stop(name: string) {

@@ -1,8 +1,10 @@
-import { events, missed } from "../live";
+import type { Event } from "../api";
+import { missed, useEvents } from "../live";
 import { Ago, Empty, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
 import { Head } from "../table";
+import { number } from "../words";
 
 const looks: Record<string, string> = {
   nack: "bad",
@@ -22,18 +24,25 @@ export function Events() {
   const text = route.value.query.get("q") ?? "";
   const { filter } = parseSearch(text, ["node", "kind", "type"]);
   const words = (filter.node ?? []).map((p) => p.replaceAll("*", ""));
-  const all = events.value.filter(
-    (e) =>
-      words.every((w) => e.node?.includes(w)) &&
-      (filter.kind ?? [e.kind]).includes(e.kind) &&
-      (filter.type ?? [e.type ?? ""]).some((t) => t.toLowerCase() === (e.type ?? "").toLowerCase()),
-  );
+  const matches = (e: Event) =>
+    words.every((w) => e.node?.includes(w)) &&
+    (filter.kind ?? [e.kind]).includes(e.kind) &&
+    (filter.type ?? [e.type ?? ""]).some((t) => t.toLowerCase() === (e.type ?? "").toLowerCase());
+  const { all, again } = useEvents({ kind: filter.kind, type: filter.type?.[0] }, matches);
+  const shown = all.filter(matches).reverse().slice(0, 200);
   return (
     <>
       <h1>Events</h1>
-      <p class="sub">The newest events since this page was opened, and those that the server remembered.</p>
-      {missed.value > 0 && <p class="problem">You missed {missed.value} events: this page was slow. Reload it for the present state.</p>}
-      {all.length ? (
+      <p class="sub">The newest {shown.length} events that the server remembers, as they happen.</p>
+      {missed.value > 0 && (
+        <p class="problem">
+          The server had more events than this page can show: {number(missed.value)} are missing.{" "}
+          <button type="button" onClick={again}>
+            Read them
+          </button>
+        </p>
+      )}
+      {shown.length ? (
         <section class="panel">
           <table aria-label="Events">
             <thead>
@@ -42,7 +51,7 @@ export function Events() {
               </tr>
             </thead>
             <tbody>
-              {all.slice(0, 200).map((e) => (
+              {shown.map((e) => (
                 <tr key={e.id}>
                   <td>
                     <Ago at={e.at} />

@@ -1,7 +1,5 @@
-import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import type { Event } from "../api";
-import { events, remembered } from "../live";
+import { useEvents } from "../live";
 import { now, Panel } from "../parts";
 import { duration } from "../words";
 
@@ -20,18 +18,8 @@ const looks: Record<string, string> = {
 
 // The last minutes of a client: a lane for each type, a mark for each event.
 export function Timeline({ node }: { node: string }) {
-  const before = useSignal<Event[]>([]); // events that the server remembered when the view opened
-  useEffect(() => {
-    const stop = new AbortController();
-    remembered(node, stop.signal).then(
-      (all) => (before.value = all),
-      () => undefined, // the view shows the failures of its other parts
-    );
-    return () => stop.abort();
-  }, [node]);
   const until = now.value;
-  const known = new Map([...before.value, ...events.value.filter((e) => e.node === node)].map((e) => [e.id, e]));
-  const all = [...known.values()].filter((e) => until - Date.parse(e.at) < span).sort((a, b) => a.id - b.id); // the newest mark is on top
+  const all = useEvents({ node }, (e) => e.node === node).all.filter((e) => until - Date.parse(e.at) < span);
   const lanes = [...new Set(all.map(laneOf))].sort();
   if (!lanes.length) return null;
   const at = (e: Event) => width - ((until - Date.parse(e.at)) / span) * width;

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -171,6 +172,13 @@ func (oracle) Served(_ context.Context, q ResourceQuery) (api.ResourceList, erro
 	return api.ResourceList{Items: []api.ServedResource{{Resource: api.Resource{Type: q.Type, Name: q.Name}}}}, nil
 }
 
+func (oracle) References(_ context.Context, q ReferenceQuery) (api.ReferenceGraph, error) {
+	if q.Name == "none" {
+		return api.ReferenceGraph{}, &NotFound{"name", "no group has it", ""}
+	}
+	return api.ReferenceGraph{Nodes: []api.ReferenceNode{{Resource: api.Resource{Type: q.Type, Name: q.Name, Reason: fmt.Sprint(q.Limit, q.Depth, q.Subscribers)}}}}, nil
+}
+
 func (oracle) Node(node string) (api.NodeInfo, error) {
 	if node != "edge/1" {
 		return api.NodeInfo{}, &NotFound{"node", "no client has the node id " + node, ""}
@@ -295,6 +303,11 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/resources?subscribers=2", "", 400, `"field":"subscribers"`},
 		{"GET /api/v1/resources/CDS/a%2Fb", "", 200, `"name":"a/b"`},
 		{"GET /api/v1/resources/xds", "", 404, `"field":"type"`},
+		{"GET /api/v1/references/CDS/a%2F%2Fb", "", 200, `"kind":"ReferenceGraph","group":"","groups":[],"nodes":[{"type":"CDS","name":"a//b","reason":"200 10 false"}],"edges":[],"cut":false`},
+		{"GET /api/v1/references/CDS/a?limit=7&depth=2&subscribers", "", 200, `"reason":"7 2 true"`},
+		{"GET /api/v1/references/CDS/a?limit=1001", "", 400, `"field":"limit"`},
+		{"GET /api/v1/references/CDS/a?depth=21", "", 400, `"field":"depth"`},
+		{"GET /api/v1/references/CDS/none", "", 404, `"field":"name"`},
 		{"GET /api/v1/refusals", "", 200, `"kind":"RefusalList","items":[{"type":"CDS"`},
 		{"GET /api/v1/groups", "", 200, `{"name":"edge","resources":0,"clients":{"connected":2,"by":{"NACKED":1,"SYNCED":1}}}`},
 

@@ -65,6 +65,9 @@ type Explainer interface {
 	// Served lists the resources that are served.
 	Served(ctx context.Context, q ResourceQuery) (api.ResourceList, error)
 
+	// References returns the references of a resource, and to it. The query needs a type and a name.
+	References(ctx context.Context, q ReferenceQuery) (api.ReferenceGraph, error)
+
 	// Unused returns a warning about registered endpoints that no served cluster uses; "" if a cluster does.
 	Unused(name string) string
 
@@ -89,6 +92,15 @@ type ResourceQuery struct {
 	Limit       int
 	Offset      int  // number of resources to skip
 	Subscribers bool // count the clients of each resource
+}
+
+// A ReferenceQuery selects the resource of a graph of references.
+type ReferenceQuery struct {
+	Type, Name  string
+	Group       string // "": the first one that has the resource
+	Limit       int    // maximum number of resources
+	Depth       int    // maximum distance
+	Subscribers bool   // count the clients of each resource
 }
 
 // A NotFound is the error for a node, type, group or name that does not exist.

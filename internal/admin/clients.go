@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -278,6 +279,31 @@ func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	}
 	list.APIVersion, list.Kind, list.Items = api.Version, api.KindResourceList, some(list.Items)
 	answer(w, http.StatusOK, list)
+	return nil
+}
+
+const (
+	maxGraph    = 1000 // maximum number of resources in a graph of references; a larger graph is unreadable
+	maxDistance = 20
+)
+
+func (s *Server) references(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	ask := ReferenceQuery{
+		Type: r.PathValue("type"), Name: r.PathValue("name"), Group: q.text("group"), Subscribers: q.flag("subscribers"),
+		Limit: cmp.Or(int(q.number("limit", maxGraph)), 200), Depth: cmp.Or(int(q.number("depth", maxDistance)), 10),
+	}
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	g, err := s.Explainer.References(ctx, ask)
+	if err != nil {
+		return asked(err)
+	}
+	g.APIVersion, g.Kind, g.Groups, g.Nodes, g.Edges = api.Version, api.KindReferenceGraph, some(g.Groups), some(g.Nodes), some(g.Edges)
+	answer(w, http.StatusOK, g)
 	return nil
 }
 

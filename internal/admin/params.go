@@ -9,12 +9,13 @@ type param struct {
 }
 
 var (
-	paramNode    = param{"node", "string", "a pattern of node IDs: * matches a word, ** any text"}
-	paramGroup   = param{"group", "string", "a group of resources"}
-	paramType    = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
-	paramGroupOf = param{"group", "string", "the group whose nodes get the endpoints; default if absent"}
-	paramLimit   = param{"limit", "integer", "the largest number of items, up to 100000"}
-	paramOffset  = param{"offset", "integer", "the number of items to skip, for the next part of a long list"}
+	paramNode        = param{"node", "string", "a pattern of node IDs: * matches a word, ** any text"}
+	paramGroup       = param{"group", "string", "a group of resources"}
+	paramType        = param{"type", "string", "a type of resources: a short name such as CDS, or a type URL"}
+	paramGroupOf     = param{"group", "string", "the group whose nodes get the endpoints; default if absent"}
+	paramSubscribers = param{"subscribers", "boolean", "count the subscribers of each resource"}
+	paramLimit       = param{"limit", "integer", "the largest number of items, up to 100000"}
+	paramOffset      = param{"offset", "integer", "the number of items to skip, for the next part of a long list"}
 
 	paramRevision = param{"revision", "integer", "the number of the configuration that must be served first"}
 	paramStored   = param{"stored", "string", "the revision of the store, such as r412, that must be served first (or a later one)"}
@@ -43,6 +44,9 @@ var paramsOf = map[string][]param{
 	"GET /api/v1/resources":                  listParams,
 	"GET /api/v1/resources/{type}":           listParams,
 	"GET /api/v1/resources/{type}/{name...}": listParams,
+	"GET /api/v1/references/{type}/{name...}": {paramGroup, paramSubscribers,
+		{"limit", "integer", "the largest number of resources, up to 1000; 200 if absent"},
+		{"depth", "integer", "the largest distance from the resource, up to 20; 10 if absent"}},
 	"GET /api/v1/events": {paramNode, paramType,
 		{"kind", "array", "only events of this kind"},
 		{"after", "integer", "only events after the one with this ID, as far as the server remembers them; the header Last-Event-ID overrides it"},
@@ -76,8 +80,7 @@ var paramsOf = map[string][]param{
 	"GET /config_dump": {{"node", "string", "the node ID of a client"}},
 }
 
-var listParams = []param{paramGroup,
-	{"subscribers", "boolean", "count the subscribers of each resource"},
+var listParams = []param{paramGroup, paramSubscribers,
 	paramLimit, paramOffset}
 
 // states has the states of clients.

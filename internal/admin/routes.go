@@ -36,6 +36,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/resources", "the resources that are served", api.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}", "the same for one type", api.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}/{name...}", "the same for one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/references/{type}/{name...}", "the graph of references of a resource, in both directions", api.ReferenceGraph{}, nil, s.big(s.references)},
 		{"GET", "/api/v1/refusals", "refusals (NACKs) of all clients, grouped by error", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
 		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", api.GroupList{}, nil, s.brief(&s.making, s.groups)},
 		{"POST", "/api/v1/impact", "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},

@@ -14,6 +14,7 @@ type served struct {
 	contents map[string]groupContent
 	files    int           // number of files that were read
 	rules    *groups.Rules // nil: all nodes get the group of the root
+	layout   layout
 
 	bootstraps *bootstrapSet
 	kept       map[string][]string // see bootstrapSet.byCluster
@@ -72,6 +73,15 @@ func (s *Source) Decide(n *xds.Node) groups.Decision {
 	return now.rules.Decide(n)
 }
 
+// Together returns the groups that a node may get at the same time, by the served rules. The result is the caller's.
+func (s *Source) Together() *groups.Overlap {
+	now := s.served.Load()
+	if now == nil {
+		return groups.NewOverlap(nil)
+	}
+	return now.layout.together()
+}
+
 // place returns the place of a resource of the group, by its name or an alias; "" if there is none.
 func (w groupContent) place(t *xds.Type, name string) string {
 	c := w.types[t.URL]
@@ -89,7 +99,7 @@ func (w groupContent) place(t *xds.Type, name string) string {
 
 // publishServed publishes the served configuration to other goroutines.
 func (s *Source) publishServed() {
-	now := &served{contents: make(map[string]groupContent, len(s.parts)), files: len(s.files), rules: s.rules, bootstraps: s.bootstraps, kept: s.bootstraps.byCluster(&s.layout)}
+	now := &served{contents: make(map[string]groupContent, len(s.parts)), files: len(s.files), rules: s.rules, layout: s.layout, bootstraps: s.bootstraps, kept: s.bootstraps.byCluster(&s.layout)}
 	for name, p := range s.parts {
 		now.contents[name] = p.content
 	}

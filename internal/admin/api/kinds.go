@@ -22,6 +22,7 @@ const (
 	KindFreeze          = "Freeze"
 	KindRolloutList     = "RolloutList"
 	KindLogLevel        = "LogLevel"
+	KindReferenceGraph  = "ReferenceGraph"
 	KindClientCommand   = "ClientCommand"
 	KindVersion         = "Version"
 	KindError           = "Error"

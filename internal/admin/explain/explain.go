@@ -45,6 +45,7 @@ type Source interface {
 	Examine(l dir.Loaded) []findings.Problem
 	SocketClashes(groups []string, l dir.Loaded) ([]findings.Problem, []dir.Occurrence)
 	InBootstrap(groups []string, ref xds.Ref) bool
+	Together() *groups.Overlap
 	FieldAt(l dir.Loaded, path string) string
 	Types() *envoy.Types
 }

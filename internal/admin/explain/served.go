@@ -117,10 +117,13 @@ func (e *Explainer) served(t *xds.Type, q Query) (all []groupedResource, err err
 		}
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b groupedResource) int {
-		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.group, b.group))
-	})
+	slices.SortFunc(all, compareGrouped)
 	return all, nil
+}
+
+// compareGrouped orders resources by type, name and group.
+func compareGrouped(a, b groupedResource) int {
+	return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Type.URL, b.Type.URL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.group, b.group))
 }
 
 // body returns the JSON of a resource without secrets; nil if the resource must not be shown or cannot be

@@ -27,6 +27,11 @@ func (x explainer) Served(ctx context.Context, q admin.ResourceQuery) (api.Resou
 	return a, notFound(err)
 }
 
+func (x explainer) References(ctx context.Context, q admin.ReferenceQuery) (api.ReferenceGraph, error) {
+	g, err := x.e.References(ctx, explain.GraphQuery(q))
+	return g, notFound(err)
+}
+
 func (x explainer) Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error) {
 	a, err := x.e.Impact(ctx, changes)
 	return a, notFound(err)

@@ -5,7 +5,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 
-const budget = 100 << 10; // bytes, compressed: the first view needs all files
+// Bytes, compressed. The first view needs the files that index.html names; the page loads the others later.
+const budget = { first: 100 << 10, all: 200 << 10 };
 
 const git = (...args) => execFileSync("git", args, { maxBuffer: 1 << 30 });
 const committed = git("ls-files", "dist").toString().split("\n").filter(Boolean).sort();
@@ -13,8 +14,11 @@ const built = readdirSync("dist", { recursive: true, withFileTypes: true })
   .filter((e) => e.isFile())
   .map((e) => join(e.parentPath, e.name))
   .sort();
-const total = built.reduce((n, f) => n + readFileSync(f).length, 0);
-console.log(`the page has ${total} of ${budget} bytes`);
+const index = gunzipSync(readFileSync("dist/index.html.gz")).toString();
+const sum = (files) => files.reduce((n, f) => n + readFileSync(f).length, 0);
+const first = sum(built.filter((f) => f === "dist/index.html.gz" || index.includes(f.slice("dist".length, -".gz".length))));
+const all = sum(built);
+console.log(`the first view has ${first} of ${budget.first} bytes, the page ${all} of ${budget.all}`);
 const same = String(committed) === String(built) && built.every((f) => gunzipSync(git("show", `:./${f}`)).equals(gunzipSync(readFileSync(f))));
 if (!same) console.error("web/dist is not current: commit it after make page");
-process.exitCode = total > budget || !same ? 1 : 0;
+process.exitCode = first > budget.first || all > budget.all || !same ? 1 : 0;

@@ -12,3 +12,6 @@ export function duration(ms: number): string {
 export const units = (n: number, one: string) => (n === 1 ? one : `${one}s`);
 
 export const number = (n: number) => n.toLocaleString("en");
+
+// The beginning of a name that may be very long.
+export const short = (name: string) => (name.length > 200 ? `${name.slice(0, 200)}…` : name);

@@ -62,7 +62,7 @@ test("a resource shows its content, its references and who has it", async ({ pag
   await accessible(page);
   await page.getByRole("link", { name: "http", exact: true }).click();
   await expect(page.locator("pre")).toContainText('"stat_prefix": "http"');
-  await page.getByRole("link", { name: "local" }).click();
+  await page.getByRole("link", { name: /^RDS .*local/ }).click();
   await expect(page).toHaveURL(/\/resources\/RDS\/local$/);
   await accessible(page);
 });

@@ -3,7 +3,8 @@ import { useLoad } from "../load";
 import { Code, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { go, linkTo, route } from "../route";
 import { useShown, useWindow, VirtualTable } from "../table";
-import { number } from "../words";
+import { number, short } from "../words";
+import { Graph } from "./graph";
 
 export function Resources({ type }: { type: string }) {
   const group = route.value.query.get("group") ?? "";
@@ -60,44 +61,35 @@ function Share({ of: r }: { of: ServedResource }) {
 }
 
 export function Resource({ type, name }: { type: string; name: string }) {
-  const { data, failure } = useLoad("/api/v1/resources/{type}/{name}", [type, name], { subscribers: true });
+  const group = route.value.query.get("group") ?? "";
+  const { data, failure } = useLoad("/api/v1/resources/{type}/{name}", [type, name], { group, subscribers: true });
   return (
     <>
       <h1>
-        {type} <span class="mono">{name}</span>
+        {type} <span class="mono">{short(name)}</span>
       </h1>
       <Problem failure={failure} />
       {data?.items.map((r) => (
-        <div key={r.group} class="grid">
-          <Panel title={`Group ${r.group}`} note={r.place}>
-            <Code label={`Content of ${r.type} ${r.name}`}>{JSON.stringify(r.body, null, 2)}</Code>
-          </Panel>
-          <div class="stack">
-            <Panel title="Served">
-              <dl>
-                <dt>version</dt>
-                <dd class="mono">{r.version.slice(0, 16)}</dd>
-                <dt>size</dt>
-                <dd>{number(r.bytes)} bytes</dd>
-                <dt>subscribers</dt>
-                <dd>
-                  <Share of={r} />
-                </dd>
-              </dl>
+        <div key={r.group} class="stack">
+          <Graph type={r.type} name={r.name} group={r.group} />
+          <div class="grid">
+            <Panel title={`Group ${r.group}`} note={r.place}>
+              <Code label={`Content of ${r.type} ${r.name}`}>{JSON.stringify(r.body, null, 2)}</Code>
             </Panel>
-            <Panel title="Refers to">
-              {r.refs?.length ? (
-                <ul class="refs">
-                  {r.refs.map((x) => (
-                    <li key={`${x.type} ${x.name}`}>
-                      <span class="age">{x.type}</span> <ResourceLink of={x}>{x.name}</ResourceLink>
-                    </li>
-                  ))}
-                </ul>
-              ) : (
-                <Empty>It refers to no other resource.</Empty>
-              )}
-            </Panel>
+            <div class="stack">
+              <Panel title="Served">
+                <dl>
+                  <dt>version</dt>
+                  <dd class="mono">{r.version.slice(0, 16)}</dd>
+                  <dt>size</dt>
+                  <dd>{number(r.bytes)} bytes</dd>
+                  <dt>subscribers</dt>
+                  <dd>
+                    <Share of={r} />
+                  </dd>
+                </dl>
+              </Panel>
+            </div>
           </div>
         </div>
       ))}

@@ -131,7 +131,7 @@ func TestExplainShowsNextRetry(t *testing.T) {
 					if flag == "--quarantine=true" {
 						d.logged("resource in quarantine: the client refuses it, and gets the others")
 					}
-					want := []string{"→ correct", "if the cause was outside of the files, and is gone: chancery resync edge-1 CDS/a"}
+					want := []string{"→ correct", "if the cause was outside of the configuration, and is gone: chancery resync edge-1 CDS/a"}
 					if retries == "true" {
 						want = []string{"; next retry in ", "is gone: the server sends it again in ", "; to send it at once: chancery resync edge-1 CDS/a"}
 					}

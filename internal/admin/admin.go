@@ -38,7 +38,7 @@ type Server struct {
 	Tracker   Tracker
 	Explainer Explainer
 	Reload    Loads
-	Level     *slog.LevelVar // level of the log
+	Level     *slog.LevelVar // level of the log; nil: unknown
 	Settles   Settles        // nil: the stream itself is asked
 	Dump      http.Handler   // serves /config_dump; nil: not served
 	GRPC      http.Handler   // serves gRPC requests at the same address; nil: none

@@ -18,9 +18,15 @@ func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
+	if s.Level == nil {
+		return errNoLevel
+	}
 	s.answerLevel(w)
 	return nil
 }
+
+// errNoLevel is the error for the log level of a program that does not let the API change it.
+var errNoLevel = missing("", "the log level of this server cannot be read or set here", "")
 
 func (s *Server) answerLevel(w http.ResponseWriter) {
 	answer(w, http.StatusOK, api.LogLevel{APIVersion: api.Version, Kind: api.KindLogLevel, Level: strings.ToLower(s.Level.Level().String())})
@@ -29,6 +35,9 @@ func (s *Server) answerLevel(w http.ResponseWriter) {
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
+	}
+	if s.Level == nil {
+		return errNoLevel
 	}
 	var in api.LogLevel
 	if err := body(w, r, maxBody, &in); err != nil {

@@ -36,7 +36,7 @@ var layers = []layer{
 	{"sources", "fill a store: a directory, a revision store, registered endpoints, another xDS server",
 		"source/dir internal/cluster/* internal/cluster/revisions/* internal/endpoints internal/endpoints/* internal/relay internal/relay/fetch"},
 	{"operators", "shows operators the state of clients and sources",
-		"web internal/admin internal/admin/clients internal/admin/explain internal/admin/csds/live internal/admin/wiring"},
+		"web internal/admin internal/admin/clients internal/admin/explain internal/admin/csds/live internal/admin/wiring admin"},
 	{"commands", "talk to a server over its admin API, or work on files",
 		"internal/cli internal/cli/*"},
 	{"daemon", "wires the parts of serve together",
@@ -65,7 +65,7 @@ var modules = []struct{ packages, modules, why string }{
 	{"metrics client/metrics", "github.com/prometheus/", "count for Prometheus"},
 	{"groups", "go.yaml.in/", "read group.yaml"},
 	{"groups/cel", "go.yaml.in/ cel.dev/cel-go github.com/antlr4-go/", "evaluates rules in CEL"},
-	{"source/dir client/bootstrap client/file", "go.yaml.in/ github.com/fsnotify/", "read files that change"},
+	{"source/dir client/bootstrap client/file admin", "go.yaml.in/ github.com/fsnotify/", "read files that change"},
 }
 
 // heavy are modules that must not reach a program that embeds the library.

@@ -12,7 +12,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/explain"
 	"github.com/chancery-xds/chancery/internal/cli"
-	"github.com/chancery-xds/chancery/internal/listen/reloadsocket"
 	endpointsv1 "github.com/chancery-xds/chancery/proto/chancery/endpoints/v1"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
@@ -85,9 +84,4 @@ func (v *view) groups(src *dir.Source) (all []api.Group) {
 		all = append(all, api.Group{Name: name, Resources: by[name], Place: place, Rejected: rejected[name]})
 	}
 	return all
-}
-
-// reloadAnswer converts the result of a reload for the admin API.
-func reloadAnswer(r reloadsocket.Reload) api.Reload {
-	return api.Reload{Files: r.Files, Resources: r.Resources, Set: r.Set, Removed: r.Removed, Held: r.Held, Errors: r.Errors, Groups: r.Groups, KeptGroups: r.KeptGroups, Kept: r.Kept}
 }

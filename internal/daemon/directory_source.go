@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -129,7 +130,7 @@ func (d *directorySource) note() string {
 func (d *directorySource) config() api.Config { return d.view.config(d.store, d.src) }
 
 func (d *directorySource) reload(ctx context.Context, approve bool) api.Reload {
-	return reloadAnswer(operator{d.src}.Reload(ctx, approve))
+	return wiring.ReloadAnswer(operator{d.src}.Reload(ctx, approve))
 }
 
 func (d *directorySource) upstreamNote() func() (string, bool) { return nil }

@@ -16,6 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/client"
 	"github.com/chancery-xds/chancery/client/metrics"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
@@ -240,10 +241,10 @@ func (r *relaySource) look() api.Upstream {
 			u.Since = &s.Since
 		}
 		if s.Exceeded != nil {
-			u.Exceeded = clipped([]string{s.Exceeded.Error()})
+			u.Exceeded = wiring.Clipped([]string{s.Exceeded.Error()})
 		}
 		if s.Err != nil {
-			u.Error, u.ErrorAt = clipped([]string{strings.TrimPrefix(s.Err.Error(), s.Server+": ")}), &s.ErrAt
+			u.Error, u.ErrorAt = wiring.Clipped([]string{strings.TrimPrefix(s.Err.Error(), s.Server+": ")}), &s.ErrAt
 		}
 	}
 	for _, s := range r.client.Dump() {

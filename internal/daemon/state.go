@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/disk/lastgood"
 	"github.com/chancery-xds/chancery/internal/faults"
@@ -235,21 +236,5 @@ func (s *state) listen(ctx context.Context, folder string, log *slog.Logger, src
 type operator struct{ src *dir.Source }
 
 func (o operator) Reload(ctx context.Context, approve bool) reloadsocket.Reload {
-	report, err := o.src.ReloadAndWait(ctx, approve)
-	out := reloadsocket.Reload{Files: report.Files, Held: report.Held, Groups: report.Groups, KeptGroups: len(report.Rejected), Kept: report.Rejected.Problems()}
-	for _, c := range report.Counts {
-		out.Resources += c.N
-	}
-	for _, c := range report.Commit.Changes {
-		out.Set += c.Set
-		out.Removed += c.Removed
-	}
-	if errs, ok := errors.AsType[dir.Errors](err); ok {
-		for _, e := range errs {
-			out.Errors = append(out.Errors, e.Error())
-		}
-	} else if err != nil {
-		out.Errors = []string{err.Error()}
-	}
-	return out
+	return wiring.Reload(ctx, o.src, approve)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
@@ -286,7 +287,7 @@ func (d *storeSource) servedText() string {
 		text += " from disk (last good), of " + at.UTC().Format(time.RFC3339)
 	}
 	if t := d.trouble.Load(); t != nil {
-		text += "; the newest revision is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(problemsOf(t.err), "; ")
+		text += "; the newest revision is not served since " + t.since.UTC().Format(time.RFC3339) + ": " + strings.Join(wiring.ProblemsOf(t.err), "; ")
 	}
 	return text
 }
@@ -302,7 +303,7 @@ func (d *storeSource) config() api.Config {
 		}
 	}
 	if t := d.trouble.Load(); t != nil {
-		s.Error, s.Since = clipped(problemsOf(t.err))+textutil.Prefixed(": ", d.firstStep(t.err)), &t.since
+		s.Error, s.Since = wiring.Clipped(wiring.ProblemsOf(t.err))+textutil.Prefixed(": ", d.firstStep(t.err)), &t.since
 	}
 	s.RolledBack = d.rolledBack()
 	if conn, ok := d.engineCloser.(*etcdkv.Conn); ok {
@@ -314,7 +315,7 @@ func (d *storeSource) config() api.Config {
 		s.Writer = d.writer()
 		src := d.committer.Source()
 		if src != nil { // this server is elected, and loads the directory
-			c.Removals = removalsOf(src)
+			c.Removals = wiring.RemovalsOf(src)
 		}
 	}
 	c.Store = s
@@ -328,7 +329,7 @@ func (d *storeSource) reload(ctx context.Context, approve bool) api.Reload {
 	case d.committer.Source() == nil:
 		return api.Reload{Errors: []string{d.standbyText(ctx)}}
 	}
-	return reloadAnswer(operator{d.committer.Source()}.Reload(ctx, approve))
+	return wiring.ReloadAnswer(operator{d.committer.Source()}.Reload(ctx, approve))
 }
 
 func (d *storeSource) upstreamNote() func() (string, bool) { return nil }

@@ -12,6 +12,7 @@ import (
 	"github.com/chancery-xds/chancery/groups/cel"
 	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cluster/dircommit"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
@@ -54,7 +55,7 @@ func revisionsOf(src source, held *quarantine.Source) *admin.Revisions {
 			defer reviewing.Unlock()
 			quiet := d.dirView.Scratch(d.options(slog.New(slog.DiscardHandler)))
 			if err := quiet.Restore(dircommit.Config(next, time.Now())); err != nil {
-				return problemsOf(err), nil
+				return wiring.ProblemsOf(err), nil
 			}
 			warnings = dirload.Warnings(quiet)
 			if restored { // apply finds these in the files

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/storeclient"
@@ -79,7 +80,7 @@ func (d *storeSource) writer() *api.StoreWriter {
 	w := &api.StoreWriter{Dir: d.root, Writes: at.Writes, Since: at.Since, Server: d.electedWriter(context.Background(), false).ID,
 		Pending: d.trouble.Load() == nil && d.committer.Pending(d.repo.Served().Number)}
 	if at.Err != nil {
-		w.Error = clipped(problemsOf(at.Err))
+		w.Error = wiring.Clipped(wiring.ProblemsOf(at.Err))
 	}
 	return w
 }

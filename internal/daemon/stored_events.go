@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
@@ -169,7 +170,7 @@ func byText(what, author, message string) string {
 
 // refusedText returns the event of a refused change.
 func refusedText(what, author, message string, err error) api.Event {
-	return api.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + byText(what, author, message) + ": " + strings.Join(problemsOf(err), "; ")}
+	return api.Event{Kind: "store", Author: author, Message: message, Text: "refused: " + byText(what, author, message) + ": " + strings.Join(wiring.ProblemsOf(err), "; ")}
 }
 
 // sweptText returns the event of a sweep by this server.

@@ -9,6 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/admin/explain"
+	"github.com/chancery-xds/chancery/internal/admin/wiring"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/internal/cluster/revsource"
 	"github.com/chancery-xds/chancery/internal/cluster/rollout"
@@ -27,7 +28,7 @@ func (d *storeSource) noteServed(before time.Time, err error) {
 	d.view.tracker.GroupsChanged()
 	d.rollouts.Served(d.repo.State(), d.repo.Holds(), before)
 	if rejected, ok := errors.AsType[*revsource.RejectedError](err); ok {
-		d.rollouts.Rejected(rejected.State, strings.Join(problemsOf(rejected.Err), "; "))
+		d.rollouts.Rejected(rejected.State, strings.Join(wiring.ProblemsOf(rejected.Err), "; "))
 	}
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -10,11 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/admin/wiring"
-	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/metrics"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
@@ -57,18 +54,18 @@ func (v *view) loaded(at time.Time, err error, st *store.Store) {
 		v.tracker.GroupsChanged()
 		v.committed(st)
 		if partly {
-			v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(kept), Text: clipped(kept.Problems())})
+			v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(kept), Text: wiring.Clipped(kept.Problems())})
 		}
 		return
 	}
-	r := &api.Rejected{Since: at, Errors: problemsOf(err)}
+	r := &api.Rejected{Since: at, Errors: wiring.ProblemsOf(err)}
 	before := v.rejected.Load()
 	if before != nil {
 		r.Since = before.Since
 	}
 	v.rejected.Store(r)
 	if before == nil || !slices.Equal(before.Errors, r.Errors) {
-		v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: clipped(r.Errors)})
+		v.tracker.Note(api.Event{At: at, Kind: "reject", Count: len(r.Errors), Text: wiring.Clipped(r.Errors)})
 	}
 }
 
@@ -80,7 +77,7 @@ func (v *view) groupRejections(at time.Time, kept dir.RejectedGroups) *[]api.Rej
 		before = *previous
 	}
 	for _, g := range kept {
-		r := api.Rejected{Group: g.Group, Since: at, Errors: problemsOf(g.Err)}
+		r := api.Rejected{Group: g.Group, Since: at, Errors: wiring.ProblemsOf(g.Err)}
 		if i := slices.IndexFunc(before, func(b api.Rejected) bool { return b.Group == g.Group }); i >= 0 {
 			r.Since = before[i].Since
 		}
@@ -108,58 +105,9 @@ func (v *view) committed(st *store.Store) {
 	v.lastCommit = st.Snapshot().Seq()
 }
 
-// clipped returns the first text, shortened, and the number of the other texts.
-func clipped(all []string) string {
-	if len(all) == 0 {
-		return ""
-	}
-	head := text.Head(all[0], 500)
-	if len(all) > 1 {
-		head += fmt.Sprintf(" (and %d more)", len(all)-1)
-	}
-	return head
-}
-
-// problemsOf returns the errors of files one by one.
-func problemsOf(err error) (all []string) {
-	errs, ok := errors.AsType[dir.Errors](err)
-	if !ok {
-		return []string{err.Error()}
-	}
-	for _, e := range errs {
-		all = append(all, e.Error())
-	}
-	return all
-}
-
 // config returns the served configuration, for status.
 func (v *view) config(st *store.Store, src *dir.Source) api.Config {
-	sum := src.Summary()
-	c := api.Config{Files: sum.Files, Groups: sum.Groups, Rejected: v.rejected.Load()}
-	for _, n := range sum.Counts {
-		c.Resources += n.N
-	}
-	c.Removals = removalsOf(src)
-	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
-	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
-		p.Warning = false // the field of the answer says that it is a warning
-		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
-	}
-	c.Earlier = v.parts.Earlier()
-	if newest, ok := st.Newest(); ok {
-		c.Revision, c.At = newest.Seq, &newest.Time
-	}
+	c := wiring.FilesConfig(st, src)
+	c.Rejected, c.Earlier = v.rejected.Load(), v.parts.Earlier()
 	return c
 }
-
-// removalsOf returns the removals that a directory delays; nil: none.
-func removalsOf(src *dir.Source) *api.Removals {
-	n, until := src.HeldUntil()
-	if n == 0 {
-		return nil
-	}
-	return &api.Removals{Resources: n, Until: until}
-}
-
-// maxWarnings is the maximum number of warnings in status.
-const maxWarnings = 100

@@ -106,6 +106,8 @@ func (p Pos) String() string {
 	switch {
 	case p.Line > 0:
 		return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	case p.File == "":
+		return p.Path
 	case p.Path != "":
 		return fmt.Sprintf("%s (%s)", p.File, p.Path)
 	}

@@ -311,7 +311,7 @@ func (s overview) print(w io.Writer, o *cli.Output, f adminclient.Filter) {
 // printServer prints the server, its configuration and the number of its clients.
 func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	c := s.Config
-	fmt.Fprintf(w, "SERVER   %s, up %s, xDS on %s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), textutil.Since(s.Server.Since), textutil.Line(s.Server.XDS))
+	fmt.Fprintf(w, "SERVER   %s, up %s%s\n", textutil.Line(cmp.Or(s.Server.Replica, "chancery "+s.Server.Version)), textutil.Since(s.Server.Since), textutil.Prefixed(", xDS on ", textutil.Line(s.Server.XDS)))
 	if c.Store != nil {
 		printStore(w, c.Store, s.rollouts)
 		printReplicas(w, s.Status)
@@ -319,6 +319,11 @@ func (s overview) printServer(w io.Writer, f adminclient.Filter) {
 	} else if c.Upstream != nil {
 		printUpstream(w, c.Upstream)
 		fmt.Fprintf(w, "CONFIG   %s", textutil.Amount(c.Resources, "resource"))
+	} else if s.Server.Dir == "" { // a program with package admin
+		fmt.Fprintf(w, "CONFIG   %s", textutil.Amount(c.Resources, "resource"))
+		if c.Files > 0 {
+			fmt.Fprintf(w, ", and %s", textutil.Amount(c.Files, "file"))
+		}
 	} else {
 		fmt.Fprintf(w, "CONFIG   %s: %s in %s", textutil.Line(s.Server.Dir), textutil.Amount(c.Resources, "resource"), textutil.Amount(c.Files, "file"))
 	}

@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A redactor removes the secrets of a store from error texts of clients. It looks at the store in Run, and before a
+// text is shown. Of commits between two looks it sees only the last.
+type redactor struct {
+	store *store.Store
+	known *secrets.Known
+
+	mu      sync.Mutex // held during a look, which decodes new resources
+	commit  uint64     // the last one that was looked at
+	seen    map[tableKey]*xds.Table
+	skipped map[string]time.Time // by type URL: the last commit that no look has seen
+}
+
+type tableKey struct{ group, url string }
+
+// lateAfter is the time after which a client no longer refuses a version that was replaced at once.
+const lateAfter = time.Minute
+
+func newRedactor(st *store.Store, types secrets.Types) *redactor {
+	served := func(t *xds.Type, name string, body []byte) bool {
+		now := st.Snapshot()
+		for _, group := range now.Groups() {
+			if r := now.Effective(group).Table(t).Lookup(name); r != nil && bytes.Equal(r.Body, body) {
+				return true
+			}
+		}
+		return false
+	}
+	return &redactor{store: st, known: secrets.NewKnown(types, served), seen: map[tableKey]*xds.Table{}, skipped: map[string]time.Time{}}
+}
+
+// look remembers the secrets of resources that are new in the store.
+func (r *redactor) look(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lookLocked(at)
+}
+
+func (r *redactor) lookLocked(at time.Time) {
+	now := r.store.Snapshot()
+	if now.Seq() == r.commit {
+		return
+	}
+	r.noteSkipped(now.Seq(), at)
+	r.commit = now.Seq()
+	seen := map[tableKey]*xds.Table{}
+	for _, group := range now.Groups() {
+		for url, t := range now.Effective(group).All() {
+			key := tableKey{group, url}
+			before := r.seen[key]
+			seen[key] = t
+			if t == before {
+				continue
+			}
+			for is := range t.All() {
+				if before == nil || before.Lookup(is.Name) != is {
+					r.known.Note(is, at)
+				}
+			}
+		}
+	}
+	r.seen = seen
+}
+
+// noteSkipped notes the types of commits between the last look and this one.
+func (r *redactor) noteSkipped(now uint64, at time.Time) {
+	if r.commit == 0 || now == r.commit+1 {
+		return
+	}
+	left := now - r.commit - 1
+	for _, c := range r.store.Log() {
+		if c.Seq <= r.commit || c.Seq >= now {
+			continue
+		}
+		left--
+		for _, ch := range c.Changes {
+			r.skipped[ch.Type.URL] = c.Time
+		}
+	}
+	if left > 0 { // the store no longer remembers all commits
+		r.skipped[""] = at
+	}
+}
+
+// redact returns a client's error text about a type without the secrets of the store. It returns false if it does not
+// know all of them: during a look at many new resources, and for a short time after a version of a resource that no
+// look has seen, if resources of the type have secrets.
+func (r *redactor) redact(_ *xds.Node, t *xds.Type, text string) (string, bool) {
+	if !r.mu.TryLock() {
+		return "", false
+	}
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.lookLocked(now)
+	shown, ok := r.known.Redacted(t, text, now)
+	if late := now.Add(-lateAfter); ok && r.known.Has(t) && (r.skipped[t.URL].After(late) || r.skipped[""].After(late)) {
+		return "", false
+	}
+	return shown, ok
+}

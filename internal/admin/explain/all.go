@@ -88,7 +88,7 @@ func first(names []string) string {
 }
 
 func (c *chain) loadedAll() {
-	if c.e.d.Store != nil || c.e.d.Upstream != nil { // a server of a store or a relay loads no files
+	if c.e.d.Store != nil || c.e.d.Upstream != nil || c.e.d.Program { // a server of a store or a relay loads no files
 		c.loaded()
 		return
 	}
@@ -276,7 +276,7 @@ func (c *chain) refusalsAll(ctx context.Context) bool {
 		why := fmt.Sprintf("; which of %s is faulty is unknown", count(len(x.refused), "resource"))
 		if len(guilty) > 0 {
 			place, why = guilty[0].Place, ", because of "+blamed(guilty)
-			advice = fmt.Sprintf("correct %s (%s)", blamed(guilty), orElse(place, "its file"))
+			advice = "correct " + placed(guilty)
 			if guilty[0].Reason != "" {
 				why += ": " + guilty[0].Reason
 			}
@@ -301,7 +301,7 @@ func otherRefusal(t *xds.Type, guilty []api.Resource) string {
 	if len(guilty) == 0 {
 		return t.String()
 	}
-	return fmt.Sprintf("%s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file"))
+	return placed(guilty)
 }
 
 // command returns the command that explains a resource of the node.

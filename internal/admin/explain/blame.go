@@ -413,6 +413,15 @@ func (e *Explainer) Faulty(ctx context.Context, groups []string, t *xds.Type, te
 	return x.guilty()
 }
 
+// placed returns a text with the names of faulty resources and the first place, if it is known.
+func placed(guilty []api.Resource) string {
+	text := blamed(guilty)
+	if at := guilty[0].Place; at != "" {
+		text += " (" + at + ")"
+	}
+	return text
+}
+
 // blamed returns a text with the names of faulty resources.
 func blamed(guilty []api.Resource) string {
 	var all []string

@@ -84,6 +84,9 @@ type Deps struct {
 	// whether the server has a revision. Nil: the server uses no revision store.
 	Store func() (text string, known bool)
 
+	// Program reports that the server is a part of a program that fills the store itself, without files.
+	Program bool
+
 	// Frozen returns a text and the advice about a resource that only a later revision has, if a node
 	// does not get it because its group is frozen at an older revision. Frozen prefers the given groups of
 	// the node. For other resources the text is "". Nil: no group is frozen.
@@ -123,6 +126,14 @@ func (e *NotFound) Error() string {
 		return e.Message
 	}
 	return e.Message + " (" + e.Hint + ")"
+}
+
+// nowhere is the beginning of a text about a resource that does not exist: "no file has …".
+func (e *Explainer) nowhere() string {
+	if e.d.Program {
+		return "no group of the store"
+	}
+	return "no file"
 }
 
 // typeNamed returns the type with a short name, such as "CDS" or "cds", or with a type URL; nil for an

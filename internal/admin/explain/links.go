@@ -37,6 +37,14 @@ func (c *chain) loaded() {
 		}
 		return
 	}
+	if c.e.d.Program {
+		if seq := c.before.Seq(); seq > 0 {
+			c.ok(loaded, "", "the program has filled its store (revision %d)", seq)
+		} else {
+			c.breaks(loaded, "", "look at the program: it calls Update of its store when it has resources", "the program has not written to its store yet")
+		}
+		return
+	}
 	since, err := c.e.d.Source.LoadError()
 	at := c.at
 	if at == nil && len(c.all) > 0 && c.all[0].Served {
@@ -171,7 +179,10 @@ func (c *chain) defined() {
 		c.unknown(defined, "unknown until the file can be loaded")
 	default:
 		advice := "put it into a file of the directory"
-		text, place := "no file has "+c.title(), ""
+		text, place := c.e.nowhere()+" has "+c.title(), ""
+		if c.e.d.Program {
+			advice = "let the program set it in its store"
+		}
 		if c.e.d.Store != nil {
 			text, advice = "no revision that is served has "+c.title(), "commit it by chancery apply"
 		}
@@ -228,9 +239,9 @@ func (c *chain) valid() {
 		}
 		switch {
 		case f.code == findings.Dangling:
-			c.breaks(valid, f.place, "define the missing resource, or correct the reference at "+f.place, "%s", text)
+			c.breaks(valid, f.place, "define the missing resource, or correct the reference"+textutil.Prefixed(" at ", f.place), "%s", text)
 		case c.refused():
-			c.breaks(valid, f.place, "correct "+f.place, "%s", text)
+			c.breaks(valid, f.place, "correct "+orElse(f.place, "it"), "%s", text)
 		case c.is != nil && c.is.State == protocol.StateSynced:
 			c.ok(valid, f.place, "Envoy is known to refuse this, but the client has accepted it: %s", text)
 		default:
@@ -251,6 +262,8 @@ func (c *chain) selected() {
 	switch {
 	case c.e.d.Upstream != nil:
 		c.ok(selected, "", "a relay has no groups: all nodes get what its upstream gives")
+	case c.decision.Groups == nil && c.e.d.Program:
+		c.breaks(selected, "", "look at the function that chooses the groups of nodes (store.WithGroups)", "the program gives %s no group%s", c.nodeText(), notes(c.decision))
 	case c.decision.Groups == nil:
 		c.breaks(selected, "", `give the node another id or cluster, or set the groups of nodes that match no rule, with "otherwise" in the root group.yaml`,
 			"no group matches %s, and nodes that match none are refused%s", c.nodeText(), notes(c.decision))

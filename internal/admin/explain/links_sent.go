@@ -214,14 +214,14 @@ func (c *chain) holds() string {
 	return "; it has version " + c.is.Held.Version + " for certain"
 }
 
-// orResync returns the end of an advice about a refusal: what to do about a cause outside of the files, such as a
+// orResync returns the end of an advice about a refusal: what to do about a cause outside of the configuration, such as a
 // port in use.
 func (c *chain) orResync() string {
 	command := fmt.Sprintf("chancery resync %s %s/%s", textutil.Head(c.id, maxText), c.t, textutil.Head(c.name, maxText))
 	if in := c.retryIn(); in != "" {
-		return fmt.Sprintf("; if the cause was outside of the files, and is gone: the server sends it again %s; to send it at once: %s", in, command)
+		return fmt.Sprintf("; if the cause was outside of the configuration, and is gone: the server sends it again %s; to send it at once: %s", in, command)
 	}
-	return "; if the cause was outside of the files, and is gone: " + command
+	return "; if the cause was outside of the configuration, and is gone: " + command
 }
 
 // orTwice returns the part of an advice about a listener whose address another listener of the client has, although
@@ -253,7 +253,7 @@ func (c *chain) refusal() {
 		}
 	}
 	if len(guilty) > 0 {
-		c.breaks(accepted, guilty[0].Place, fmt.Sprintf("correct %s (%s)", blamed(guilty), orElse(guilty[0].Place, "its file")),
+		c.breaks(accepted, guilty[0].Place, "correct "+placed(guilty),
 			"the client refused the response with this resource%s, because of %s; whether it applied this resource is unknown; its error: %s", when, blamed(guilty), text)
 		return
 	}

@@ -190,7 +190,7 @@ func (c *chain) examine(l dir.Loaded) (all []fault) {
 		if ref.Name == xds.Wildcard || ref.Type.V2 || c.e.d.Source.InBootstrap(c.decision.Groups, ref) || slices.ContainsFunc(c.decision.Groups, func(g string) bool { return hasName(c.before.View(g), ref.Type, ref.Name) }) {
 			continue
 		}
-		text := fmt.Sprintf("it refers to %s, which no file has", title(ref.Type, ref.Name))
+		text := fmt.Sprintf("it refers to %s, which %s has", title(ref.Type, ref.Name), c.e.nowhere())
 		if others := c.e.d.Source.Occurrences(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
 			text = fmt.Sprintf("it refers to %s, which only group %s has", title(ref.Type, ref.Name), quote(others[0].Group))
 		} else if len(others) > 0 {

@@ -198,7 +198,9 @@ func (d *decoder) document(n *yaml.Node) {
 		d.ReportAs(findings.NotResource, n, "", "chancery import "+shellWord(d.File)+" --out DIR converts it", "this is a config_dump of Envoy, not a resource")
 	default:
 		hint := "it must be a resource, a DiscoveryResponse or the protocol's Resource"
-		if has("apiVersion") && has("kind") {
+		if base := filepath.Base(d.File); strings.TrimSuffix(base, filepath.Ext(base)) == "group" && (has("match") || has("include")) {
+			hint = "rules of a group must be in a file with the name " + GroupFile
+		} else if has("apiVersion") && has("kind") {
 			hint = "this is a Kubernetes object: write the Envoy configuration that is in it to a file of its own"
 		} else if meant := protoyaml.SuggestKey(flat); strings.HasPrefix(meant, "did you mean") {
 			hint = meant

@@ -152,6 +152,7 @@ filter_chains:
 		{"TYP-7 a response whose type has no prefix", "c.yaml", "type_url: Cluster\nresources:\n- {" + clusterURL + ", name: a}\n",
 			"CDS a at c.yaml:3:3\nc.yaml:1:11: type_url: this must be a full type URL, which begins with type.googleapis.com/ (did you mean \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"?)\n"},
 		{"not a resource", "c.yaml", "name: a\n", "c.yaml:1:1: neither \"@type\" nor \"resources\" (it must be a resource, a DiscoveryResponse or the protocol's Resource)\n"},
+		{"rules of a group under another name", "g/group.yml", "match: {id: x}\n", "g/group.yml:1:1: neither \"@type\" nor \"resources\" (rules of a group must be in a file with the name group.yaml)\n"},
 		{"a list of resources", "c.yaml", "- {" + clusterURL + ", name: a}\n", "c.yaml:1:1: a mapping is needed, not a list (write several resources as documents separated by ---, or as a list below \"resources:\")\n"},
 		{"Envoy's bootstrap", "c.yaml", "node: {id: x}\nstatic_resources: {}\n", "c.yaml:1:1: this is an Envoy bootstrap, not a resource (chancery import c.yaml --out DIR converts it)\n"},
 		{"a config_dump", "it's.json", `{"configs": []}`, "it's.json:1:1: this is a config_dump of Envoy, not a resource (chancery import 'it'\\''s.json' --out DIR converts it)\n"},

@@ -61,6 +61,9 @@ few flags, such as CHANCERY_ADMIN.`,
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title + ":"})
 		for _, cmd := range group.commands {
 			cmd.GroupID, cmd.SuggestFor = group.id, guessed[cmd.Name()]
+			if cmd.HasSubCommands() { // without RunE, cobra prints the help for an unknown subcommand, with exit code 0
+				cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			}
 			root.AddCommand(cmd)
 		}
 	}

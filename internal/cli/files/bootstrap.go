@@ -24,8 +24,6 @@ func Bootstrap() *cobra.Command {
 own format. It does not contact the server.`,
 		Example: `  chancery bootstrap envoy | envoy -c /dev/fd/0
   chancery bootstrap grpc >xds.json && GRPC_XDS_BOOTSTRAP=xds.json ./client`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		clientBootstrap("envoy", "Print Envoy's bootstrap", `Envoy prints a bootstrap for Envoy, in JSON. Envoy then gets listeners, clusters

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/chancery-xds/chancery/internal/limit/inbound"
 )
 
 // handshakeInterval is the shortest time between two handshakes with a server (CLI-4).
 const handshakeInterval = time.Second
 
-// pacedCredentials delay each handshake until [handshakeInterval] after the one before. While a stream waits for a
+// pacedCredentials limit the memory of the server's frames, and delay each handshake until [handshakeInterval] after the one before. While a stream waits for a
 // connection, gRPC connects again after a GOAWAY without a backoff. A server that sends a GOAWAY on each connection
 // would get dozens of handshakes a second.
 type pacedCredentials struct {
@@ -28,7 +30,11 @@ func (c *pacedCredentials) ClientHandshake(ctx context.Context, authority string
 		return nil, nil, ctx.Err()
 	case <-time.After(c.reserve(time.Now())):
 	}
-	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return inbound.ClientConn(conn), info, nil
 }
 
 // reserve takes the next free time for a handshake, and returns the delay until then.

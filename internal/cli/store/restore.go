@@ -56,7 +56,8 @@ REV, and those of another store, stay until a sweep.
 
 Freezes and rollouts were in the head, too. If a group was frozen, give all frozen groups with
 --frozen, as "chancery status" of a running server shows them. Without --frozen, a server that
-knows a freeze does not follow the new head. --frozen none releases all groups.
+knows a freeze does not follow the new head: then give the same command again with --frozen.
+--frozen none releases all groups.
 
 Exit codes: 0 listed or restored; 1 no revision is intact, or the store cannot be read or written;
 2 wrong usage; 3 no etcd answers; 4 the store has no such revision; 5 the head is not lost, or

@@ -63,7 +63,7 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	hint := ""
 	switch {
 	case errors.Is(err, revisions.ErrBackwards):
-		hint = "put back the newest copy of the store, or restore the revision that the servers serve: chancery store restore --help"
+		hint = "put back the newest copy of the store, or restore the revision and the freezes that the servers serve: chancery store restore --help"
 	case errors.Is(err, revisions.ErrDamaged):
 		hint = revisionapi.RestoreHint
 	}

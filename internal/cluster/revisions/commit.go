@@ -342,7 +342,7 @@ func (r *Repository) Restore(ctx context.Context, base *Snapshot, n Number, note
 		}
 		old, err := r.read(ctx, id, r.loader(newest))
 		if err != nil {
-			return nil, err
+			return nil, r.kept(ctx, n, err)
 		}
 		rev := Revision{Note: note, Number: newest.Revision.Number + 1, Time: r.opts.Now(), parent: newest.Revision.id.hash, root: old.Revision.root, Items: old.Revision.Items, Restores: n}
 		old.Since(newest, func(_, is *Item) bool {

@@ -233,11 +233,12 @@ type restoredText struct {
 //
 // The error is [ErrHead] if the head is not lost, and [ErrNotFound] if the revision does not exist. A head that is
 // older than the revision of a running server can be replaced by a later revision only; for others the error is
-// [ErrBackwards].
+// [ErrBackwards]. A head that was restored without the holds that servers know can be restored again with them.
 func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[string]Hold) (*Revision, error) {
-	was, now, behind := r.lost(ctx)
-	if behind != nil && !errors.Is(behind, ErrBackwards) {
-		return nil, behind
+	was, now, kept := r.lost(ctx)
+	again := holds != nil && now.at.number < now.through
+	if kept != nil && !errors.Is(kept, ErrBackwards) && !(again && errors.Is(kept, ErrHead)) {
+		return nil, kept
 	}
 	ids, err := r.listed(ctx)
 	if err != nil {
@@ -256,8 +257,10 @@ func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[str
 	default:
 		return nil, fmt.Errorf("revision %s: %w: %d stored revisions have this number", name, ErrNotFound, len(found))
 	}
-	if behind != nil && found[0].number <= now.at.number {
-		return nil, behind
+	switch n := found[0].number; {
+	case kept == nil, again && n == now.at.number, errors.Is(kept, ErrBackwards) && n > now.at.number:
+	default:
+		return nil, kept
 	}
 	s, err := r.read(ctx, found[0], r.loader())
 	if err != nil {
@@ -272,7 +275,7 @@ func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[str
 		return nil, err
 	}
 	if holds != nil {
-		h.turns = int(r.opts.Now().Unix()) // more than any server has seen
+		h.turns = max(now.turns+1, int(r.opts.Now().Unix())) // more than any server has seen
 		if err := r.identify(ctx, h, holds); err != nil {
 			return nil, err
 		}
@@ -309,7 +312,7 @@ func (r *Repository) lost(ctx context.Context) (raw []byte, h head, err error) {
 	case err == nil && h.at.number == 0:
 		return nil, h, fmt.Errorf("revision: %w: the store has no revision yet", ErrNotFound)
 	case err == nil:
-		return nil, h, fmt.Errorf("%w: the newest revision is %s", ErrHead, h.at.number)
+		return raw, h, fmt.Errorf("%w: the newest revision is %s", ErrHead, h.at.number)
 	case errors.Is(err, ErrDamaged):
 		return raw, h, nil
 	}

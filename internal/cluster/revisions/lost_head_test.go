@@ -85,6 +85,37 @@ func TestLostHead(t *testing.T) {
 	}
 }
 
+// A kept revision that is lost is damage, and not a revision that was never stored.
+func TestLostRevisionIsDamage(t *testing.T) {
+	for _, prefix := range []string{"revision/0000000000000002-", "pack/"} {
+		t.Run("SAFE-15 "+prefix, func(t *testing.T) {
+			ctx, e := t.Context(), engine(t)
+			commits(t, e, 3)
+			repo := revisions.Open(e, revisions.Options{})
+			head, err := repo.Head(ctx)
+			if err = errors.Join(err, e.Delete(ctx, keys(t, e, prefix)...)); err != nil {
+				t.Fatal(err)
+			}
+			_, at := revisions.Open(e, revisions.Options{}).At(ctx, 2)
+			_, restored := repo.Restore(ctx, head, 2, revisions.Note{})
+			_, planned := revisions.Open(e, revisions.Options{}).Plan(ctx, 9)
+			all := map[string]error{"At": at, "Restore": restored, "Plan": planned}
+			if prefix != "pack/" {
+				_, all["Revision"] = repo.Revision(ctx, 2)
+				all["SetHolds"] = repo.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+					holds["edge"] = revisions.Hold{Number: 2}
+					return nil
+				})
+			}
+			for what, err := range all {
+				if !errors.Is(err, revisions.ErrDamaged) || errors.Is(err, revisions.ErrNotFound) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
 // A restored head keeps the intact revisions only, so a sweep can read all of them. A running server that knows the
 // holds before accepts the holds of the head.
 func TestRestoredHeadIsUsable(t *testing.T) {

@@ -125,6 +125,18 @@ func missing(err error) error {
 	return err
 }
 
+// kept is like missing for an error about revision n. The error stays ErrNotFound if a sweep has removed the revision
+// since.
+func (r *Repository) kept(ctx context.Context, n Number, err error) error {
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if now, e := r.head(ctx); e == nil && now.from > n {
+		return err
+	}
+	return missing(err)
+}
+
 // head reads the head. In a repository without revisions, the head has the number 0.
 func (r *Repository) head(ctx context.Context) (h head, err error) {
 	seen := r.seen.Load() // before the request, because of two concurrent requests one may get an older answer
@@ -203,7 +215,8 @@ func (r *Repository) At(ctx context.Context, n Number) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.read(ctx, id, r.loader(r.last.Load()))
+	s, err := r.read(ctx, id, r.loader(r.last.Load()))
+	return s, r.kept(ctx, n, err)
 }
 
 // Revision is like At, but does not read the content.
@@ -216,7 +229,8 @@ func (r *Repository) Revision(ctx context.Context, n Number) (*Revision, error) 
 	if err != nil {
 		return nil, err
 	}
-	return r.revision(ctx, id)
+	rev, err := r.revision(ctx, id)
+	return rev, r.kept(ctx, n, err)
 }
 
 // find returns the ID of the revision with the number n among the ancestors of the head.
@@ -248,7 +262,7 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 			}
 		}
 		if len(found) == 0 {
-			return revisionID{}, fmt.Errorf("%s…: %w", numberPrefix(at), ErrNotFound)
+			return revisionID{}, r.kept(ctx, n, fmt.Errorf("%s…: %w", numberPrefix(at), ErrNotFound))
 		}
 		if len(found) > 1 {
 			continue
@@ -257,7 +271,7 @@ func (r *Repository) find(ctx context.Context, h head, n Number) (revisionID, er
 		for id.number > n {
 			rev, err := r.revision(ctx, id)
 			if err != nil {
-				return id, err
+				return id, r.kept(ctx, n, err)
 			}
 			id = revisionID{id.number - 1, rev.parent}
 		}
@@ -274,10 +288,11 @@ func (r *Repository) History(ctx context.Context, yield func(Revision) bool) err
 	for id := h.at; id.number > 0 && id.number >= h.from; {
 		rev, err := r.revision(ctx, id)
 		if err != nil {
-			if now, e := r.head(ctx); errors.Is(err, ErrNotFound) && e == nil && now.from > id.number {
+			err = r.kept(ctx, id.number, err)
+			if errors.Is(err, ErrNotFound) {
 				return nil // a sweep has just removed it
 			}
-			return missing(err)
+			return err
 		}
 		if !yield(*rev) {
 			return nil

@@ -214,11 +214,11 @@ func (r *Repository) mark(ctx context.Context, h head) (map[string]bool, error) 
 	for id := h.at; id.number >= h.from; {
 		rev, err := r.revision(ctx, id)
 		if err != nil {
-			return nil, err
+			return nil, r.kept(ctx, id.number, err)
 		}
 		root, below, err := l.tree(ctx, rev.root)
 		if err != nil {
-			return nil, err
+			return nil, r.kept(ctx, id.number, err)
 		}
 		kept[id.key()], kept[packKey(rev.root.pack)] = true, true
 		for _, at := range below {

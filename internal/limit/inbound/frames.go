@@ -16,6 +16,10 @@ const (
 	flagPadded    = 0x8
 )
 
+// frameCost is the memory in bytes that gRPC needs for a DATA frame in addition to its payload and padding, until the
+// request is decoded: it keeps each frame as a buffer of its own.
+const frameCost = 64
+
 // preface is the number of bytes that a client sends before its first frame.
 const preface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
@@ -41,6 +45,7 @@ type scanner struct {
 	// The current frame, once its header is complete.
 	frame
 	left int32 // missing bytes of its payload, without padding
+	cost int32 // memory of the frame beyond its payload; the reader of the payload sets it to 0
 	pad  int32 // missing bytes of padding; -1 if the next byte is the length of the padding
 }
 
@@ -68,6 +73,7 @@ func (s *scanner) next(b []byte) (f frame, body, rest []byte, begins, ends, ok b
 	if s.pad < 0 && len(b) > 0 {
 		s.pad = min(int32(b[0]), s.left-1)
 		s.left -= 1 + s.pad
+		s.cost += 1 + s.pad
 		b = b[1:]
 	}
 	if s.pad >= 0 {
@@ -131,7 +137,7 @@ func frameOf(header []byte) frame {
 
 func (s *scanner) beginFrame() {
 	s.frame, s.left = frameOf(s.header[:]), int32(length(s.header[:]))
-	s.pad = 0
+	s.pad, s.cost = 0, frameCost
 	if s.typ == typeData && s.flags&flagPadded != 0 {
 		s.pad = -1
 	}

@@ -14,7 +14,7 @@ const window = 64 << 10
 type messages struct {
 	scanner
 	open  []request // one for each open stream, sorted by stream
-	begun int       // bytes of half-received requests that wait for the client
+	begun int       // memory of half-received requests that wait for the client, and of small frames
 	large int       // the bytes that count: begun if it exceeds the window, else 0
 	total int       // request bytes received since the connection began
 	parts int32     // number of half-received requests
@@ -26,6 +26,7 @@ type messages struct {
 type request struct {
 	stream   uint32
 	room     int32 // bytes that the client may still send, by the window of the stream
+	frames   int32 // cost of the frames of complete requests, since the server last granted bytes
 	*message       // nil between two requests
 }
 
@@ -36,6 +37,7 @@ type message struct {
 	have   int // bytes of the prefix so far
 	left   int // missing bytes of the message
 	got    int // bytes of the message so far
+	cost   int // cost of its frames so far
 	mark   int // have+got at the last progress
 	age    int // number of checks since the last progress
 }
@@ -50,16 +52,21 @@ func (r *request) waits() bool {
 	case msg.have < len(msg.prefix):
 		return r.room > 0
 	default:
-		return msg.got > window || int(r.room) >= msg.left
+		return max(msg.got, msg.cost) > window || int(r.room) >= msg.left
 	}
 }
 
-// counts returns the bytes of a request that waits for its client.
-func (r *request) counts() int {
-	if !r.waits() {
-		return 0
+// counts returns the memory of a request that waits for its client: its bytes, or the cost of its frames if they are
+// tiny or padded. The cost of the frames of complete requests counts beyond the window, because requests of the usual
+// size let the server grant more bytes before.
+func (r *request) counts() (n int) {
+	if r.frames > window {
+		n = int(r.frames)
 	}
-	return r.got
+	if r.waits() {
+		n += max(r.got, r.cost)
+	}
+	return n
 }
 
 // count updates the sums after a change of a request that counted before bytes until now.
@@ -94,7 +101,8 @@ func (m *messages) receive(b []byte) {
 				m.open = slices.Insert(m.open, at, request{stream: f.stream, room: window})
 			}
 		case f.typ == typeData && len(body) > 0:
-			m.data(f.stream, body)
+			m.data(f.stream, body, int(m.cost))
+			m.cost = 0
 		}
 		if ends && f.ends() {
 			m.forget(f.stream, f.typ == typeReset)
@@ -113,6 +121,7 @@ func (m *messages) granted(stream uint32, n int) {
 		r := &m.open[at]
 		before := r.counts()
 		r.room += int32(n)
+		r.frames = 0
 		m.count(r, before)
 	}
 }
@@ -120,19 +129,20 @@ func (m *messages) granted(stream uint32, n int) {
 // end records that the connection is closed.
 func (m *messages) end() { m.open, m.parts, m.begun, m.large, m.ended = nil, 0, 0, 0, true }
 
-// data parses a part of a stream's requests. It ignores streams that are not open, because the server drops
-// their data.
-func (m *messages) data(stream uint32, b []byte) {
+// data parses a part of a stream's requests, with the cost of the frame if the part is its first. It ignores streams
+// that are not open, because the server drops their data.
+func (m *messages) data(stream uint32, b []byte, cost int) {
 	at, open := m.of(stream)
 	if !open {
 		return
 	}
 	r := &m.open[at]
 	var short message
-	msg, before := &short, 0
+	msg, before := &short, r.counts()
 	if r.message != nil {
-		msg, before = r.message, r.counts()
+		msg = r.message
 	}
+	msg.cost += cost
 	r.room -= int32(len(b))
 	for len(b) > 0 {
 		if msg.have < len(msg.prefix) {
@@ -150,6 +160,7 @@ func (m *messages) data(stream uint32, b []byte) {
 		msg.left -= n
 		m.total += n
 		if msg.left == 0 {
+			r.frames = int32(min(int(r.frames)+msg.cost, 1<<30))
 			*msg = message{}
 		}
 	}
@@ -161,8 +172,6 @@ func (m *messages) data(stream uint32, b []byte) {
 		kept := short // a copy, so that short itself stays on the stack
 		r.message = &kept
 		m.parts++
-	case msg == &short:
-		return
 	}
 	m.count(r, before)
 }

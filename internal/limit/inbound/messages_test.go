@@ -75,7 +75,7 @@ func TestMessages(t *testing.T) {
 		{"the client marks the end of its requests", begun().data(1, true, nil), 0},
 		{"bytes on a stream that is not open are dropped", newTalk().data(1, false, beginning(1<<20, 500*k)), 0},
 		{"another stream", begun().open(3, false).data(3, false, beginning(80*k, 80*k)), 70 * k},
-		{"another stream has few bytes", begun().open(3, false).data(3, false, beginning(80, 8)), 70*k + 8},
+		{"another stream has few bytes", begun().open(3, false).data(3, false, beginning(80, 8)), 70*k + frameCost},
 		{"two", begun().open(3, false).data(3, false, beginning(90*k, 80*k)), 150 * k},
 		{"padding does not count", func() *talk {
 			t := newTalk().open(1, false)
@@ -92,6 +92,34 @@ func TestMessages(t *testing.T) {
 		if m := fed(c.talk); m.large != c.want {
 			t.Errorf("%s: %d bytes, want %d", c.what, m.large, c.want)
 		}
+	}
+	tiny := func(n, size int, padding []byte) *talk { // n frames of one byte, of requests of a size
+		t, b := newTalk().open(1, false), beginning(size, size)
+		for i := range n {
+			_ = t.WriteDataPadded(1, false, b[i%len(b):][:1], padding)
+		}
+		return t
+	}
+	for what, c := range map[string]struct {
+		talk *talk
+		want int
+	}{
+		"of one request":              {tiny(1200, 1<<20, nil), 1200 * frameCost},
+		"of one request, padded":      {tiny(400, 1<<20, make([]byte, 255)), 400 * (frameCost + 256)},
+		"of few bytes":                {tiny(1000, 1<<20, nil), 0},
+		"of whole requests, padded":   {tiny(450, 40, make([]byte, 255)), 450 * (frameCost + 256)},
+		"of whole requests, but less": {tiny(180, 40, make([]byte, 255)), 0},
+	} {
+		t.Run("SAFE-14 tiny frames "+what, func(t *testing.T) {
+			m := fed(c.talk)
+			if m.large != c.want {
+				t.Errorf("%d bytes, want %d", m.large, c.want)
+			}
+			m.granted(1, 1)
+			if m.open[0].frames != 0 {
+				t.Error("frames that the server has read count")
+			}
+		})
 	}
 	m := fed(newTalk().open(1, false).data(1, false, beginning(90*k, 60*k)).open(3, false).data(3, false, beginning(60*k, 50*k)))
 	m.granted(5, 100*k)
@@ -124,7 +152,7 @@ func oracle(b []byte, grants map[uint32]int) (large int) {
 	f := http2.NewFramer(nil, bytes.NewReader(b[preface:]))
 	f.SetMaxReadFrameSize(1<<24 - 1)
 	said := map[uint32][]byte{}
-	room := map[uint32]int{}
+	room, cost := map[uint32]int{}, map[uint32]int{}
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -135,13 +163,18 @@ func oracle(b []byte, grants map[uint32]int) (large int) {
 		switch frame := frame.(type) {
 		case *http2.HeadersFrame:
 			if _, ok := said[id]; !ok {
-				said[id], room[id] = []byte{}, window+grants[id]
+				said[id], room[id], cost[id] = []byte{}, window+grants[id], 0
 			}
 			ends = frame.StreamEnded()
 		case *http2.DataFrame:
-			if _, ok := said[id]; ok {
-				said[id] = append(said[id], frame.Data()...)
+			if b, ok := said[id]; ok && len(frame.Data()) > 0 {
+				b = append(b, frame.Data()...)
 				room[id] -= len(frame.Data())
+				cost[id] += frameCost + int(frame.Length) - len(frame.Data())
+				for len(b) >= 5 && len(b)-5 >= int(binary.BigEndian.Uint32(b[1:])) {
+					b, cost[id] = b[5+binary.BigEndian.Uint32(b[1:]):], 0
+				}
+				said[id] = b
 			}
 			ends = frame.StreamEnded()
 		case *http2.RSTStreamFrame:
@@ -149,16 +182,15 @@ func oracle(b []byte, grants map[uint32]int) (large int) {
 		}
 		if ends {
 			if _, ok := said[id]; ok {
-				said[id] = []byte{}
+				said[id], cost[id] = []byte{}, 0
 			}
 		}
 	}
 	for id, b := range said {
-		for len(b) >= 5 && len(b)-5 >= int(binary.BigEndian.Uint32(b[1:])) {
-			b = b[5+binary.BigEndian.Uint32(b[1:]):]
-		}
-		if n := len(b) - 5; n > window || n > 0 && room[id] >= int(binary.BigEndian.Uint32(b[1:]))-n {
-			large += n
+		switch n := len(b) - 5; {
+		case n < 0 && (n == -5 || room[id] <= 0):
+		case n < 0, n > window, room[id] >= int(binary.BigEndian.Uint32(b[1:]))-n:
+			large += max(n, cost[id])
 		}
 	}
 	if large <= window {

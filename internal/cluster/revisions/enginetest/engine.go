@@ -26,6 +26,7 @@ func Test(t *testing.T, newPlace func(t *testing.T) (open func(t *testing.T) rev
 		"Values": values, "Swaps": swaps, "Lists": lists, "Watches": watches, "Leases": leases, "Announcements": announcements, "Cancelled": cancelled,
 		"Histories": histories, "Writers": writers, "Sweeps": sweeps, "Damage": damage, "Bodies": bodies, "Conflicts": conflicts,
 		"SAFE-15 Lost head": lostHead, "SAFE-15 Mixed": mixed, "SAFE-15 Backup": backup, "SAFE-17 Backup of holds": backupOfHolds,
+		"SAFE-15 Restored again": restoredAgain,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newPlace(t)) })
 	}

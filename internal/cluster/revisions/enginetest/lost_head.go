@@ -239,6 +239,45 @@ func backupOfHolds(t *testing.T, open func(*testing.T) revisions.Engine) {
 	mustBe(t, err, revisions.ErrBackwards, "other freezes after as many changes, 2")
 }
 
+// restoredAgain (SAFE-15): a head was restored without the holds that a server knows. It can be restored again with them,
+// while that server runs and also later.
+func restoredAgain(t *testing.T, open func(*testing.T) revisions.Engine) {
+	ctx := t.Context()
+	e := open(t)
+	server := revisions.Open(e, revisions.Options{})
+	grow(ctx, t, server, 2)
+	for i := range 2 {
+		must(t, server.SetHolds(ctx, func(_ revisions.Number, holds map[string]revisions.Hold) error {
+			holds["edge"] = revisions.Hold{Number: revisions.Number(i + 1)}
+			return nil
+		}))
+	}
+	_, err := server.Serving(ctx)
+	must(t, err)
+	must(t, e.Delete(ctx, "head"))
+	program := revisions.Open(e, revisions.Options{})
+	_, err = program.RestoreHead(ctx, "r2", nil)
+	must(t, err)
+	_, err = server.Serving(ctx)
+	mustBe(t, err, revisions.ErrBackwards, "its freezes have changed 0 times, before that 2 times")
+	_, err = program.RestoreHead(ctx, "r2", nil)
+	mustBe(t, err, revisions.ErrHead, "r2")
+	for _, n := range []revisions.Number{1, 2} {
+		_, err = program.RestoreHead(ctx, "r2", map[string]revisions.Hold{"edge": {Number: n}})
+		must(t, err)
+		_, err = server.Serving(ctx)
+		must(t, err)
+		if holds, err := server.Holds(ctx); err != nil || holds["edge"].Number != n {
+			t.Errorf("%v, %v", holds, err)
+		}
+	}
+	_, err = program.RestoreHead(ctx, "r1", map[string]revisions.Hold{})
+	mustBe(t, err, revisions.ErrHead, "r2")
+	grow(ctx, t, server, 4)
+	_, err = program.RestoreHead(ctx, "r4", map[string]revisions.Hold{})
+	mustBe(t, err, revisions.ErrHead, "r4")
+}
+
 // backup (SAFE-15): a whole store was put back to a backup, while a server serves a later revision. A program
 // that has read nothing before commits and sweeps nothing.
 func backup(t *testing.T, open func(*testing.T) revisions.Engine) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -186,6 +187,13 @@ func (oracle) Node(node string) (api.NodeInfo, error) {
 	return api.NodeInfo{Node: api.Node{ID: node, Metadata: json.RawMessage(`{"rack": "7"}`)}}, nil
 }
 
+func (oracle) Preview(node []byte) (api.Preview, error) {
+	if string(node) == "id: [" {
+		return api.Preview{}, errors.New("node:1:5: error XDS0101: it has no end")
+	}
+	return api.Preview{Groups: []api.PreviewGroup{{Name: "edge", Why: `id is "` + string(node) + `"`}}, Resources: []api.PreviewResource{}}, nil
+}
+
 func (oracle) Impact(_ context.Context, q api.ImpactRequest) (api.Impact, error) {
 	return api.Impact{Connected: 2, Clients: len(q.Changes)}, nil
 }
@@ -353,6 +361,10 @@ func TestRoutes(t *testing.T) {
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":2147483647,"group":"edge"}]}`, 200, `"kind":"Impact","connected":2,"clients":1`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"cds","name":"a"},{"type":"CDS","name":"a","group":"egde"}]}`, 404, `"field":"changes[1].group","message":"no group has the name \"egde\"","hint":"the groups are default, edge"`},
 		{"POST /api/v1/impact", `{"changes":[{}` + strings.Repeat(",{}", maxPlanned/2) + `]}`, 400, `"field":"body","message":"has more than 100000 values"`}, // SAFE-14
+		{"POST /api/v1/groups/preview", `{"node":"e1"}`, 200, `"kind":"Preview","groups":[{"name":"edge","why":"id is \"e1\""}],"total":0,"resources":[]`},
+		{"POST /api/v1/groups/preview", `{"node":"id: ["}`, 400, `"field":"node","message":"node:1:5: error XDS0101: it has no end"`},
+		{"POST /api/v1/groups/preview", `{}`, 400, `"field":"node","message":"is missing`},
+		{"POST /api/v1/groups/preview", `{"node":"` + strings.Repeat("x", maxAsked) + `"}`, 400, `"field":"body","message":"more than 4194304 bytes"`},
 		{"POST /api/v1/impact", `{"changes":[{"name":"a"}]}`, 400, `"field":"changes[0].type","message":"a change needs its type"`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"xds","name":"a"}]}`, 404, `"field":"changes[0].type","message":"unknown type \"xds\"","hint":"types are CDS, `},
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":-1}]}`, 400, `"field":"changes[0].bytes","message":"must be a number between 0 and 2147483647"`},

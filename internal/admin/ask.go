@@ -77,6 +77,10 @@ type Explainer interface {
 	// Node returns the node message of a connected client.
 	Node(node string) (api.NodeInfo, error)
 
+	// Preview returns the groups and the resources that a node would get, which is given as JSON or YAML. The
+	// error is about that text.
+	Preview(node []byte) (api.Preview, error)
+
 	// Wait sets the state of types that wait for other resources. It stops when ctx ends.
 	Wait(ctx context.Context, clients []api.Client)
 

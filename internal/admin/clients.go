@@ -196,6 +196,27 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// preview sends the groups and the resources of a node that the caller describes.
+func (s *Server) preview(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	var in api.PreviewRequest
+	if err := body(w, r, maxAsked, &in); err != nil {
+		return err
+	}
+	if strings.TrimSpace(in.Node) == "" {
+		return wrong("node", "is missing: write the node as JSON or YAML", `{"node": "id: edge-1"}`)
+	}
+	p, err := s.Explainer.Preview([]byte(in.Node))
+	if err != nil {
+		return wrong("node", err.Error(), "")
+	}
+	p.APIVersion, p.Kind = api.Version, api.KindPreview
+	answer(w, http.StatusOK, p)
+	return nil
+}
+
 const (
 	maxChanges = 10_000          // maximum number of planned changes in one request
 	maxPlanned = 10 * maxChanges // maximum number of JSON values in it; without a limit, 4 MiB of changes take 80 MB

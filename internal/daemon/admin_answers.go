@@ -80,8 +80,8 @@ func (v *view) groups(src *dir.Source) (all []api.Group) {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		_, place := src.Rule(name)
-		all = append(all, api.Group{Name: name, Resources: by[name], Place: place, Rejected: rejected[name]})
+		rule, place := src.Rule(name)
+		all = append(all, api.Group{Name: name, Resources: by[name], Rule: rule, Place: place, Rejected: rejected[name]})
 	}
 	return all
 }

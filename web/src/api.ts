@@ -18,11 +18,21 @@ export type Event = Schemas["Event"];
 export type Revision = Schemas["Revision"];
 export type Impact = Schemas["Impact"];
 export type Rollout = Schemas["Rollout"];
+export type Preview = Schemas["Preview"];
+export type Group = Schemas["Group"];
 export type Hold = Schemas["Hold"];
 export type State = Schemas["State"];
 
 type Get = { [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { "application/json": infer T } } } } } ? T : never };
 export type Path = { [P in keyof Get]: Get[P] extends never ? never : P }[keyof Get];
+type Post = {
+  [P in keyof paths]: paths[P] extends {
+    post: { requestBody?: { content: { "application/json": infer In } }; responses: { 200: { content: { "application/json": infer Out } } } };
+  }
+    ? { in: In; out: Out }
+    : never;
+};
+export type PostPath = { [P in keyof Post]: Post[P] extends never ? never : P }[keyof Post];
 export type Query = Record<string, string | number | boolean | string[] | undefined>;
 
 // The bearer token is kept in memory only, so it ends with the tab.
@@ -57,21 +67,33 @@ export function urlOf(path: string, parts: string[], query: Query = {}): string 
 }
 
 // Sends a request with the token. It throws a Failure for each answer that is not a success.
-export async function request(url: string, signal?: AbortSignal): Promise<Response> {
+export async function request(url: string, signal?: AbortSignal, body?: unknown): Promise<Response> {
   let answer: Response;
   try {
-    answer = await fetch(url, { ...(token.value && { headers: { Authorization: `Bearer ${token.value}` } }), ...(signal && { signal }) });
+    answer = await fetch(url, {
+      headers: {
+        ...(token.value && { Authorization: `Bearer ${token.value}` }),
+        ...(body !== undefined && { "Content-Type": "application/json" }),
+      },
+      ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
+      ...(signal && { signal }),
+    });
   } catch (e) {
     if (signal?.aborted) throw e;
     throw new Failure(0, "The server does not answer.");
   }
   if (answer.status === 401) signedOut.value = true;
   if (answer.ok) return answer;
-  const body: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));
-  throw new Failure(answer.status, body.message ?? answer.statusText, body.hint);
+  const error: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));
+  throw new Failure(answer.status, error.message ?? answer.statusText, error.hint);
 }
 
 export async function get<P extends Path>(path: P, parts: string[], query?: Query, signal?: AbortSignal): Promise<Get[P]> {
   const answer = await request(urlOf(path, parts, query), signal);
   return answer.json() as Promise<Get[P]>;
+}
+
+export async function post<P extends PostPath>(path: P, parts: string[], body: Post[P]["in"], query?: Query): Promise<Post[P]["out"]> {
+  const answer = await request(urlOf(path, parts, query), undefined, body);
+  return answer.json() as Promise<Post[P]["out"]>;
 }

@@ -70,3 +70,17 @@ export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Qu
   const { data, failure }: Loaded<Answer> = state.url === url ? state : {};
   return { data, failure };
 }
+
+// An answer that a button asks for.
+export function useAsk<T>() {
+  const [state, set] = useState<Loaded<T> & { busy?: boolean }>({});
+  const ask = async (f: () => Promise<T>) => {
+    set((s) => ({ ...s, busy: true }));
+    try {
+      set({ data: await f() });
+    } catch (e) {
+      set({ failure: e instanceof Failure ? e : new Failure(0, String(e)) });
+    }
+  };
+  return { ...state, ask };
+}

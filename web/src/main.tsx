@@ -8,6 +8,7 @@ import "./style.css";
 import { Client } from "./views/client";
 import { Clients } from "./views/clients";
 import { Events } from "./views/events";
+import { Groups } from "./views/groups";
 import { Overview } from "./views/overview";
 import { Resource, Resources } from "./views/resources";
 import { Revision, Revisions } from "./views/revisions";
@@ -25,6 +26,7 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
     key: "r",
     view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
   },
+  { path: "groups", title: "Groups", key: "g", view: () => <Groups /> },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },
   { path: "events", title: "Events", key: "e", view: () => <Events /> },
@@ -162,7 +164,7 @@ let afterG = false;
 addEventListener("keydown", (e) => {
   if ((e.target as Element).closest("input, textarea, select, dialog") || e.metaKey || e.ctrlKey || e.altKey) return;
   const jump = afterG && views.find((v) => v.key === e.key);
-  afterG = e.key === "g";
+  afterG = e.key === "g" && !jump;
   if (jump) go(linkTo(jump.path));
   else if (e.key === "?") helpOpen.value = true;
   else if (e.key === "/") {

@@ -3,7 +3,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import AxeBuilder from "@axe-core/playwright";
 import { test as base, expect, type Page } from "@playwright/test";
@@ -40,6 +40,7 @@ export class World {
   // Replaces a file of the configuration.
   write(name: string, text: string) {
     writeFileSync(join(this.dir, "next"), text);
+    mkdirSync(dirname(join(this.dir, "config", name)), { recursive: true });
     renameSync(join(this.dir, "next"), join(this.dir, "config", name));
   }
 

@@ -345,9 +345,46 @@ type Group struct {
 	Name      string `json:"name"`
 	Resources int    `json:"resources"`
 	Clients   Counts `json:"clients"`
+	Rule      string `json:"rule,omitempty"`  // the rule that selects the nodes, such as `cluster is "edge"`; "": nodes get the group otherwise
 	Place     string `json:"place,omitempty"` // place of the file group.yaml
 
 	Rejected *Rejected `json:"rejected,omitempty"` // absent: the files of this group have no errors of their own
+}
+
+// A PreviewRequest is the body of POST /api/v1/groups/preview.
+type PreviewRequest struct {
+	Node string `json:"node"` // a node as JSON or YAML, in the form of an Envoy's bootstrap
+}
+
+// A Preview is the answer of POST /api/v1/groups/preview: the groups and the resources that a node would get.
+type Preview struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`              // "Preview"
+	Refused    bool              `json:"refused,omitempty"` // no group matches, so the node gets nothing
+	Groups     []PreviewGroup    `json:"groups"`
+	Otherwise  string            `json:"otherwise,omitempty"` // the rule for nodes that match no group
+	Notes      []string          `json:"notes,omitempty"`     // conditions that could not be evaluated
+	Total      int               `json:"total"`
+	Resources  []PreviewResource `json:"resources"` // by type in push order and by name; at most 1000
+}
+
+// A PreviewGroup is a group of a node. If several groups have the same resource, the node gets that of the first
+// group.
+type PreviewGroup struct {
+	Name  string `json:"name"`
+	Why   string `json:"why"` // the part of the rule that holds
+	Place string `json:"place,omitempty"`
+}
+
+// A PreviewResource is a resource that a node would get.
+type PreviewResource struct {
+	Type    string   `json:"type"`
+	Name    string   `json:"name"`
+	Group   string   `json:"group"`
+	Hides   []string `json:"hides,omitempty"` // groups with a resource of the same name, which the node does not get
+	Version string   `json:"resource_version"`
+	Bytes   int      `json:"bytes"`
+	Place   string   `json:"place"`
 }
 
 // A Trouble is a likely problem that the server noticed and no client reported.

@@ -8,6 +8,7 @@ const (
 	KindResourceList    = "ResourceList"
 	KindRefusalList     = "RefusalList"
 	KindGroupList       = "GroupList"
+	KindPreview         = "Preview"
 	KindExplanation     = "Explanation"
 	KindWaitResult      = "WaitResult"
 	KindReload          = "Reload"

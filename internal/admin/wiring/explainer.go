@@ -42,6 +42,8 @@ func (x explainer) Node(node string) (api.NodeInfo, error) {
 	return a, notFound(err)
 }
 
+func (x explainer) Preview(node []byte) (api.Preview, error) { return x.e.Preview(node) }
+
 func (x explainer) Unused(name string) string { return x.e.Unused(name) }
 
 func (x explainer) Wait(ctx context.Context, clients []api.Client) { x.e.Wait(ctx, clients) }

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/groups/cel"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/explain"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/cli/dirload"
 	"github.com/chancery-xds/chancery/internal/cli/xdsclient"
@@ -33,28 +33,12 @@ type previewFlags struct {
 // A preview is the output of the command: the groups and resources of a node. docs/groups.md documents
 // its JSON.
 type preview struct {
-	Version   int               `json:"version"`
-	Refused   bool              `json:"refused,omitempty"`
-	Groups    []previewGroup    `json:"groups"`
-	Otherwise string            `json:"otherwise,omitempty"` // the rule for nodes that match no group
-	Notes     []string          `json:"notes,omitempty"`
-	Resources []previewResource `json:"resources"`
-}
-
-type previewGroup struct {
-	Name  string `json:"name"`
-	Why   string `json:"why"`
-	Place string `json:"place,omitempty"`
-}
-
-type previewResource struct {
-	Type    string   `json:"type"`
-	Name    string   `json:"name"`
-	Group   string   `json:"group"`
-	Hides   []string `json:"hides,omitempty"` // groups with a resource of the same name, which the node does not get
-	Version string   `json:"resource_version"`
-	Bytes   int      `json:"bytes"`
-	Place   string   `json:"place"`
+	Version   int                   `json:"version"`
+	Refused   bool                  `json:"refused,omitempty"`
+	Groups    []api.PreviewGroup    `json:"groups"`
+	Otherwise string                `json:"otherwise,omitempty"` // the rule for nodes that match no group
+	Notes     []string              `json:"notes,omitempty"`
+	Resources []api.PreviewResource `json:"resources"`
 }
 
 // Preview returns the command preview.
@@ -135,38 +119,8 @@ func (p *previewFlags) run(cmd *cobra.Command, root string) error {
 // previewOf returns the groups and resources that a node gets from a loaded source.
 func previewOf(src *dir.Source, all *store.Snapshot, n *xds.Node) *preview {
 	d := src.Decide(n)
-	p := &preview{Version: 1, Refused: d.Groups == nil, Groups: []previewGroup{}, Notes: d.Notes, Resources: []previewResource{}}
-	for _, r := range d.Reasons {
-		if r.Group == "" {
-			p.Otherwise = r.String()
-			continue
-		}
-		g := previewGroup{Name: r.Group, Why: r.Rule}
-		switch {
-		case r.By != "":
-			g.Why = "included by " + r.By
-		case r.Rule == "":
-			g.Why = "otherwise"
-		}
-		if r.Place != (groups.Place{}) {
-			g.Place = r.Place.String()
-		}
-		p.Groups = append(p.Groups, g)
-	}
-	if p.Refused {
-		return p
-	}
-	for _, table := range dirload.SortedTables(all.View(d.Groups...)) {
-		t := table.Type()
-		for _, r := range slices.SortedFunc(table.All(), func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }) {
-			in := slices.DeleteFunc(slices.Clone(d.Groups), func(g string) bool { return all.View(g).Table(t).Lookup(r.Name) == nil })
-			p.Resources = append(p.Resources, previewResource{
-				Type: t.String(), Name: r.Name, Group: in[0], Hides: in[1:],
-				Version: r.Version, Bytes: len(r.Body), Place: src.PlaceFor(n, t, r.Name),
-			})
-		}
-	}
-	return p
+	p := explain.PreviewOf(d, all, 0, func(_ string, t *xds.Type, name string) string { return src.PlaceFor(n, t, name) })
+	return &preview{Version: 1, Refused: p.Refused, Groups: p.Groups, Otherwise: p.Otherwise, Notes: p.Notes, Resources: p.Resources}
 }
 
 func previewJSON(w io.Writer, p *preview) error { return text.WriteJSON(w, p, "  ") }

@@ -25,6 +25,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/envoy/diff"
 	"github.com/chancery-xds/chancery/internal/envoy/importer"
+	"github.com/chancery-xds/chancery/internal/envoy/nodes"
 	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/relay/fetch"
 	"github.com/chancery-xds/chancery/internal/text"
@@ -248,7 +249,7 @@ func (d *diffFlags) clientNode(cmd *cobra.Command, node string) (*xds.Node, erro
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	known, err := xdsclient.ReadNode(b, d.types)
+	known, err := nodes.Read(b, d.types)
 	if err != nil {
 		return nil, cli.Fail(fmt.Errorf("client:%s: %w", node, err), "")
 	}

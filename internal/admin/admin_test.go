@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,29 @@ func (f *fleet) Selected(clients.Filter) []*server.Stream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.streams
+}
+
+// Newest returns the newest event of clients, and all others.
+func (f *fleet) Newest(after uint64, most int, keep func(kind, node, typ string) bool) (events []api.Event, missed int, last uint64) {
+	all := f.Events(after)
+	for i := range slices.Backward(all) {
+		e := all[i]
+		if last == 0 {
+			last = e.ID
+		}
+		if !keep(e.Kind, e.Node, e.Type) {
+			continue
+		}
+		if e.Node != "" {
+			most--
+		}
+		if most < 0 && e.Node != "" {
+			missed++
+			continue
+		}
+		events = slices.Insert(events, 0, e)
+	}
+	return events, missed, max(last, after)
 }
 
 func (f *fleet) Events(after uint64) (all []api.Event) {

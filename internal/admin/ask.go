@@ -23,6 +23,7 @@ type Tracker interface {
 	Streams(node string) []*server.Stream
 	Ready(node, from string, strict bool) (ok bool, why string)
 	Events(after uint64) []api.Event
+	Newest(after uint64, most int, keep func(kind, node, typ string) bool) (events []api.Event, missed int, last uint64)
 	Await(ctx context.Context, after uint64) ([]api.Event, error)
 	Changed() <-chan struct{}
 }

@@ -20,7 +20,7 @@ import (
 const (
 	maxReaders = 32               // maximum of event readers, and separately of waiting requests
 	beat       = 15 * time.Second // interval of comments that keep the connection open
-	fewEvents  = 50               // maximum number of events of clients in one write to a reader with a pace
+	fewEvents  = 25               // maximum number of events of clients in one write to a reader with a pace
 )
 
 // An eventFilter selects the events for a reader.
@@ -30,8 +30,8 @@ type eventFilter struct {
 	kinds []string
 }
 
-func (f eventFilter) keeps(e api.Event) bool {
-	return (f.node == nil || f.node.Match(e.Node, nil)) && (f.typ == nil || f.typ.Short == e.Type) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind))
+func (f eventFilter) keeps(kind, node, typ string) bool {
+	return (f.node == nil || f.node.Match(node, nil)) && (f.typ == nil || f.typ.Short == typ) && (len(f.kinds) == 0 || slices.Contains(f.kinds, kind))
 }
 
 // events sends events (SSE) until the reader disconnects. A slow reader loses events, and gets the number
@@ -79,35 +79,26 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil {
 			return nil // the reader has disconnected, or the server ends
 		}
-		if pace > 0 && !stop && len(all) > 0 {
+		switch {
+		case len(all) == 0:
+		case pace > 0 && !stop:
 			select {
 			case <-time.After(time.Until(out.last.Add(pace))):
 			case <-r.Context().Done():
 				return nil
 			}
-			all = append(all, s.Tracker.Events(all[len(all)-1].ID)...)
-		}
-		var kept []api.Event
-		for _, e := range all {
-			after = e.ID
-			missed += e.Missed
-			if f.keeps(e) {
-				kept = append(kept, e)
-			}
-		}
-		if pace > 0 {
-			more := len(kept) - fewEvents
-			kept = slices.DeleteFunc(kept, func(e api.Event) bool {
-				more--
-				if more >= 0 && e.Node != "" { // events of the configuration are few
-					missed++
-					return true
-				}
-				return false
-			})
+			var more int
+			all, more, after = s.Tracker.Newest(after, fewEvents, f.keeps)
+			missed += more
+		default:
+			after = all[len(all)-1].ID
 		}
 		left := maxBlamed
-		for _, e := range kept {
+		for _, e := range all {
+			missed += e.Missed
+			if !f.keeps(e.Kind, e.Node, e.Type) {
+				continue
+			}
 			if e.Kind == "nack" && len(e.Resources) > 0 && left > 0 {
 				left--
 				var of []*api.Resource

@@ -51,7 +51,7 @@ var paramsOf = map[string][]param{
 		{"kind", "array", "only events of this kind"},
 		{"after", "integer", "only events after the one with this ID, as far as the server remembers them; the header Last-Event-ID overrides it"},
 		{"new", "boolean", "only future events"},
-		{paramPace.name, paramPace.kind, "a duration such as 250ms: at most one write in this time, with the newest 50 events of clients; missed counts the others"},
+		{paramPace.name, paramPace.kind, "a duration such as 250ms: at most one write in this time, with the newest 25 events of clients; missed counts the others"},
 		{"stop", "boolean", "only remembered events, then the end"}},
 	"GET /api/v1/wait": {
 		{"for", "string", "synced, the only condition"},

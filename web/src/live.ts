@@ -15,7 +15,7 @@ export const changes = signal(0);
 // The newest events, newest first.
 export const events = signal<Event[]>([]);
 
-// The number of events that this page did not get: it gets the newest 50 of each batch.
+// The number of events that this page did not get: it gets the newest 25 of each batch.
 export const missed = signal(0);
 
 const keep = 500;

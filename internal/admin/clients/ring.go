@@ -98,6 +98,34 @@ func (r *ring) after(id uint64, batch bool) (events []record, missed int, next <
 	return events, missed, nil
 }
 
+// newest returns those events after an ID that keep accepts: all that are about no client, and the newest of the
+// others, at most most. It also returns the number of the others that are left out, or lost, and the last ID.
+func (r *ring) newest(id uint64, most int, keep func(*record) bool) (events []record, missed int, last uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id > r.last {
+		id = 0
+	}
+	if first := r.last - uint64(len(r.records)); id < first {
+		missed, id = int(min(first-id, math.MaxInt32)), first
+	}
+	for n := r.last; n > id; n-- {
+		e := &r.records[(n-1)%uint64(len(r.records))]
+		switch {
+		case !keep(e):
+		case e.node() == "":
+			events = append(events, *e)
+		case most > 0:
+			most--
+			events = append(events, *e)
+		default:
+			missed++
+		}
+	}
+	slices.Reverse(events)
+	return events, missed, r.last
+}
+
 // leave removes the channel of a waiting reader.
 func (r *ring) leave(next <-chan struct{}) {
 	r.mu.Lock()
@@ -133,6 +161,14 @@ func (t *Tracker) Note(e api.Event) {
 func (t *Tracker) Events(after uint64) []api.Event {
 	records, missed, _ := t.ring.after(after, false)
 	return t.toEvents(records, missed)
+}
+
+// Newest returns those events after an ID that keep accepts, oldest first: all that are about no client, and at most
+// most others, the newest. Missed is the number of the others that are left out, or lost. The ID last is that of
+// the newest event, accepted or not. Keep must be fast.
+func (t *Tracker) Newest(after uint64, most int, keep func(kind, node, typ string) bool) (events []api.Event, missed int, last uint64) {
+	records, missed, last := t.ring.newest(after, most, func(r *record) bool { return keep(r.kind, r.node(), r.typeName()) })
+	return t.toEvents(records, 0), missed, last
 }
 
 // Await waits for events after an ID and returns the oldest ones. An error is that of the context.
@@ -192,6 +228,28 @@ func (t *Tracker) toEvents(records []record, missed int) []api.Event {
 	return events
 }
 
+func (r *record) node() string {
+	switch {
+	case r.note != nil:
+		return r.note.Node
+	case r.client != nil:
+		return r.client.node
+	default:
+		return ""
+	}
+}
+
+func (r *record) typeName() string {
+	switch {
+	case r.note != nil:
+		return r.note.Type
+	case r.typ != nil:
+		return r.typ.Short
+	default:
+		return ""
+	}
+}
+
 func (r *record) event(p *places) api.Event {
 	if r.note != nil {
 		e := *r.note
@@ -202,9 +260,7 @@ func (r *record) event(p *places) api.Event {
 	if r.client != nil {
 		e.Node, e.Peer = r.client.node, r.client.peer
 	}
-	if r.typ != nil {
-		e.Type = r.typ.Short
-	}
+	e.Type = r.typeName()
 	if r.nonce != 0 {
 		e.Nonce = nonceOf(r.nonce)
 	}

@@ -182,3 +182,46 @@ func TestWaitsCountTogether(t *testing.T) {
 	one("wait", 2, xds.Listener, xds.Route)
 	want("4wait2x2 5ack2x1 6ack2x1 7wait2x2 ")
 }
+
+// The newest events of clients, and all others. No event is counted twice.
+func TestNewest(t *testing.T) {
+	tr := New(Options{})
+	add := func(kind, node string) { tr.Note(api.Event{Kind: kind, Node: node}) }
+	add("commit", "")
+	for i := range 10 {
+		add("ack", fmt.Sprint("a", i))
+	}
+	add("nack", "b")
+	all := func(string, string, string) bool { return true }
+	acks := func(kind, _, _ string) bool { return kind != "nack" }
+	for _, c := range []struct {
+		after        uint64
+		most         int
+		keep         func(kind, node, typ string) bool
+		want         string
+		missed, last int
+	}{
+		{0, 2, all, "commit ack nack", 9, 12},
+		{0, 2, acks, "commit ack ack", 8, 12},
+		{0, 100, acks, "commit ack ack ack ack ack ack ack ack ack ack", 0, 12},
+		{9, 2, all, "ack nack", 1, 12},
+		{11, 2, acks, "", 0, 12},
+		{12, 2, all, "", 0, 12},
+		{99, 1, all, "commit nack", 10, 12}, // the ID of another server
+	} {
+		events, missed, last := tr.Newest(c.after, c.most, c.keep)
+		var got []string
+		for _, e := range events {
+			got = append(got, e.Kind)
+		}
+		if got := strings.Join(got, " "); got != c.want || missed != c.missed || int(last) != c.last {
+			t.Errorf("after %d: %s, missed %d, last %d; want %s, %d, %d", c.after, got, missed, last, c.want, c.missed, c.last)
+		}
+	}
+	for range 2 * 4096 {
+		add("ack", "a")
+	}
+	if events, missed, _ := tr.Newest(12, 10, all); len(events) != 10 || missed != 2*4096-10 {
+		t.Errorf("%d events, %d missed", len(events), missed)
+	}
+}

@@ -82,6 +82,10 @@ func TestLoadsEndpointsAtOnce(t *testing.T) {
 			b.write("sedAbCdE", port("e", 2))
 			b.must(os.Rename(b.dir+"/sedAbCdE", b.dir+"/e.yaml"))
 		}, true},
+		"a hidden temporary file with the same extension": {func(b *fixture) {
+			b.write(".e.yaml", port("e", 2))
+			b.must(os.Rename(b.dir+"/.e.yaml", b.dir+"/e.yaml"))
+		}, true},
 		"endpoints next to their cluster":   {replace("both.yaml", strings.Replace(both, "_value: 1}", "_value: 2}", 1)), true},
 		"a file below a link":               {replace("_data/l.yaml", port("l", 2)), true},
 		"a write in place":                  {inPlace("e.yaml", port("e", 2)), false},
@@ -225,18 +229,43 @@ func TestChangesWithoutEvents(t *testing.T) {
 	}
 }
 
-// After commits in quick succession, Run waits for the end of the change. Commits of an earlier change do not count.
+// After commits in quick succession, Run waits for the end of the change, up to a maximum. Commits of an earlier change
+// do not count.
 func TestQuietTimeAfterCommits(t *testing.T) {
-	for ago, want := range map[time.Duration]time.Duration{0: bulkTime, bulkTime - 1: bulkTime, bulkTime: quietTime} {
-		t.Run(fmt.Sprintf("SAFE-18 %v before", ago), func(t *testing.T) {
+	for name, tt := range map[string]struct{ before, waited, want time.Duration }{
+		"a commit just before":          {0, 0, bulkTime},
+		"a commit less than 1 s before": {bulkTime - 1, 0, bulkTime},
+		"a commit 1 s before":           {bulkTime, 0, quietTime},
+		"changes for 5 s":               {0, 5 * time.Second, bulkTime},
+		"changes for almost 10 s":       {0, maxBulkWait - quietTime, quietTime},
+	} {
+		t.Run("SAFE-18 "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := New(t.TempDir(), nil, Options{})
-				s.last = lastChange{at: time.Now().Add(-ago), commits: quickCommits}
-				if got, _ := s.delay(watch.NewManual(), time.Now()); got != want {
-					t.Errorf("%v, want %v", got, want)
+				first := time.Now()
+				s.last = lastChange{at: first.Add(-tt.before), commits: quickCommits}
+				time.Sleep(tt.waited)
+				if got, _ := s.delay(watch.NewManual(), first); got != tt.want {
+					t.Errorf("%v, want %v", got, tt.want)
 				}
 			})
 		})
+	}
+}
+
+// A commit of the file that the last change replaced is not one of several commits of a change.
+func TestChangesOfTheSameFile(t *testing.T) {
+	var c lastChange
+	for i, step := range []struct {
+		changed []string
+		again   bool
+	}{
+		{nil, false}, {nil, false}, {[]string{"a"}, false}, {[]string{"b"}, false}, {[]string{"b"}, true},
+		{[]string{"b", "c"}, false}, {[]string{"b"}, false},
+	} {
+		if c.found(step.changed); c.again != step.again {
+			t.Errorf("SAFE-18 change %d, of %v: again %v", i, step.changed, c.again)
+		}
 	}
 }
 
@@ -271,7 +300,7 @@ func TestEarlyLoadsArePaced(t *testing.T) {
 			}
 			b.src.last = tt.last
 			b.src.last.at = time.Now().Add(-tt.ago)
-			if delay, ok := b.src.early(w); ok != tt.want || delay > 0 != (tt.last.took > 0) {
+			if delay, ok := b.src.early(w); ok != tt.want || delay > max(0, tt.last.took-tt.ago) || delay > 0 != (tt.last.took > 0) {
 				t.Errorf("early: %v, after %v", ok, delay)
 			}
 		})

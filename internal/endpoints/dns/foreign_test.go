@@ -66,3 +66,45 @@ func TestTwoAnswersConfirmNothing(t *testing.T) {
 		}
 	}
 }
+
+// Only a response to a query is an answer: a client that asks this port is not a server.
+func TestOtherMessagesAreNoAnswers(t *testing.T) {
+	q := question{"b", dnsmessage.TypeA}
+	_, asked, err := q.ask(7, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range map[string]dnsmessage.Header{
+		"an answer":               {ID: 7, Response: true},
+		"a query":                 {ID: 7},
+		"an answer of another ID": {ID: 8, Response: true},
+		"a response to a NOTIFY":  {ID: 7, Response: true, OpCode: 4},
+	} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			b, err := (&dnsmessage.Message{Header: h, Questions: []dnsmessage.Question{asked}}).Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := answers(b, 7, asked); (err == nil) != (name == "an answer") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An answer without records may come from a cache, so the next question waits for half of EmptyAfter.
+func TestAbsenceIsConfirmedSlowly(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		s := tell(t, "dns:b.example:80")
+		s.asks("A b.example, AAAA b.example")
+		s.hears("AAAA b.example", time.Hour, "", "")
+		s.hears("A b.example", 5*time.Second, "10.0.0.1", "dns:b.example:80: 10.0.0.1:80")
+		s.after(5 * time.Second)
+		s.asks("A b.example")
+		s.hears("A b.example", 5*time.Second, "", "")
+		s.after(30*time.Second - 1)
+		s.asks("")
+		s.after(1)
+		s.asks("A b.example")
+	})
+}

@@ -130,6 +130,41 @@ func TestFault(t *testing.T) {
 	})
 }
 
+// A failing question that no name needs any more is not a fault.
+func TestFaultOfRemovedTarget(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var last string
+			w, err := New([]Name{{Host: "s.example"}}, func(Name, []Address) {}, Options{Log: slog.New(slog.DiscardHandler), MinTTL: time.Minute, MaxTTL: time.Minute, Fault: func(why string) { last = why }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			w.ask = func(_ context.Context, q question) (answer, error) {
+				late := time.Since(began) > time.Hour
+				switch {
+				case q.typ == dnsmessage.TypeSRV && late:
+					return answer{records: []record{{target: "new.example", port: 80}}, ttl: time.Minute}, nil
+				case q.typ == dnsmessage.TypeSRV:
+					return answer{records: []record{{target: "old.example", port: 80}}, ttl: time.Minute}, nil
+				case q.host == "old.example":
+					return answer{}, errors.New("SERVFAIL")
+				}
+				return answer{records: []record{{addr: netip.MustParseAddr("10.0.0.1")}}, ttl: time.Minute}, nil
+			}
+			for _, want := range []string{"old.example: SERVFAIL", ""} {
+				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Minute)
+				w.Run(ctx)
+				cancel()
+				if last == "" != (want == "") || !strings.Contains(last, want) {
+					t.Errorf("%q, want %q", last, want)
+				}
+				time.Sleep(2 * time.Minute)
+			}
+		})
+	})
+}
+
 // A name that does not exist is logged once with the answer, and again only after it had addresses.
 func TestMissingNameIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -464,6 +464,23 @@ func TestWritesWhileJournalIsShortened(t *testing.T) {
 	}
 }
 
+// After a failure, the journal is not shortened again at each write.
+func TestFailedShorteningIsNotRepeated(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.journal.size = 5 << 20
+	if err := os.MkdirAll(filepath.Join(l.journal.next(), "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !l.long() || l.shorten() == nil || l.long() {
+		t.Errorf("SAFE-15 the journal of %d bytes, %d of them live, is shortened: %v", l.journal.size, l.journal.live, l.long())
+	}
+}
+
 // A restart loses nothing, and restarts the leases.
 func TestRestartKeepsRegistrations(t *testing.T) {
 	dir := t.TempDir()

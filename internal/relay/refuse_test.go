@@ -1,8 +1,11 @@
 package relay_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +127,24 @@ func TestOwnNameWinsOverAlias(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A resource may have its own name as an alias: only an alias that is the name of another resource is lost.
+func TestOwnNameAsAlias(t *testing.T) {
+	t.Run("CLI-15", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			up, conn := relayed(t, relay.Options{Refs: refs, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			c := xdstest.Delta(t, conn)
+			c.Subscribe(xds.Cluster, "*")
+			synctest.Wait()
+			up.send(called("a", "a", "b"), called("b"))
+			c.Await(xds.Cluster, "a", "b")
+			if all := log.String(); strings.Count(all, "without the alias") != 1 || !strings.Contains(all, `alias \"b\"`) {
+				t.Error(all)
+			}
+		})
+	})
 }
 
 // Names that "*" has found are forgotten when nothing is left of them.

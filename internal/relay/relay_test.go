@@ -431,3 +431,18 @@ func TestUnusableResourceIsNotARemoval(t *testing.T) {
 		takes(t, 5*time.Second, func() { c.Expect(xds.Cluster) })
 	})
 }
+
+// SAFE-10: only for clients of all resources of a type an unusable one means that the type is not empty. A name that
+// the upstream removes is removed, also if another name is unusable.
+func TestUnusableResourceDoesNotKeepOtherNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(t)
+		up.set(xds.Endpoint, "a", "b")
+		w := relayOf(t, up, "", true, refuses(resource(xds.Endpoint, "b", "")))
+		c := xdstest.Delta(t, w.conn)
+		c.Subscribe(xds.Endpoint, "a", "b")
+		c.Await(xds.Endpoint, "a")
+		up.set(xds.Endpoint, "b")
+		takes(t, 5*time.Second, func() { c.Await(xds.Endpoint) })
+	})
+}

@@ -305,6 +305,21 @@ func TestWrongEvents(t *testing.T) {
 	}
 }
 
+// A deleted slice counts although its labels no longer match.
+func TestDeletedAfterChangeOfLabels(t *testing.T) {
+	t.Run("SAFE-17", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, h := startSelected(t)
+			s.Send(`{"type":"DELETED","object":{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"s","namespace":"ns","resourceVersion":"900","labels":{"kubernetes.io/service-name":"b"}}}}` + "\n")
+			synctest.Wait()
+			time.Sleep(time.Second)
+			if got, _ := h.get("backend"); got != "" {
+				t.Errorf("the deleted slice has %q", got)
+			}
+		})
+	})
+}
+
 // A restored API server sends no events to a watch that began at a later version.
 func TestRestoredAPIServer(t *testing.T) {
 	t.Run("SAFE-17 an API server that was restored from a backup", func(t *testing.T) {
@@ -324,6 +339,14 @@ func TestRestoredAPIServer(t *testing.T) {
 			if all := h.said(); strings.Count(all, "endpoints that it lacks are removed") != 1 || !strings.Contains(all, "went back from 11 to 2") {
 				t.Error(all)
 			}
+			again := slice("u", "http:80", "10.0.0.8") // the next list that contradicts is refused as long
+			again.Labels["mesh"] = "yes"
+			s.Restore(1, again)
+			time.Sleep(silentFor + doubtFor/2)
+			if got, _ := h.get("backend"); got != "10.0.0.9:80" {
+				t.Errorf("the watcher reported %q", got)
+			}
+			h.gets("backend", "10.0.0.8:80")
 		})
 	})
 	t.Run("SAFE-17 another API server at the same address", func(t *testing.T) {

@@ -61,7 +61,7 @@ func yaml11Bool(s string) (b, ok bool) {
 // cInteger parses an integer of 64 bits as the C library does: 0 begins an octal number, 0x a hexadecimal one.
 func cInteger(s string) (int64, bool) {
 	digits := strings.TrimLeft(s, "+-")
-	if len(s)-len(digits) > 1 || digits == "" || digits[0] < '0' || digits[0] > '9' {
+	if digits == "" || digits[0] < '0' || digits[0] > '9' {
 		return 0, false
 	}
 	base := 10

@@ -41,11 +41,11 @@ func TestYAML11Words(t *testing.T) {
 		"n": {`"n"`, "false"}, "N": {`"N"`, "false"}, "no": {`"no"`, "false"}, "off": {`"off"`, "false"},
 		"010": {"10", "8"}, "-010": {"-10", "-8"},
 
-		"1.10": {"1.1", `"1.10"`}, "1e3": {"1000", `"1e3"`}, "0o17": {"15", `"0o17"`}, "08": {"8", `"08"`}, "2147483648": {"2147483648", `"2147483648"`},
+		"1.10": {"1.1", `"1.10"`}, "1e3": {"1000", `"1e3"`}, "0o17": {"15", `"0o17"`}, "08": {"8", `"08"`}, "2147483648": {"2147483648", `"2147483648"`}, "-2147483648": {"-2147483648", "-2147483648"}, "-2147483649": {"-2147483649", `"-2147483649"`},
 		"0x80000000": {"2147483648", `"2147483648"`}, "+0x10": {`"+0x10"`, "16"}, "!!str 010": {`"010"`, "8"}, `!!int "5"`: {"5", "5"}, "! 010": {`"010"`, `"010"`},
 		"9007199254740993": {"9007199254740992", `"9007199254740993"`}, "-0": {"0", "0"},
 		// Not numbers of YAML 1.2, although the parser takes them.
-		"2024_11_29": {`"2024_11_29"`, `"2024_11_29"`}, "0b11": {`"0b11"`, `"0b11"`}, "1_000.5": {`"1_000.5"`, `"1_000.5"`}, "12:30": {`"12:30"`, `"12:30"`},
+		"2024_11_29": {`"2024_11_29"`, `"2024_11_29"`}, "0b11": {`"0b11"`, `"0b11"`}, "1_000.5": {`"1_000.5"`, `"1_000.5"`}, "12:30": {`"12:30"`, `"12:30"`}, "-.nan": {`"-.nan"`, `"-.nan"`}, "+.NaN": {`"+.NaN"`, `"+.NaN"`},
 
 		"true": {"true", "true"}, "TRUE": {"true", "true"}, "tRUE": {`"tRUE"`, `"tRUE"`}, "\"on\"": {`"on"`, `"on"`}, "'no'": {`"no"`, `"no"`}, "07": {"7", "7"},
 		"0x10": {"16", "16"}, "10": {"10", "10"}, "0": {"0", "0"}, "north": {`"north"`, `"north"`}, "~": {"null", "null"}, "[no]": {`["no"]`, "[false]"},
@@ -58,6 +58,15 @@ func TestYAML11Words(t *testing.T) {
 			if warned := len(problems) == 1 && strings.HasPrefix(problems[0], "XDS0803 a.yaml:1:"); warned != (!rewrite && tt.ours != tt.envoys) || len(problems) > 1 {
 				t.Errorf("FILE-7 %s, rewrite %v: %q", src, rewrite, problems)
 			}
+		}
+	}
+}
+
+// Envoy reads a number that JSON does not have as text. So Rewrite uses this text.
+func TestRewriteOfNumbersOutsideJSON(t *testing.T) {
+	for _, number := range []string{".inf", "-.inf", ".nan"} {
+		if got, problems := decodeAs(t, "google.protobuf.Struct", "a: "+number, true); got != `{"a":"`+number+`"}` || len(problems) > 0 {
+			t.Errorf("FILE-7 %s: %s, %q", number, got, problems)
 		}
 	}
 }
@@ -172,7 +181,7 @@ func TestFILE7WellKnownTypes(t *testing.T) {
 
 // EnvoyScalar reads integers as the C library does, with one sign before the digits.
 func TestEnvoyScalarSigns(t *testing.T) {
-	for text, want := range map[string]any{"-0x10": int64(-16), "+010": int64(8), "0x": "0x", "0x+5": "0x+5", "0x-5": "0x-5", "+-5": "+-5"} {
+	for text, want := range map[string]any{"-0x10": int64(-16), "+010": int64(8), "0x": "0x", "0x+5": "0x+5", "0x-5": "0x-5", "+-5": "+-5", "--0x5": "--0x5", "++07": "++07"} {
 		t.Run("FILE-7 "+text, func(t *testing.T) {
 			docs, err := ParseYAML("f.yaml", []byte(text))
 			if err != nil || len(docs) != 1 {

@@ -68,6 +68,14 @@ func TestLostHead(t *testing.T) {
 		"SAFE-15 the head is unreadable": {func(t *testing.T, e revisions.Engine) error {
 			return errors.Join(e.Delete(t.Context(), "head"), e.PutIfAbsent(t.Context(), "head", []byte("?")))
 		}, revisions.ErrLostHead},
+		"SAFE-15 a revision is missing between the head and an unreadable one": {func(t *testing.T, e revisions.Engine) error {
+			all := keys(t, e, "revision/")
+			return e.PutIfAbsent(t.Context(), strings.Replace(all[len(all)-1], "2-", "4-", 1), []byte("?"))
+		}, revisions.ErrLostHead},
+		"SAFE-15 the next revision is unreadable": {func(t *testing.T, e revisions.Engine) error {
+			all := keys(t, e, "revision/")
+			return e.PutIfAbsent(t.Context(), strings.Replace(all[len(all)-1], "2-", "3-", 1), []byte("?"))
+		}, nil},
 		"SAFE-15 only keys of others are left": {func(t *testing.T, e revisions.Engine) error {
 			return errors.Join(e.Delete(t.Context(), keys(t, e, "")...), e.PutIfAbsent(t.Context(), "revision/notes", nil), e.PutIfAbsent(t.Context(), "pack/notes", nil))
 		}, nil},

@@ -48,3 +48,13 @@ func TestMemoryLimitOfGo(t *testing.T) {
 		}
 	}
 }
+
+// Without a limit, limits are derived from half the memory of the machine.
+func TestTotalMemory(t *testing.T) {
+	t.Parallel()
+	for m, want := range map[Memory]int64{{Bytes: 300, Machine: 1000}: 300, {Machine: 1000}: 500, {}: 0} {
+		if got := m.Total(); got != want {
+			t.Errorf("SAFE-9 %+v: %d, want %d", m, got, want)
+		}
+	}
+}

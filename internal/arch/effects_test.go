@@ -148,7 +148,7 @@ var effects = map[string]string{
 	"internal/limit/inbound Conn.queue timer":     "the maximum time that a connection waits to be read",
 	"internal/limit/inbound Conn.note timer":      "looks at unfinished requests while there are any",
 	"internal/limit/inbound Conn.limitRate clock": "the rate of streams that begin and end",
-	"internal/limit/inbound Conn.rest timer":      "delays the reads of a connection that exceeds this rate",
+	"internal/limit/inbound Conn.delayRead timer": "delays the reads of a connection that exceeds this rate",
 	"internal/limit/rate owner mutex":             "the rate of the connections of an owner; not held during I/O",
 	"internal/limit/rate Owners mutex":            "the owners by address; not held during I/O",
 	"internal/limit/inbound Budget.slow clock":    "whether an unfinished request makes progress",

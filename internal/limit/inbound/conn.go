@@ -25,18 +25,18 @@ type Conn struct {
 	out replies // owned by the writing goroutine
 
 	// Owned by the reading goroutine.
-	size, n int32 // size of the buffer, bytes read into it
-	pool    mem.BufferPool
-	buf     *[]byte
-	failed  error
-	attempt func(fd uintptr) bool
-	haste   haste
+	size, n    int32 // size of the buffer, bytes read into it
+	pool       mem.BufferPool
+	buf        *[]byte
+	failed     error
+	attempt    func(fd uintptr) bool
+	streamRate streamRate
 
-	mu    sync.Mutex    // never held during I/O; locked before the budget's lock
-	in    messages      // parses the received bytes
-	noted state         // the state that the budget knows
-	rests chan struct{} // closed with the connection; nil if no read was ever delayed
-	watch *time.Timer   // checks half-received requests for progress; nil while there are none
+	mu     sync.Mutex    // never held during I/O; locked before the budget's lock
+	in     messages      // parses the received bytes
+	noted  state         // the state that the budget knows
+	delays chan struct{} // closed with the connection, to end a delay of a read; nil if no read was ever delayed
+	watch  *time.Timer   // checks half-received requests for progress; nil while there are none
 
 	holds  atomic.Bool // noted.large > 0
 	unread atomic.Bool // the reader waits for the budget
@@ -65,8 +65,8 @@ func (b *Budget) Conn(c net.Conn, plain bool) *Conn {
 	return conn
 }
 
-// glance is the time between two looks whether the client of a connection that is not read has gone (SAFE-14).
-const glance = 250 * time.Millisecond
+// hangUpInterval is the time between two checks whether a client has closed a connection that is not read (SAFE-14).
+const hangUpInterval = 250 * time.Millisecond
 
 // Gone reports whether the client of the connection from an address has closed it. Bytes that open further streams may
 // still be read.
@@ -159,13 +159,13 @@ func (c *Conn) end() {
 	if c.watch != nil {
 		c.watch.Stop()
 	}
-	c.endRest()
+	c.endDelay()
 	c.note()
 }
 
 // wait blocks until the connection may be read.
 func (c *Conn) wait() error {
-	if c.haste.wait <= 0 && !c.holds.Load() {
+	if c.streamRate.wait <= 0 && !c.holds.Load() {
 		return nil
 	}
 	return c.guarded(c.queue)
@@ -173,8 +173,8 @@ func (c *Conn) wait() error {
 
 // queue blocks until the rate limit and the budget allow a read.
 func (c *Conn) queue() error {
-	if c.haste.wait > 0 {
-		if err := c.rest(); err != nil {
+	if c.streamRate.wait > 0 {
+		if err := c.delayRead(); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (c *Conn) queue() error {
 		}
 		c.unread.Store(true)
 		if look == nil {
-			look = time.NewTimer(glance)
+			look = time.NewTimer(hangUpInterval)
 			defer look.Stop()
 		}
 		for woken := false; !woken; {
@@ -199,7 +199,7 @@ func (c *Conn) queue() error {
 			case <-h.wake:
 				woken = true
 			case <-look.C:
-				left -= glance
+				left -= hangUpInterval
 				switch {
 				case left <= 0:
 					c.refuse(TooLong)
@@ -207,7 +207,7 @@ func (c *Conn) queue() error {
 				case c.hungUp():
 					return net.ErrClosed
 				}
-				look.Reset(glance)
+				look.Reset(hangUpInterval)
 			}
 		}
 	}

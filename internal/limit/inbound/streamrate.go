@@ -7,7 +7,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 )
 
-// haste limits the rate at which the streams of a connection end. A client that opens streams and resets them
+// streamRate limits the rate at which the streams of a connection end. A client that opens streams and resets them
 // at once stays below the limit of open streams, although the server starts and ends each one
 // (CVE-2023-44487, "rapid reset"; the same if the client provokes the server into resetting them).
 //
@@ -15,7 +15,7 @@ import (
 // at once and keeps them. Reads from a connection above the rate are delayed. The connection is not closed,
 // because this would end all its good streams and let the client start over. A client that reconnects is
 // limited by the rate of its address.
-type haste struct {
+type streamRate struct {
 	pace     rate.Pace
 	all      *rate.Shared  // of the client's address; nil until a stream has ended
 	wait     time.Duration // delay of the next read
@@ -27,7 +27,7 @@ const cost = 10
 
 // limitRate counts ended streams. The reading goroutine calls it.
 func (c *Conn) limitRate(ended int) {
-	h := &c.haste
+	h := &c.streamRate
 	if h.all == nil {
 		h.all = c.budget.pace(c.RemoteAddr())
 	}
@@ -39,18 +39,18 @@ func (c *Conn) limitRate(ended int) {
 	}
 }
 
-// rest blocks until the delay is over, or returns an error when the connection is closed. If the client has closed
+// delayRead blocks until the delay is over, or returns an error when the connection is closed. If the client has closed
 // it, the unread streams are dropped.
-func (c *Conn) rest() error {
-	closed := c.beginRest()
+func (c *Conn) delayRead() error {
+	closed := c.beginDelay()
 	if closed == nil {
 		return net.ErrClosed
 	}
 	c.unread.Store(true)
 	defer c.unread.Store(false)
-	left := c.haste.wait
-	c.haste.wait = 0
-	t := time.NewTimer(min(left, glance))
+	left := c.streamRate.wait
+	c.streamRate.wait = 0
+	t := time.NewTimer(min(left, hangUpInterval))
 	defer t.Stop()
 	for {
 		select {
@@ -58,32 +58,32 @@ func (c *Conn) rest() error {
 		case <-closed:
 			return net.ErrClosed
 		}
-		left -= glance
+		left -= hangUpInterval
 		switch {
 		case left <= 0:
 			return nil
 		case c.hungUp():
 			return net.ErrClosed
 		}
-		t.Reset(min(left, glance))
+		t.Reset(min(left, hangUpInterval))
 	}
 }
 
-// beginRest returns a channel that is closed with the connection, or nil if the connection is closed already.
-func (c *Conn) beginRest() chan struct{} {
+// beginDelay returns a channel that is closed with the connection, or nil if the connection is closed already.
+func (c *Conn) beginDelay() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.in.ended {
 		return nil
 	}
-	c.rests = make(chan struct{})
-	return c.rests
+	c.delays = make(chan struct{})
+	return c.delays
 }
 
-// endRest ends a delay because the connection is closed. The caller holds c.mu.
-func (c *Conn) endRest() {
-	if c.rests != nil {
-		close(c.rests)
-		c.rests = nil // the connection may be closed twice
+// endDelay ends a delay because the connection is closed. The caller holds c.mu.
+func (c *Conn) endDelay() {
+	if c.delays != nil {
+		close(c.delays)
+		c.delays = nil // the connection may be closed twice
 	}
 }

@@ -38,10 +38,10 @@ type Engine struct {
 	moved   chan struct{}
 	foreign map[string]bool // the invalid keys that were logged
 
-	present  func() []endpoints.Change // the present registrations; nil: unknown
-	times    int                       // how many times the etcd had gone back at the last report of all registrations
-	restored int                       // the value of the key restoredKey, as last read
-	removed  map[endpoints.Key]bool    // the keys that this engine removed, and Watch has not reported since
+	present   func() []endpoints.Change // the present registrations; nil: unknown
+	timesBack int                       // how many times the etcd had gone back at the last report of all registrations
+	restored  int                       // the value of the key restoredKey, as last read
+	removed   map[endpoints.Key]bool    // the keys that this engine removed, and Watch has not reported since
 
 	fault faults.Record // why the registrations may be old (SAFE-17)
 }
@@ -239,7 +239,7 @@ func (e *Engine) await(ctx context.Context, rev int64) {
 	defer t.Stop()
 	for {
 		e.mu.Lock()
-		done, moved := e.seen == 0 || e.seen >= rev && e.times == e.conn.TimesBack(), e.moved
+		done, moved := e.seen == 0 || e.seen >= rev && e.timesBack == e.conn.TimesBack(), e.moved
 		e.mu.Unlock()
 		if done {
 			return
@@ -268,13 +268,13 @@ func (e *Engine) reported(rev int64) {
 func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool)) {
 	defer e.reported(0)
 	e.conn.Watch(ctx, dir, func(ctx context.Context, client *clientv3.Client) (began bool, err error) {
-		times := e.conn.TimesBack()
-		all, rev, err := e.whole(ctx, times)
+		timesBack := e.conn.TimesBack()
+		all, rev, err := e.restoreAndRead(ctx, timesBack)
 		if err != nil {
 			return false, err
 		}
 		report(all, true)
-		e.begin(times, rev)
+		e.reportedAll(timesBack, rev)
 		ctx, cancel := context.WithCancelCause(ctx)
 		var polling sync.WaitGroup
 		defer polling.Wait()
@@ -284,8 +284,8 @@ func (e *Engine) Watch(ctx context.Context, report func([]endpoints.Change, bool
 			if err := r.Err(); err != nil {
 				return true, err
 			}
-			e.conn.Saw(times, r.Header.Revision)
-			e.heard(r.Events)
+			e.conn.Saw(timesBack, r.Header.Revision)
+			e.sawEvents(r.Events)
 			changes := make([]endpoints.Change, 0, len(r.Events))
 			for _, ev := range r.Events {
 				if c, ok := e.change(ev.Kv, ev.Type == mvccpb.DELETE); ok {
@@ -315,8 +315,8 @@ const (
 // Faults implements [endpoints.Faulty].
 func (e *Engine) Faults() []faults.Fault { return e.fault.Present() }
 
-// all reads all registrations, and returns the revision of the etcd that has them.
-func (e *Engine) all(ctx context.Context) (all []endpoints.Change, rev int64, err error) {
+// read reads all registrations, and returns the revision of the etcd that has them.
+func (e *Engine) read(ctx context.Context) (all []endpoints.Change, rev int64, err error) {
 	from := e.conn.Key(dir)
 	end := clientv3.GetPrefixRangeEnd(from)
 	for {
@@ -350,7 +350,7 @@ func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok 
 		return c, false
 	}
 	if !ok {
-		e.strange(string(kv.Key))
+		e.logInvalid(string(kv.Key))
 		return c, false
 	}
 	if !gone {
@@ -362,8 +362,8 @@ func (e *Engine) change(kv *mvccpb.KeyValue, gone bool) (c endpoints.Change, ok 
 	return c, true
 }
 
-// strange logs an invalid key once.
-func (e *Engine) strange(key string) {
+// logInvalid logs an invalid key once.
+func (e *Engine) logInvalid(key string) {
 	e.mu.Lock()
 	logged := e.foreign[key] || len(e.foreign) >= 100
 	if !logged {

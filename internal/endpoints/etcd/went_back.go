@@ -38,8 +38,8 @@ func (e *Engine) removing(puts, removes []endpoints.Change) {
 	}
 }
 
-// heard records events of the watch.
-func (e *Engine) heard(events []*clientv3.Event) {
+// sawEvents records events of the watch.
+func (e *Engine) sawEvents(events []*clientv3.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, ev := range events {
@@ -56,30 +56,30 @@ func counter(value []byte) int {
 	return n
 }
 
-// begin records that Watch has reported all registrations, at a revision.
-func (e *Engine) begin(times int, rev int64) {
+// reportedAll records that Watch has reported all registrations, at a revision.
+func (e *Engine) reportedAll(timesBack int, rev int64) {
 	e.mu.Lock()
-	e.times = times
+	e.timesBack = timesBack
 	clear(e.removed)
 	e.mu.Unlock()
 	e.fault.Set("", nil)
 	e.reported(rev)
 }
 
-// whole reads all registrations. If the etcd has gone back since the last report, it first stores the lost
+// restoreAndRead reads all registrations. If the etcd has gone back since the last report, it first stores the lost
 // registrations again, unless another server has done so.
-func (e *Engine) whole(ctx context.Context, times int) (all []endpoints.Change, rev int64, err error) {
+func (e *Engine) restoreAndRead(ctx context.Context, timesBack int) (all []endpoints.Change, rev int64, err error) {
 	restored, err := e.counter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	all, rev, err = e.all(ctx)
+	all, rev, err = e.read(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	e.mu.Lock()
 	before, present := e.restored, e.present
-	back := times != e.times && e.seen > 0
+	back := timesBack != e.timesBack && e.seen > 0
 	e.mu.Unlock()
 	if back && restored <= before && present != nil {
 		restored = before + 1
@@ -90,7 +90,7 @@ func (e *Engine) whole(ctx context.Context, times int) (all []endpoints.Change, 
 		if len(lost) > 0 {
 			e.log.Warn("registered endpoints were missing in the etcd that went back, and are stored again", "registrations", len(lost))
 		}
-		all, rev, err = e.all(ctx)
+		all, rev, err = e.read(ctx)
 	}
 	e.mu.Lock()
 	e.restored = restored
@@ -113,7 +113,8 @@ func (e *Engine) poll(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		}
 		n, err := e.counter(ctx)
-		if ctx.Err() == nil && e.fault.Set(unread, err) && err != nil { // while the etcd is away, the client restarts the watch without an error
+		// The client of the etcd restarts a watch without an error. So only the poll notices that the etcd does not answer.
+		if ctx.Err() == nil && e.fault.Set(unread, err) && err != nil {
 			e.log.Warn(watchFailed, "error", err)
 		}
 		e.mu.Lock()

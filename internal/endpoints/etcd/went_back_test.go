@@ -29,7 +29,7 @@ func TestLostRegistrations(t *testing.T) {
 	}
 	var e *Engine
 	event := func(typ mvccpb.Event_EventType, key, value string) {
-		e.heard([]*clientv3.Event{{Type: typ, Kv: &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value)}}})
+		e.sawEvents([]*clientv3.Event{{Type: typ, Kv: &mvccpb.KeyValue{Key: []byte(key), Value: []byte(value)}}})
 	}
 	for _, c := range []struct {
 		name string
@@ -43,7 +43,7 @@ func TestLostRegistrations(t *testing.T) {
 			e.removing(nil, changes("a"))
 			event(mvccpb.DELETE, e.key(changes("a")[0].Key), "")
 		}, "a b"},
-		{"everything reported", func() { e.removing(nil, changes("a")); e.begin(0, 1) }, "a b"},
+		{"everything reported", func() { e.removing(nil, changes("a")); e.reportedAll(0, 1) }, "a b"},
 	} {
 		t.Run("SAFE-17 "+c.name, func(t *testing.T) {
 			e = New(conn, nil)

@@ -19,7 +19,7 @@ func (s *Source) load(o order, sc *scanner) (Report, error) {
 	}
 	files := s.changedFiles(before)
 	if len(files) > 0 {
-		s.last.found(files)
+		s.last.record(files)
 	}
 	if o.unsettled && len(files) > 0 {
 		s.pending = true

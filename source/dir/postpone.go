@@ -35,13 +35,13 @@ type lastChange struct {
 	at      time.Time     // when Run loaded it
 	took    time.Duration // the duration of that load
 	files   int           // number of changed files
-	only    string        // the real path of the only changed file
-	again   bool          // the change before had the same only file
+	only    string        // the real path of the changed file, if only one has changed
+	again   bool          // the same file also was the only one of the change before
 	commits int           // number of consecutive commits for other files, each less than bulkTime after the one before
 }
 
-// found records a change of files.
-func (c *lastChange) found(changed []string) {
+// record records a change of files.
+func (c *lastChange) record(changed []string) {
 	only := ""
 	if len(changed) == 1 {
 		only = changed[0]
@@ -95,7 +95,7 @@ func isServedName(path string) bool {
 	return name[0] != '.' && name[0] != '_' && form(path) != nil
 }
 
-// ofRun completes the order of a load that Run begins for the reason why.
+// ofRun adds to an order why Run begins the load, and which file a rename has replaced.
 func (s *Source) ofRun(o order, why watch.Cause, w *watch.Watcher) order {
 	if why == watch.Ordered || s.opts.LoadAtOnce {
 		return o
@@ -129,7 +129,7 @@ func (s *Source) loadReplaced(real string) (Report, error) {
 	if !s.lookAtReplaced(real, sc) {
 		return Report{}, errUnsettled
 	}
-	s.last.found([]string{real})
+	s.last.record([]string{real})
 	return s.apply(order{}, sc, start, true)
 }
 

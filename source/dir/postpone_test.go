@@ -263,7 +263,7 @@ func TestChangesOfTheSameFile(t *testing.T) {
 		{nil, false}, {nil, false}, {[]string{"a"}, false}, {[]string{"b"}, false}, {[]string{"b"}, true},
 		{[]string{"b", "c"}, false}, {[]string{"b"}, false},
 	} {
-		if c.found(step.changed); c.again != step.again {
+		if c.record(step.changed); c.again != step.again {
 			t.Errorf("SAFE-18 change %d, of %v: again %v", i, step.changed, c.again)
 		}
 	}

@@ -26,15 +26,17 @@ type Refusal struct {
 }
 
 const (
-	gather = time.Second      // from a refusal to the stream that passes it up, so that one stream passes up many
-	apart  = 30 * time.Second // the shortest time between two such streams
+	gatherTime   = time.Second      // from a refusal to the stream that passes it up, so that one stream passes up many
+	passInterval = 30 * time.Second // the shortest time between two such streams
 )
 
 // doubts are the refusals of clients that the source passes up.
 type doubts struct {
 	mu  sync.Mutex // held for memory only
 	all map[content]string
-	by  map[content]bool // the names in all, as keys without a sum; true: the last resource of the name was refused upstream
+
+	// refused has a key without a sum for each name in all: whether check has refused the last resource of the name.
+	refused map[content]bool
 }
 
 // A content is one version of a resource.
@@ -43,14 +45,14 @@ type content struct {
 	sum       xds.Sum
 }
 
-func (c content) anyOf() content { return content{url: c.url, name: c.name} }
+func (c content) withoutSum() content { return content{url: c.url, name: c.name} }
 
 // set replaces the refusals. It returns the names to request again, by type URL: names with a new refusal, and
 // names whose refusal has ended after it was passed up.
 func (d *doubts) set(of []Refusal) (again map[string][]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all, by, names := map[content]string{}, map[content]bool{}, map[content]bool{}
+	all, passed, names := map[content]string{}, map[content]bool{}, map[content]bool{}
 	for _, r := range of {
 		c := content{r.Type.URL, xds.CanonicalName(r.Name), r.Sum}
 		all[c] = strings.Map(func(r rune) rune {
@@ -59,17 +61,17 @@ func (d *doubts) set(of []Refusal) (again map[string][]string) {
 			}
 			return r
 		}, r.Text)
-		by[c.anyOf()] = d.by[c.anyOf()]
+		passed[c.withoutSum()] = d.refused[c.withoutSum()]
 		if _, was := d.all[c]; !was {
-			names[c.anyOf()] = true
+			names[c.withoutSum()] = true
 		}
 	}
 	for c := range d.all {
-		if _, is := all[c]; !is && d.by[c.anyOf()] {
-			names[c.anyOf()] = true
+		if _, is := all[c]; !is && d.refused[c.withoutSum()] {
+			names[c.withoutSum()] = true
 		}
 	}
-	d.all, d.by = all, by
+	d.all, d.refused = all, passed
 	again = map[string][]string{}
 	for c := range names {
 		again[c.url] = append(again[c.url], c.name)
@@ -85,13 +87,13 @@ func (d *doubts) check(r *xds.Resource) error {
 	c := content{url: r.Type.URL, name: xds.CanonicalName(r.Name)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, any := d.by[c]; !any {
+	if _, any := d.refused[c]; !any {
 		return nil
 	}
 	served := xds.Resource{Body: r.Body, Aliases: r.Aliases, TTL: r.TTL, Stamp: &xds.Stamp{Name: r.Name}}
 	served.Seal("")
 	text, is := d.all[content{c.url, c.name, served.Sum}]
-	d.by[c] = is
+	d.refused[c] = is
 	if is {
 		return fmt.Errorf("clients of the relay refuse it: %s", text)
 	}
@@ -113,8 +115,8 @@ func (s *Source) passUp(now time.Time) {
 		return
 	}
 	if s.moved.Swap(false) && s.look.IsZero() {
-		s.look = now.Add(gather)
-		if at := s.passed.Add(apart); s.look.Before(at) {
+		s.look = now.Add(gatherTime)
+		if at := s.passed.Add(passInterval); s.look.Before(at) {
 			s.look = at
 		}
 	}

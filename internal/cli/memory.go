@@ -52,8 +52,8 @@ func memoryOf(env string, inForce int64, cgroup func() (uint64, error)) (Memory,
 // pagesOfProgram is about the memory of the program's code and constants in use, which Go does not count.
 const pagesOfProgram = 40 << 20
 
-// forGo returns the memory limit of Go with which the process stays below a tenth more than the limit. Only limits
-// below 400 MiB are too small for the pages of the program in that tenth.
+// forGo returns the memory limit of Go for a process that may use a tenth more than limit. From 400 MiB on, this tenth
+// has room for the pages of the program. Below, Go gets less than limit, but at least three quarters.
 func forGo(limit int64) int64 {
 	return min(limit, max(limit+limit/10-pagesOfProgram, limit/4*3))
 }

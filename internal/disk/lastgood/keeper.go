@@ -182,7 +182,7 @@ func (k *Keeper) read(name string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// readIn does the same as readFile for a folder that is not open.
+// readIn is readFile for a folder that is not open.
 func readIn(folder, name string, most int64) ([]byte, fs.FileInfo, error) {
 	inside, err := os.OpenRoot(folder)
 	if err != nil {
@@ -192,8 +192,8 @@ func readIn(folder, name string, most int64) ([]byte, fs.FileInfo, error) {
 	return readFile(inside, name, most)
 }
 
-// readFile returns the content and the properties of a file in a folder. The file must be regular and have at most so
-// many bytes, as all files that Chancery writes. The error has the name.
+// readFile returns the content and the properties of a file in a folder. It refuses files that Chancery cannot have
+// written: they are not regular, or have more than most bytes. The error has the name.
 func readFile(inside *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
 	info, err := inside.Lstat(name)
 	if err != nil {

@@ -161,7 +161,7 @@ func (p *plan) addFileErrors() {
 	}
 	for _, f := range p.order {
 		found := p.files[f.path]
-		if len(found.errs) == 0 && found.omittedErrors == 0 {
+		if len(found.errs) == 0 {
 			continue
 		}
 		group := p.layout.group(f.path)

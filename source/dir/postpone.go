@@ -167,7 +167,7 @@ func (f *file) onlyEndpoints(old *file) bool {
 		before[key{l.Type.URL, l.Name}] = l
 	}
 	for _, f := range []*file{old, f} {
-		if len(f.errs) > 0 || f.omittedErrors > 0 || f.definition != nil || len(f.loaded) != len(before) {
+		if len(f.errs) > 0 || f.definition != nil || len(f.loaded) != len(before) {
 			return false
 		}
 	}

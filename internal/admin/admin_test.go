@@ -218,6 +218,14 @@ func (oracle) Preview(node []byte) (api.Preview, error) {
 	return api.Preview{Groups: []api.PreviewGroup{{Name: "edge", Why: `id is "` + string(node) + `"`}}, Resources: []api.PreviewResource{}}, nil
 }
 
+func (oracle) Check(group string, text []byte) (api.Check, []api.ImpactChange) {
+	out := api.Check{Findings: []api.Finding{}, Changes: []api.ChangedItem{}}
+	if string(text) == "wrong" {
+		out.Errors = 1
+	}
+	return out, []api.ImpactChange{{Type: "CDS", Name: string(text), Group: group, Bytes: 1}}
+}
+
 func (oracle) Impact(_ context.Context, q api.ImpactRequest) (api.Impact, error) {
 	return api.Impact{Connected: 2, Clients: len(q.Changes)}, nil
 }
@@ -389,6 +397,11 @@ func TestRoutes(t *testing.T) {
 		{"POST /api/v1/groups/preview", `{"node":"id: ["}`, 400, `"field":"node","message":"node:1:5: error XDS0101: it has no end"`},
 		{"POST /api/v1/groups/preview", `{}`, 400, `"field":"node","message":"is missing`},
 		{"POST /api/v1/groups/preview", `{"node":"` + strings.Repeat("x", maxAsked) + `"}`, 400, `"field":"body","message":"more than 4194304 bytes"`},
+		{"POST /api/v1/check", `{"text":"name: a"}`, 200, `"kind":"Check","errors":0,"warnings":0,"findings":[],"unchanged":0,"total":0,"changes":[],"impact":{"apiVersion":"v1","kind":"Impact","connected":2,"clients":1,`},
+		{"POST /api/v1/check", `{"text":"wrong","group":"edge"}`, 200, `"errors":1,"warnings":0,"findings":[],"unchanged":0,"total":0,"changes":[]}`},
+		{"POST /api/v1/check", `{"text":"a","group":"egde"}`, 404, `no group has the name \"egde\"`},
+		{"POST /api/v1/check", `{}`, 400, `"field":"text","message":"is missing`},
+		{"POST /api/v1/check", `{"text":"` + strings.Repeat("x", maxChecked+1) + `"}`, 400, `"field":"text","message":"more than 524288 bytes"`}, // SAFE-14
 		{"POST /api/v1/impact", `{"changes":[{"name":"a"}]}`, 400, `"field":"changes[0].type","message":"a change needs its type"`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"xds","name":"a"}]}`, 404, `"field":"changes[0].type","message":"unknown type \"xds\"","hint":"types are CDS, `},
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":-1}]}`, 400, `"field":"changes[0].bytes","message":"must be a number between 0 and 2147483647"`},

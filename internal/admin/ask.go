@@ -82,6 +82,10 @@ type Explainer interface {
 	// error is about that text.
 	Preview(node []byte) (api.Preview, error)
 
+	// Check returns the findings about the resources in a text, which a group would get, and the changes as a request
+	// for their impact.
+	Check(group string, text []byte) (api.Check, []api.ImpactChange)
+
 	// Wait sets the state of types that wait for other resources. It stops when ctx ends.
 	Wait(ctx context.Context, clients []api.Client)
 

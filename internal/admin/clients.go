@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/text/jsonscan"
@@ -215,6 +216,49 @@ func (s *Server) preview(w http.ResponseWriter, r *http.Request) error {
 	p.APIVersion, p.Kind = api.Version, api.KindPreview
 	answer(w, http.StatusOK, p)
 	return nil
+}
+
+// maxChecked is the maximum number of bytes of a checked text. The worst text of this size takes 2 s and 250 MB, and one
+// check runs at a time.
+const maxChecked = 512 << 10
+
+// check sends the findings about a text with resources, and their impact.
+func (s *Server) check(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	in := api.CheckRequest{}
+	if err := body(w, r, maxAsked, &in); err != nil {
+		return err
+	}
+	if strings.TrimSpace(in.Text) == "" {
+		return wrong("text", "is missing: write resources as YAML or JSON", "")
+	}
+	if len(in.Text) > maxChecked {
+		return wrong("text", fmt.Sprintf("more than %d bytes", maxChecked), "chancery check reads files of any size")
+	}
+	in.Group = cmp.Or(in.Group, groups.Default)
+	if err := s.knownGroup(in.Group); err != nil {
+		return err
+	}
+	out, plan := s.Explainer.Check(in.Group, []byte(in.Text))
+	if out.Errors == 0 && len(plan) <= maxChanges {
+		out.Impact = s.impactKnown(r.Context(), plan)
+	}
+	out.APIVersion, out.Kind = api.Version, api.KindCheck
+	answer(w, http.StatusOK, out)
+	return nil
+}
+
+// impactKnown returns the impact of changes that the server itself has listed; nil if it is unknown.
+func (s *Server) impactKnown(ctx context.Context, plan []api.ImpactChange) *api.Impact {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	impact, err := s.impactOf(ctx, api.ImpactRequest{Changes: plan})
+	if err != nil {
+		return nil
+	}
+	return &impact
 }
 
 const (

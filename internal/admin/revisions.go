@@ -185,11 +185,7 @@ func (s *Server) revisionChanges(w http.ResponseWriter, r *http.Request) error {
 		return ofRepository(err)
 	}
 	if out.Unknown == "" && len(plan) <= maxChanges {
-		ctx, cancel := context.WithTimeout(r.Context(), askTime)
-		defer cancel()
-		if impact, err := s.impactOf(ctx, api.ImpactRequest{Changes: plan}); err == nil {
-			out.Impact = &impact
-		}
+		out.Impact = s.impactKnown(r.Context(), plan)
 	}
 	answer(w, http.StatusOK, out)
 	return nil

@@ -40,6 +40,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/refusals", "refusals (NACKs) of all clients, grouped by error", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
 		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", api.GroupList{}, nil, s.brief(&s.making, s.groups)},
 		{"POST", "/api/v1/groups/preview", "the groups and the resources that a node would get", api.Preview{}, api.PreviewRequest{}, s.brief(&s.making, s.preview)},
+		{"POST", "/api/v1/check", "the findings about resources in a text, and whom they would reach", api.Check{}, api.CheckRequest{}, s.brief(&s.checking, s.check)},
 		{"POST", "/api/v1/impact", "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
 		{"GET", "/api/v1/events", "events as they happen (SSE)", api.Event{}, nil, s.events},
 		{"GET", "/api/v1/wait", "waits until all clients have accepted the configuration: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
@@ -133,6 +134,7 @@ func (s *Server) prepare() {
 		s.heavy.limit(maxHeavy)
 		s.making.limit(maxMade)
 		s.asking.limit(maxMade)
+		s.checking.limit(1)
 		s.spreading.limit(maxSpread)
 		s.writing.limit(maxWriters)
 		s.largeCommits.limit(maxCommits)

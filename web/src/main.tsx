@@ -13,6 +13,7 @@ import { Overview } from "./views/overview";
 import { Resource, Resources } from "./views/resources";
 import { Revision, Revisions } from "./views/revisions";
 import { Rollout, Rollouts } from "./views/rollouts";
+import { Try } from "./views/try";
 
 const helpOpen = signal(false);
 
@@ -29,6 +30,7 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
   { path: "groups", title: "Groups", key: "g", view: () => <Groups /> },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },
+  { path: "try", title: "Try", key: "t", view: () => <Try /> },
   { path: "events", title: "Events", key: "e", view: () => <Events /> },
 ];
 

@@ -387,6 +387,37 @@ type PreviewResource struct {
 	Place   string   `json:"place"`
 }
 
+// A CheckRequest is the body of POST /api/v1/check.
+type CheckRequest struct {
+	Text  string `json:"text"`            // resources as YAML or JSON
+	Group string `json:"group,omitempty"` // the group that would get the resources; default if empty
+}
+
+// A Check is the answer of POST /api/v1/check: the findings about resources in a text, and the effect if a group
+// had these resources. The server keeps nothing of the text.
+type Check struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`   // "Check"
+	Errors     int           `json:"errors"` // the server would not load the text with any
+	Warnings   int           `json:"warnings"`
+	Findings   []Finding     `json:"findings"`         // the first 100 errors and the first 100 warnings
+	Unchanged  int           `json:"unchanged"`        // resources that are served already
+	Total      int           `json:"total"`            // changed resources
+	Changes    []ChangedItem `json:"changes"`          // the first 1000; place is the line and the column in the text
+	Impact     *Impact       `json:"impact,omitempty"` // the clients that would get the changes; absent: there are errors, or it is unknown
+}
+
+// A Finding is an error or a warning at a place of a text.
+type Finding struct {
+	Warning bool   `json:"warning,omitempty"`
+	Code    string `json:"code"` // chancery check --explain CODE explains it
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Path    string `json:"path,omitempty"` // of the field
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
 	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored"

@@ -9,6 +9,7 @@ const (
 	KindRefusalList     = "RefusalList"
 	KindGroupList       = "GroupList"
 	KindPreview         = "Preview"
+	KindCheck           = "Check"
 	KindExplanation     = "Explanation"
 	KindWaitResult      = "WaitResult"
 	KindReload          = "Reload"

@@ -37,7 +37,8 @@ func (e *Explainer) References(ctx context.Context, q GraphQuery) (api.Reference
 	if err != nil {
 		return api.ReferenceGraph{}, err
 	}
-	g := grapher{e: e, now: e.d.Snapshot(), together: e.d.Source.Together(), limit: q.Limit, at: map[graphKey]int{}, views: map[string]xds.Tables{}}
+	g := e.grapher()
+	g.limit = q.Limit
 	g.out.Group = all[0].group
 	for _, r := range all {
 		if !slices.Contains(g.out.Groups, r.group) {
@@ -60,6 +61,10 @@ func (e *Explainer) References(ctx context.Context, q GraphQuery) (api.Reference
 		return g.out, g.count(ctx)
 	}
 	return g.out, nil
+}
+
+func (e *Explainer) grapher() *grapher {
+	return &grapher{e: e, now: e.d.Snapshot(), together: e.d.Source.Together(), at: map[graphKey]int{}, views: map[string]xds.Tables{}}
 }
 
 // A grapher makes one graph.
@@ -188,18 +193,23 @@ func (g *grapher) lookup(group string, ref xds.Ref) (all []graphNode) {
 // absent sets the state of a resource that no group has.
 func (g *grapher) absent(at int, group string, ref xds.Ref) {
 	n := &g.out.Nodes[at]
+	n.Missing, n.Bootstrap, n.Reason = g.state(group, ref)
+}
+
+// state reports whether a resource that no group has is missing, with a hint, or whether a bootstrap has it.
+func (g *grapher) state(group string, ref xds.Ref) (missing, bootstrap bool, hint string) {
 	switch {
 	case ref.Type.V2 || g.e.d.Undecided != nil && g.e.d.Undecided(ref.Type, ref.Name):
+		return false, false, ""
 	case g.e.d.Source.InBootstrap([]string{group}, ref):
-		n.Bootstrap = true
-	default:
-		n.Missing = true
-		if others := g.e.d.Source.Occurrences(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
-			n.Reason = fmt.Sprintf("only group %s has it", quote(others[0].Group))
-		} else if near := g.e.d.Source.Nearest(ref.Type, ref.Name); near != "" {
-			n.Reason = fmt.Sprintf("did you mean %s?", quote(near))
-		}
+		return false, true, ""
 	}
+	if others := g.e.d.Source.Occurrences(ref.Type, ref.Name); len(others) > 0 && others[0].Served {
+		hint = fmt.Sprintf("only group %s has it", quote(others[0].Group))
+	} else if near := g.e.d.Source.Nearest(ref.Type, ref.Name); near != "" {
+		hint = fmt.Sprintf("did you mean %s?", quote(near))
+	}
+	return true, false, hint
 }
 
 // referring adds the resources that refer to the nodes, and returns those that are new. It reads all resources of the

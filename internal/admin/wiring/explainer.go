@@ -44,6 +44,10 @@ func (x explainer) Node(node string) (api.NodeInfo, error) {
 
 func (x explainer) Preview(node []byte) (api.Preview, error) { return x.e.Preview(node) }
 
+func (x explainer) Check(group string, text []byte) (api.Check, []api.ImpactChange) {
+	return x.e.Check(group, text)
+}
+
 func (x explainer) Unused(name string) string { return x.e.Unused(name) }
 
 func (x explainer) Wait(ctx context.Context, clients []api.Client) { x.e.Wait(ctx, clients) }

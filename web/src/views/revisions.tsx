@@ -1,4 +1,4 @@
-import type { Revision as Rev } from "../api";
+import type { ChangedItem, Revision as Rev } from "../api";
 import { changes } from "../live";
 import { useLoad } from "../load";
 import { Ago, Empty, Panel, Problem, ResourceLink } from "../parts";
@@ -106,6 +106,41 @@ function Marks({ of: r, served }: { of: Rev; served?: string | undefined }) {
 
 const looks: Record<string, string> = { added: "ok", removed: "bad", changed: "info" };
 
+// The changes of a revision, or of a text that is not committed.
+export function ChangesTable({ items }: { items: ChangedItem[] }) {
+  return (
+    <div class="scroll">
+      <table aria-label="Changes">
+        <thead>
+          <tr>
+            <Head columns={["change", "type", "name", "group", "bytes", "place"]} />
+          </tr>
+        </thead>
+        <tbody>
+          {items.map((c) => (
+            <tr key={`${c.group} ${c.type} ${c.name}`}>
+              <td>
+                <span class={`tag ${looks[c.change]}`}>{c.change}</span>
+              </td>
+              <td>{c.type || "group"}</td>
+              <td class="mono wide">
+                {c.type && c.name && c.change !== "removed" ? (
+                  <ResourceLink of={{ type: c.type, name: c.name }}>{c.name}</ResourceLink>
+                ) : (
+                  c.name || (c.type ? "version of the type" : "definition")
+                )}
+              </td>
+              <td class="cut">{c.group}</td>
+              <td class="number">{c.before && c.bytes && c.before !== c.bytes ? `${number(c.before)} → ${number(c.bytes)}` : number(c.bytes || c.before)}</td>
+              <td class="mono cut">{c.place}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 export function Revision({ rev }: { rev: string }) {
   const { data: d, failure } = useLoad("/api/v1/revisions/{rev}/changes", [rev], {}, changes);
   if (!d) {
@@ -136,39 +171,7 @@ export function Revision({ rev }: { rev: string }) {
         <Panel title="Changes" note={d.base && `since ${d.base}`}>
           {d.unknown && <Empty>The changes are unknown: {d.unknown}.</Empty>}
           {!d.unknown && !d.total && <Empty>It changed nothing.</Empty>}
-          {d.items.length > 0 && (
-            <div class="scroll">
-              <table aria-label="Changes">
-                <thead>
-                  <tr>
-                    <Head columns={["change", "type", "name", "group", "bytes", "place"]} />
-                  </tr>
-                </thead>
-                <tbody>
-                  {d.items.map((c) => (
-                    <tr key={`${c.group} ${c.type} ${c.name}`}>
-                      <td>
-                        <span class={`tag ${looks[c.change]}`}>{c.change}</span>
-                      </td>
-                      <td>{c.type || "group"}</td>
-                      <td class="mono wide">
-                        {c.type && c.name && c.change !== "removed" ? (
-                          <ResourceLink of={{ type: c.type, name: c.name }}>{c.name}</ResourceLink>
-                        ) : (
-                          c.name || (c.type ? "version of the type" : "definition")
-                        )}
-                      </td>
-                      <td class="cut">{c.group}</td>
-                      <td class="number">
-                        {c.before && c.bytes && c.before !== c.bytes ? `${number(c.before)} → ${number(c.bytes)}` : number(c.bytes || c.before)}
-                      </td>
-                      <td class="mono cut">{c.place}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          )}
+          {d.items.length > 0 && <ChangesTable items={d.items} />}
           {d.total > d.items.length && <Empty>and {number(d.total - d.items.length)} more</Empty>}
         </Panel>
         <div class="stack">

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"sync"
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
@@ -16,13 +15,17 @@ type redactor struct {
 	store *store.Store
 	known *secrets.Known
 
-	mu      sync.Mutex // held during a look, which decodes new resources
+	turn chan struct{} // has one slot, which a look takes, because it decodes new resources; guards the fields below
+
 	commit  uint64     // the last one that was looked at
 	seen    map[tableKey]*xds.Table
 	skipped map[string]time.Time // by type URL: the last commit that no look has seen
 }
 
 type tableKey struct{ group, url string }
+
+// lookTime is how long a text waits for the look of another goroutine. The quarantine needs the text.
+const lookTime = 100 * time.Millisecond
 
 // lateAfter is the time after which a client no longer refuses a version that was replaced at once.
 const lateAfter = time.Minute
@@ -37,17 +40,17 @@ func newRedactor(st *store.Store, types secrets.Types) *redactor {
 		}
 		return false
 	}
-	return &redactor{store: st, known: secrets.NewKnown(types, served), seen: map[tableKey]*xds.Table{}, skipped: map[string]time.Time{}}
+	return &redactor{store: st, turn: make(chan struct{}, 1), known: secrets.NewKnown(types, served), seen: map[tableKey]*xds.Table{}, skipped: map[string]time.Time{}}
 }
 
 // look remembers the secrets of resources that are new in the store.
 func (r *redactor) look(at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lookLocked(at)
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
+	r.lookNow(at)
 }
 
-func (r *redactor) lookLocked(at time.Time) {
+func (r *redactor) lookNow(at time.Time) {
 	now := r.store.Snapshot()
 	if now.Seq() == r.commit {
 		return
@@ -94,15 +97,19 @@ func (r *redactor) noteSkipped(now uint64, at time.Time) {
 }
 
 // redact returns a client's error text about a type without the secrets of the store. It returns false if it does not
-// know all of them: during a look at many new resources, and for a short time after a version of a resource that no
+// know all of them: during a long look at many new resources, and for a short time after a version of a resource that no
 // look has seen, if resources of the type have secrets.
 func (r *redactor) redact(_ *xds.Node, t *xds.Type, text string) (string, bool) {
-	if !r.mu.TryLock() {
+	longest := time.NewTimer(lookTime)
+	defer longest.Stop()
+	select {
+	case r.turn <- struct{}{}:
+	case <-longest.C:
 		return "", false
 	}
-	defer r.mu.Unlock()
+	defer func() { <-r.turn }()
 	now := time.Now()
-	r.lookLocked(now)
+	r.lookNow(now)
 	shown, ok := r.known.Redacted(t, text, now)
 	if late := now.Add(-lateAfter); ok && r.known.Has(t) && (r.skipped[t.URL].After(late) || r.skipped[""].After(late)) {
 		return "", false

@@ -51,6 +51,7 @@ const testkits = "internal/testkit/* xds/xdstest protocol/protocoltest internal/
 // apart lists pairs of packages. The first must not link the second, although their layers would allow it.
 var apart = []struct{ from, to, why string }{
 	{"client client/*", "server store", "a program that embeds the client does not link the server"},
+	{"xds protocol wire refs store server lazy rest metrics findings groups groups/cel source/dir client client/*", "admin web internal/admin internal/admin/clients internal/admin/explain internal/admin/wiring", "a program without the admin API does not link it or its page"},
 	{"server rest", "store", "they use a store through an interface"},
 	{"internal/cli internal/cli/*", "internal/daemon internal/daemon/* internal/admin", "commands use the daemon only through its admin API"},
 	{"internal/daemon/*", "internal/daemon", "parts of the daemon do not depend on the whole"},

@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := build
 
 STAGES   := build lint race pure memory sim fuzz e2e page bench-smoke examples k8s coverage
-MODULES  := . bench e2e examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors tools/manifests tools/proto
+MODULES  := . bench e2e examples/admin examples/directory examples/embedded examples/from-go-control-plane examples/grpc/greeter source/k8s tools/descriptors tools/manifests tools/proto
 WORLDS   ?= 40000
 FUZZTIME ?= 1000x
 SOAK     ?= 1h

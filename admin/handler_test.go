@@ -49,7 +49,7 @@ func TestHandlerDecidesWhoMayAsk(t *testing.T) {
 		{"SAFE-16 the network with a token, for a page of another site", withToken, network, "192.0.2.1:18001", func(r *http.Request) { bearer(r); origin(r) }, 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest("GET", "http://"+tt.host+"/api/v1/status", nil)
+			r := httptest.NewRequest(http.MethodGet, "http://"+tt.host+"/api/v1/status", nil)
 			if tt.at != nil {
 				r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, tt.at))
 			}
@@ -100,7 +100,7 @@ func TestPage(t *testing.T) {
 	}
 	url := run(t, New(store.New(), Options{Token: func() (string, error) { return token, nil }}))
 	for _, path := range []string{"/", "/clients"} {
-		r, err := http.NewRequest("GET", url+path, nil)
+		r, err := http.NewRequest(http.MethodGet, url+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = got.Body.Close()
-		if got.StatusCode != 200 || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") || got.Header.Get("Content-Security-Policy") == "" {
+		if got.StatusCode != http.StatusOK || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") || got.Header.Get("Content-Security-Policy") == "" {
 			t.Errorf("%s: %s %v", path, got.Status, got.Header)
 		}
 	}

@@ -17,7 +17,7 @@ type redactor struct {
 
 	turn chan struct{} // has one slot, which a look takes, because it decodes new resources; guards the fields below
 
-	commit  uint64     // the last one that was looked at
+	commit  uint64 // the last one that was looked at
 	seen    map[tableKey]*xds.Table
 	skipped map[string]time.Time // by type URL: the last commit that no look has seen
 }

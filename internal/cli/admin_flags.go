@@ -166,7 +166,8 @@ func (a *AdminFlags) Identify(cmd *cobra.Command, d *adminclient.Client, dir str
 	s := about.Server
 	at := text.Line(d.URL())
 	if s.PID != 0 {
-		at = text.Line(fmt.Sprintf("%s, which serves %s (process %d on %s)", d.URL(), cmp.Or(s.Path, s.Dir), s.PID, s.Host))
+		what := cmp.Or(text.Prefixed("which serves ", cmp.Or(s.Path, s.Dir)), s.Replica) // a program with package admin has a name only
+		at = text.Line(fmt.Sprintf("%s, %s (process %d on %s)", d.URL(), what, s.PID, s.Host))
 	}
 	if dir != "" && !ServesDir(s, dir) {
 		return "", FailWith(Failed, fmt.Errorf("the server at %s does not serve %s", at, dir), "--admin chooses another server")

@@ -43,6 +43,10 @@ export const token = signal("");
 // True after an answer that asks for a token.
 export const signedOut = signal(false);
 
+// The server of a store that answered last, and another one that answered before it.
+export const replica = signal("");
+export const replicaBefore = signal("");
+
 // A Failure is an error answer of the API, or a request without an answer.
 export class Failure extends Error {
   constructor(
@@ -84,6 +88,9 @@ export async function request(url: string, signal?: AbortSignal, body?: unknown)
     if (signal?.aborted) throw e;
     throw new Failure(0, "The server does not answer.");
   }
+  const id = answer.headers.get("Chancery-Replica") ?? "";
+  if (replica.value && id && id !== replica.value) replicaBefore.value = replica.value;
+  replica.value = id || replica.value;
   if (answer.status === 401) signedOut.value = true;
   if (answer.ok) return answer;
   const error: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));

@@ -1,9 +1,10 @@
 // The events of the server, read once for the whole page.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { type Event, Failure, type Query, request, urlOf } from "./api";
+import { type Event, type Query, request, signedOut, token, urlOf } from "./api";
+import { type Batch, type Connection, readEvents, split } from "./stream";
+import type { FromPage } from "./worker";
 
-export type Connection = "connecting" | "live" | "away";
 export const connection = signal<Connection>("connecting");
 
 // Counts batches of events. Views read it to know that their data may be old.
@@ -19,19 +20,6 @@ export const events = signal<Event[]>([]);
 export const missed = signal(0);
 
 const keep = 500;
-const pause = 250; // ms between batches, also of those that the server sends
-const retry = 2000; // ms
-
-// Splits a stream of server-sent events into their data. It returns the rest, which is not complete.
-export function split(text: string): { data: string[]; rest: string } {
-  const parts = text.split("\n\n");
-  const rest = parts.pop() ?? "";
-  const data = parts.flatMap((p) => {
-    const lines = p.split("\n").filter((l) => l.startsWith("data: "));
-    return lines.length ? [lines.map((l) => l.slice(6)).join("\n")] : [];
-  });
-  return { data, rest };
-}
 
 // The events that match a filter, oldest first: those that the server remembered when the view opened or the filter
 // changed, and the live ones since. The function again reads the remembered ones once more.
@@ -59,46 +47,39 @@ export function useEvents(filter: Query, matches: (e: Event) => boolean): { all:
   };
 }
 
-// Reads events until the signal is aborted. It connects again after a failure, and continues after the last event.
-export async function follow(until: AbortSignal): Promise<void> {
-  let after = 0;
-  let pending: Event[] = [];
-  const deliver = setInterval(() => {
-    if (!pending.length) return;
-    events.value = [...pending.reverse(), ...events.value].slice(0, keep);
-    if (pending.some((e) => ["commit", "reject", "store"].includes(e.kind))) changes.value++;
-    pending = [];
-    batches.value++;
-  }, pause);
-  until.addEventListener("abort", () => clearInterval(deliver));
-  while (!until.aborted) {
-    try {
-      const answer = await request(urlOf("/api/v1/events", [], { pace: `${pause}ms`, after: after || undefined }), until);
-      const wasAway = connection.value === "away";
-      connection.value = "live";
-      if (wasAway) {
-        batches.value++; // the server may have another state
-        changes.value++;
-      }
-      const reader = (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream()).getReader();
-      for (let rest = ""; ; ) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        const read = split(rest + value);
-        rest = read.rest;
-        for (const text of read.data) {
-          const e = JSON.parse(text) as Event;
-          if (after) missed.value += e.missed ?? 0; // nobody missed those from before the page was opened
-          after = e.id;
-          pending.push(e);
-        }
-      }
-    } catch (e) {
-      if (until.aborted) return;
-      if (e instanceof Failure && e.status === 401) return;
-      after = 0; // a restarted server counts its events from 1
-    }
-    connection.value = "away";
-    await new Promise((done) => setTimeout(done, retry));
-  }
+function take(b: Batch) {
+  const wasAway = connection.value === "away";
+  connection.value = b.connection;
+  signedOut.value ||= b.connection === "out";
+  events.value = [...b.events.toReversed(), ...events.value].slice(0, keep);
+  missed.value += b.missed;
+  const back = wasAway && b.connection === "live"; // the server may have another state
+  if (back || b.events.some((e) => ["commit", "reject", "store"].includes(e.kind))) changes.value++;
+  if (back || b.events.length) batches.value++;
+}
+
+let send: ((m: FromPage) => void) | undefined;
+
+// Follows the events, and uses the token of a sign-in.
+export function follow() {
+  send ??= typeof SharedWorker === "undefined" ? ownStream() : sharedStream();
+  send({ token: token.value });
+}
+
+function sharedStream() {
+  const { port } = new SharedWorker(new URL("./worker.ts", import.meta.url), { type: "module" });
+  port.onmessage = ({ data }: MessageEvent<Batch>) => take(data);
+  addEventListener("pagehide", () => port.postMessage(null));
+  addEventListener("pageshow", (e) => e.persisted && follow());
+  return (m: FromPage) => port.postMessage(m);
+}
+
+// Some browsers for telephones have no shared workers.
+function ownStream() {
+  let stop = new AbortController();
+  return (m: FromPage) => {
+    stop.abort();
+    stop = new AbortController();
+    if (m) void readEvents(m.token, stop.signal, take);
+  };
 }

@@ -1,7 +1,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { type JSX, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { signedOut, token } from "./api";
+import { replica, replicaBefore, signedOut, token } from "./api";
 import { connection, follow } from "./live";
 import { go, linkTo, route, setQuery, start } from "./route";
 import "./style.css";
@@ -64,10 +64,18 @@ function Shell() {
         </nav>
         <Search view={view} />
         <span class={`connection ${connection.value}`} role="status">
-          {connection.value}
+          {connection.value === "out" ? "signed out" : connection.value}
         </span>
       </header>
       {connection.value === "away" && !signedOut.value && <p class="banner">The server does not answer. This page shows its last answers.</p>}
+      {replicaBefore.value && (
+        <p class="banner">
+          Another server of the store answers: {replica.value}. Before, it was {replicaBefore.value}.{" "}
+          <button type="button" onClick={() => (replicaBefore.value = "")}>
+            Close
+          </button>
+        </p>
+      )}
       <main>{signedOut.value ? <SignIn /> : <View />}</main>
       {helpOpen.value && <Help />}
     </>
@@ -120,7 +128,7 @@ function SignIn() {
         e.preventDefault();
         token.value = text.value.trim();
         signedOut.value = false;
-        reader();
+        follow();
       }}
     >
       <h1>This server needs a token</h1>
@@ -175,15 +183,6 @@ addEventListener("keydown", (e) => {
   }
 });
 
-let stop = new AbortController();
-
-// Follows the events, instead of an earlier reader.
-function reader() {
-  stop.abort();
-  stop = new AbortController();
-  void follow(stop.signal);
-}
-
 start();
-reader();
+follow();
 render(<Shell />, document.getElementById("page") as HTMLElement);

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { Status } from "./api";
 import { urlOf } from "./api";
-import { split } from "./live";
 import { parse } from "./route";
 import { parseSearch } from "./search";
+import { split } from "./stream";
 import { rowHeight, windowOf } from "./table";
 import { problemsOf } from "./views/problems";
 import { duration } from "./words";

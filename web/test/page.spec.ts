@@ -70,7 +70,8 @@ test("a resource shows its content, its references and who has it", async ({ pag
 test("a client has its events from before the page was opened", async ({ page, world }) => {
   await world.envoy("edge-1");
   await expect.poll(async () => (await fetch(`${world.url}/ready?node=edge-1`)).status).toBe(200);
-  await page.route(/events$/, (r) => r.abort()); // only the live ones
+  await page.addInitScript("delete window.SharedWorker"); // a test cannot stop requests of a shared worker
+  await page.route(/events\?pace/, (r) => r.abort());
   await page.goto(`${world.url}/clients/edge-1`);
   await expect(page.getByRole("img", { name: /events of .*CDS/ })).toBeVisible();
 });
@@ -122,6 +123,34 @@ test("the page tells that the server is away, and follows it when it is back", a
   await expect(page.getByRole("status")).toHaveText("live");
   await world.envoy("late-1");
   await expect(page.getByRole("link", { name: "late-1" })).toBeVisible();
+});
+
+test("more pages of a browser than it has connections to a server are live", async ({ page, world }) => {
+  const pages = [page];
+  while (pages.length < 8) pages.push(await page.context().newPage());
+  for (const p of pages) await p.goto(world.url);
+  for (const p of pages) await expect(p.getByRole("status")).toHaveText("live");
+  await pages[0]?.close();
+  await world.envoy("edge-1");
+  for (const p of pages.slice(1)) await expect(heading(p)).toHaveText("No problems, 1 of 1 clients are synced");
+});
+
+test("the page tells that another server of the store answers", async ({ page, world }) => {
+  let id = "a";
+  await page.route("**/api/v1/status?**", async (r) => {
+    const answer = await r.fetch();
+    await r.fulfill({ response: answer, headers: { ...answer.headers(), "chancery-replica": id } });
+  });
+  await page.goto(world.url);
+  await expect(heading(page)).toContainText("No problems");
+  await expect(page.getByText("Another server")).toBeHidden();
+  id = "b";
+  await world.envoy("edge-1");
+  await expect(page.getByText("Another server of the store answers: b. Before, it was a.")).toBeVisible();
+  await accessible(page);
+  await page.getByRole("button", { name: "Close" }).click();
+  await expect(page.getByText("Another server")).toBeHidden();
+  await page.unrouteAll({ behavior: "ignoreErrors" });
 });
 
 test("no secret reaches the browser", async ({ page, world }) => {

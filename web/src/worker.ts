@@ -1,0 +1,41 @@
+// The shared worker of all pages of a browser: a browser opens few connections to a server, and each page would keep
+// one of them.
+import { type Batch, readEvents } from "./stream";
+
+// A page sends its token when it opens and after each sign-in, and null when it closes.
+export type FromPage = { token: string } | null;
+
+const pages = new Set<MessagePort>();
+let token = "";
+let stop: AbortController | undefined; // undefined: no stream
+let last: Batch = { connection: "connecting", events: [], missed: 0 };
+
+function begin() {
+  stop = new AbortController();
+  void readEvents(token, stop.signal, (b) => {
+    last = b;
+    if (b.connection === "out") stop = undefined;
+    for (const p of pages) p.postMessage(b);
+  });
+}
+
+addEventListener("connect", (e) => {
+  const [page] = (e as MessageEvent).ports;
+  if (!page) return;
+  page.onmessage = ({ data }: MessageEvent<FromPage>) => {
+    if (!data) {
+      pages.delete(page);
+      if (pages.size) return;
+      stop?.abort();
+      stop = undefined;
+      return;
+    }
+    pages.add(page);
+    if (stop) {
+      page.postMessage({ ...last, events: [] });
+      return;
+    }
+    token = data.token;
+    begin();
+  };
+});

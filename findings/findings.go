@@ -55,6 +55,7 @@ const (
 
 	AccessRule    Code = "XDS0501" // a rule in access.yaml that cannot be used
 	AmbiguousRule Code = "XDS0502" // a rule in access.yaml that may match more than you want
+	AdminRole     Code = "XDS0503" // a binding in the roles file of the admin API that cannot be used
 
 	KeyPair             Code = "XDS0601" // a certificate or key that no client can use
 	ExpiringCertificate Code = "XDS0602" // a certificate that has expired or expires within 30 days

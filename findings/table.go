@@ -113,6 +113,9 @@ var table = []Kind{
 	{AmbiguousRule, true, "a rule in access.yaml that may match more than you want",
 		"In \"{team}-*\" the end of the team is ambiguous: \"a-b-1\" belongs to team \"a\" and to team \"a-b\". Or a rule is for a resource type that the server does not know.",
 		"Separate the capture from the next one by a character that a captured text cannot contain, such as / or a dot. Correct the type."},
+	{AdminRole, false, "a binding in the roles file of the admin API that cannot be used",
+		"The server uses nothing of the file. A running server keeps its previous roles, and a starting server ends with the error. Without the broken binding, callers could do more or less than you want.",
+		"Correct the binding: docs/roles.md lists the keys, docs/patterns.md the patterns."},
 
 	{KeyPair, false, "a certificate or key that no client can use",
 		"It is not PEM, or the key does not belong to the certificate. Envoy refuses the secret, and serves no TLS with it.",

@@ -24,7 +24,7 @@ const maxValues = 50_000
 // may be any node.
 func Parse(file string, data []byte) (*Policy, []findings.Problem) {
 	r, doc := yamlkeys.Open("access.yaml", file, data)
-	p := parser{Reader: r, policy: &Policy{}, left: maxValues, named: map[string]bool{}}
+	p := newParser(r, findings.AccessRule)
 	if doc != nil {
 		p.file(doc)
 	}
@@ -37,12 +37,17 @@ func Parse(file string, data []byte) (*Policy, []findings.Problem) {
 // A parser parses one file.
 type parser struct {
 	*yamlkeys.Reader
+	code   findings.Code // of problems with rules
 	policy *Policy
 	left   int // how many more values are allowed
 	named  map[string]bool
 
 	captured map[string]bool // names that the identity of this rule captures
 	uses     []use
+}
+
+func newParser(r *yamlkeys.Reader, code findings.Code) *parser {
+	return &parser{Reader: r, code: code, policy: &Policy{}, left: maxValues, named: map[string]bool{}, captured: map[string]bool{}}
 }
 
 // A use is a pattern that uses captures.
@@ -53,11 +58,11 @@ type use struct {
 }
 
 func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
-	p.ReportAs(findings.AccessRule, n, path, hint, format, args...)
+	p.ReportAs(p.code, n, path, hint, format, args...)
 }
 
 func (p *parser) each(n *yaml.Node, path, of string, known yamlkeys.Keys) bool {
-	return p.Each(findings.AccessRule, n, path, of, known, func(key string) string {
+	return p.Each(p.code, n, path, of, known, func(key string) string {
 		switch {
 		case known["rules"] != nil && slices.Contains([]string{"identity", "node", "deny", "secrets"}, key):
 			return "it belongs below rules, in a list"
@@ -139,7 +144,7 @@ func (p *parser) rule(n *yaml.Node, path string) {
 			}
 			r.deny = is
 		},
-		"identity": keep("identity", func(n *yaml.Node, path string) { r.identity = p.identity(n, path) }),
+		"identity": keep("identity", func(n *yaml.Node, path string) { r.identity = p.identity(n, path, "identity", nil) }),
 		"node": func(n *yaml.Node, path string) {
 			p.each(n, path, "node", yamlkeys.Keys{
 				"id":       func(n *yaml.Node, path string) { r.node.ids = p.used(n, path) },
@@ -189,8 +194,8 @@ func (p *parser) together(n *yaml.Node, path string, r *rule, at map[string]*yam
 	}
 }
 
-// identity parses the condition on identities.
-func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
+// identity parses the condition on identities. The mapping may also have the keys of more.
+func (p *parser) identity(n *yaml.Node, path, of string, more yamlkeys.Keys) *identityCondition {
 	var w identityCondition
 	var kinds []string
 	dependent := "" // a key whose meaning depends on the kind
@@ -198,7 +203,7 @@ func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
 	key := func(take func(n *yaml.Node, path string)) func(n *yaml.Node, path string) {
 		return func(n *yaml.Node, path string) { any = true; take(n, path) }
 	}
-	if !p.each(n, path, "identity", yamlkeys.Keys{
+	known := yamlkeys.Keys{
 		"kind": key(func(n *yaml.Node, path string) {
 			kinds = []string{}
 			p.items(n, path, func(n *yaml.Node, path string) {
@@ -227,13 +232,17 @@ func (p *parser) identity(n *yaml.Node, path string) *identityCondition {
 		}),
 		"uid": key(func(n *yaml.Node, path string) { w.uids = p.numbers(n, path) }),
 		"gid": key(func(n *yaml.Node, path string) { w.gids = p.numbers(n, path) }),
-	}) {
+	}
+	for name, take := range more {
+		known[name] = key(take)
+	}
+	if !p.each(n, path, of, known) {
 		return &w
 	}
 	w.kinds = kinds
 	switch {
 	case !any:
-		p.wrong(n, path, "kind: [none, mtls, jwt, unix] matches everybody", "an identity needs a condition")
+		p.wrong(n, path, "kind: [none, mtls, jwt, unix] matches everybody", "%s needs a condition", protoyaml.WithArticle(of))
 	case dependent != "" && len(kinds) != 1:
 		p.wrong(n, path, "", "%s needs exactly one kind: an identity of another kind may have the same value by chance", dependent)
 	}

@@ -59,6 +59,9 @@ func (c content) config() (t *tls.Config, skipped []string, err error) {
 			return nil, nil, fmt.Errorf("TLS: %s: %w", c.files.ClientCA, err)
 		}
 		t.ClientAuth = tls.RequireAndVerifyClientCert
+		if c.files.Optional {
+			t.ClientAuth = tls.VerifyClientCertIfGiven
+		}
 	}
 	return t, skipped, nil
 }

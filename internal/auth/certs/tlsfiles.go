@@ -25,6 +25,7 @@ type Files struct {
 
 	// ClientCA has the roots for certificates of clients. If it is "", clients need no certificate.
 	ClientCA string
+	Optional bool // clients need no certificate; those that they send are verified
 }
 
 // Configured reports whether any path is set.

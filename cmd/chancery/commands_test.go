@@ -224,6 +224,7 @@ func newTypist(t *testing.T) *typist {
 	ca := tlstest.NewAuthority(t, "ca")
 	pair := ca.Issue("server", "localhost", "127.0.0.1")
 	write(t, p.root, "acme.binpb", string(set), "etc/ca.crt", string(ca.PEM), "ca.crt", string(ca.PEM), "tls.crt", string(pair.Cert), "tls.key", string(pair.Key), "var/lib/x", "",
+		"roles.yaml", "bindings:\n- {role: commit, subjects: [{uid: 0}]}\n- {role: view, subjects: [{loopback: true}]}\n",
 		"access.yaml", "rules:\n- {name: all, identity: {kind: mtls}, node: {id: \"**\"}}\n",
 		"etc/envoy/_bootstrap.yaml", "node: {id: edge-1, cluster: edge}\n", "etc/envoy/envoy.yaml", p.moved(staticEnvoy))
 	envoys, _ := filepath.Glob("../../.cache/envoy/envoy-*")

@@ -18,10 +18,13 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
+	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/internal/limit/inbound"
 	"github.com/chancery-xds/chancery/internal/limit/rate"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -48,6 +51,19 @@ type Server struct {
 	// requests. Nil: requests need no token. Requests on unix sockets never need a token.
 	Token func() (string, error)
 	TLS   *tls.Config // configuration for listeners that are not unix sockets; nil: plain text
+
+	// Roles returns the present content of the roles file: each request then needs a credential, and each caller has
+	// only the roles that the file binds to it. Nil: there is no roles file, and callers have all roles.
+	Roles func() *roles.Policy
+
+	// Identity returns the identity that the connection of a request proves: the context has the certificate or the
+	// process of the caller as a [peer.Peer]. ConnContext is that of an [http.Server], and adds the process. Both are
+	// required with Roles.
+	Identity    func(ctx context.Context) (access.Identity, error)
+	ConnContext func(ctx context.Context, c net.Conn) context.Context
+
+	Note     func(api.Event)      // gets an event for each change that a caller makes; nil: none
+	Troubles func() []api.Trouble // returns further signs of problems for the status; nil: none
 
 	Log *slog.Logger // nil: slog.Default()
 
@@ -77,6 +93,7 @@ type Server struct {
 	groupJobs                                                    chan groupJob // without a slot: RunGroupCommands takes one job at a time
 	pacer                                                        pacer
 	once                                                         sync.Once
+	refusedRoles                                                 dedup.Counter // log lines about callers without a role
 
 	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection
@@ -106,8 +123,17 @@ const (
 // in progress. Requests that wait for events end immediately. Serve closes the listener. The result is
 // nil if the context has ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.serveWith(ctx, l, s.Handler(l.Addr()))
+}
+
+// ServeOwn is [Server.Serve] for a unix socket that only the user of the server can open. Its callers have all roles.
+func (s *Server) ServeOwn(ctx context.Context, l net.Listener) error {
+	return s.serveWith(ctx, l, s.handler(l.Addr(), true))
+}
+
+func (s *Server) serveWith(ctx context.Context, l net.Listener, handler http.Handler) error {
 	h := &http.Server{
-		Handler:           s.Handler(l.Addr()),
+		Handler:           handler,
 		ReadHeaderTimeout: readTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,
@@ -115,6 +141,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log().Handler(), slog.LevelDebug), // errors that peers cause
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       s.ConnContext,
 		Protocols:         protocols(),
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	textutil "github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/protocol"
@@ -70,7 +71,7 @@ func (s *Server) clientCommand(w http.ResponseWriter, r *http.Request, name stri
 	if err := checkTexts(c.in.Author); err != nil {
 		return nil, err
 	}
-	c.in.Author = revisionapi.Claimed(identityOf(r), c.in.Author)
+	c.in.Author = revisionapi.Claimed(callerOf(r.Context()).name, c.in.Author)
 	switch {
 	case name != "resync" && c.in.Type+c.in.Name != "":
 		return nil, wrong("type", name+" takes neither type nor name", "")
@@ -88,9 +89,12 @@ func (s *Server) clientCommand(w http.ResponseWriter, r *http.Request, name stri
 // commandHere carries out a command for the streams of this server.
 func (s *Server) commandHere(r *http.Request, c *clientCommand) (out api.ClientCommand, err error) {
 	out = api.ClientCommand{APIVersion: api.Version, Kind: api.KindClientCommand, Command: c.name, Node: c.node, Group: c.group}
-	if c.group != "" {
+	err = s.mayCommand(r.Context(), c)
+	switch {
+	case err != nil:
+	case c.group != "":
 		err = s.commandGroup(c, &out)
-	} else {
+	default:
 		err = s.commandNode(r.Context(), c, &out)
 	}
 	if err == nil {
@@ -99,9 +103,30 @@ func (s *Server) commandHere(r *http.Request, c *clientCommand) (out api.ClientC
 			n += t.Resources + t.Released
 		}
 		s.log().Info("client command requested", "command", c.name, "node", textutil.Head(c.node, maxWords), "group", textutil.Head(c.group, maxWords), "type", textutil.Head(c.in.Type, maxWords), "name", textutil.Head(c.in.Name, maxWords),
-			"streams", out.Streams, "resources", n, "over", out.Over, "author", c.in.Author, "peer", peer(r))
+			"streams", out.Streams, "resources", n, "over", out.Over, "author", c.in.Author, "by", callerOf(r.Context()).name, "peer", sender(r))
+		s.did(r, c.name+" of "+cmp.Or(c.node, "group "+c.group))
 	}
 	return out, err
+}
+
+// mayCommand returns an error unless the caller may operate the group of a command, or one group of the client. An
+// unknown client is no error.
+func (s *Server) mayCommand(ctx context.Context, c *clientCommand) error {
+	if c.group != "" {
+		return s.may(ctx, roles.Operate, c.group)
+	}
+	rights := callerOf(ctx).rights
+	for _, is := range s.Tracker.Client(c.node) {
+		one := func(group string) bool { return rights.Allows(roles.Operate, group) }
+		switch {
+		case is.Left != nil, rights.HasAll(roles.Operate), slices.ContainsFunc(is.Groups, one):
+		case len(is.Groups) == 0:
+			return s.mayAll(ctx, roles.Operate, "the client has no group")
+		default:
+			return s.lacks(callerOf(ctx), "lacks the role operate for each group of the client: "+quotedAll(is.Groups), bindHint)
+		}
+	}
+	return nil
 }
 
 func (s *Server) commandNode(ctx context.Context, c *clientCommand, out *api.ClientCommand) error {
@@ -286,7 +311,10 @@ func (s *Server) commandOthers(r *http.Request, c *clientCommand, here api.Clien
 		out.Unsure = unsure.Error()
 	}
 	silent := slices.IndexFunc(all, func(of api.Replica) bool { return of.Error != "" })
+	forbids := slices.IndexFunc(all, func(of api.Replica) bool { return of.Forbidden })
 	switch {
+	case forbids >= 0 && !done: // the server of the client decides
+		return out, &problem{http.StatusForbidden, api.RoleField, fmt.Sprintf("server %s: %s", all[forbids].ID, all[forbids].Error), ""}
 	case silent >= 0 && c.group != "": // each server of the store may have clients of the group
 		return out, unreached(&out)
 	case done:

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -50,8 +49,9 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) error {
 	if was := s.Level.Level(); was != level {
 		// Write the log line at the lower level, so that the change itself is in the log.
 		s.Level.Set(min(was, level))
-		s.log().Log(r.Context(), max(min(was, level), slog.LevelInfo), "log level changed", "from", was.String(), "to", level.String(), "peer", peer(r))
+		s.log().Log(r.Context(), max(min(was, level), slog.LevelInfo), "log level changed", "from", was.String(), "to", level.String(), "by", callerOf(r.Context()).name, "peer", sender(r))
 		s.Level.Set(level)
+		s.did(r, "log level "+in.Level)
 	}
 	s.answerLevel(w)
 	return nil
@@ -73,7 +73,8 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 			"run chancery reload --allow-mass-delete on the machine and as the user of the server; or --admin-listen unix:///PATH, --admin-token-file, --admin-client-ca"}
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTime + writeTime)) // not all writers support a deadline
-	s.log().Info("reload requested through the admin API", "allow_mass_delete", in.AllowMassDelete, "peer", peer(r))
+	s.log().Info("reload requested through the admin API", "allow_mass_delete", in.AllowMassDelete, "by", callerOf(r.Context()).name, "peer", sender(r))
+	s.did(r, "reload")
 	out := s.Reload(r.Context(), in.AllowMassDelete)
 	if r.Context().Err() != nil { // the caller has disconnected, or the server ends
 		return errEnding
@@ -86,11 +87,10 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 // proven reports whether the caller has proved its identity by a unix socket, a token or a client
 // certificate. A connection to a TCP port of this machine proves nothing.
 func (s *Server) proven(r *http.Request) bool {
-	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
-	return unix || s.Token != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	return callerOf(r.Context()).proven
 }
 
-func peer(r *http.Request) string {
+func sender(r *http.Request) string {
 	if slices.Contains([]string{"", "@"}, r.RemoteAddr) {
 		return "unix"
 	}

@@ -1,13 +1,16 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/chancery-xds/chancery/groups"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/endpoints"
 	"github.com/chancery-xds/chancery/internal/text/jsonscan"
 )
@@ -15,6 +18,7 @@ import (
 // mayRegister returns an error unless the caller may register endpoints. Registering an endpoint
 // redirects traffic. So a local port is not enough: the caller needs a unix socket, a token or a client
 // certificate.
+// The role for the group of the endpoints is another check: see [Server.mayChangeCluster].
 func (s *Server) mayRegister(r *http.Request) error {
 	if s.Endpoints == nil {
 		return &problem{http.StatusForbidden, "", "this server takes no endpoints", "chancery serve --endpoints"}
@@ -24,6 +28,20 @@ func (s *Server) mayRegister(r *http.Request) error {
 			"--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca"}
 	}
 	return nil
+}
+
+// mayChangeCluster returns an error unless the caller has the rights to change the endpoints of a cluster.
+func (s *Server) mayChangeCluster(c *caller, rights roles.Rights, of endpoints.Cluster) error {
+	return s.mayWith(c, rights, roles.Commit, cmp.Or(of.Group, groups.Default))
+}
+
+// mayRegisterIn is mayRegister for one cluster.
+func (s *Server) mayRegisterIn(r *http.Request, of endpoints.Cluster) error {
+	if err := s.mayRegister(r); err != nil {
+		return err
+	}
+	c := callerOf(r.Context())
+	return s.mayChangeCluster(c, c.rights, of)
 }
 
 // clusterOf returns the cluster of a request.
@@ -36,7 +54,7 @@ func (s *Server) putEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	if err := s.mayRegister(r); err != nil {
+	if err := s.mayRegisterIn(r, clusterOf(r, q)); err != nil {
 		return err
 	}
 	var in api.Endpoint
@@ -69,7 +87,7 @@ func (s *Server) putEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	if err := s.mayRegister(r); err != nil {
+	if err := s.mayRegisterIn(r, clusterOf(r, q)); err != nil {
 		return err
 	}
 	var in struct { // an [api.EndpointsRequest] whose endpoints are decoded one by one
@@ -113,7 +131,7 @@ func (s *Server) removeEndpoints(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	if err := s.mayRegister(r); err != nil {
+	if err := s.mayRegisterIn(r, clusterOf(r, q)); err != nil {
 		return err
 	}
 	var res endpoints.Result
@@ -170,7 +188,8 @@ func (s *Server) registers(w http.ResponseWriter, r *http.Request, res endpoints
 		return s.registering(err, prefix)
 	}
 	if res.Set+res.Removed > 0 { // do not log the renewal of a lease
-		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "refused", len(bad), "peer", peer(r))
+		s.log().Debug("endpoints registered by the admin API", "cluster", r.PathValue("cluster"), "id", r.PathValue("id"), "set", res.Set, "removed", res.Removed, "refused", len(bad), "by", callerOf(r.Context()).name, "peer", sender(r))
+		s.did(r, "endpoints of cluster "+r.PathValue("cluster"))
 	}
 	out := api.EndpointsResult{APIVersion: api.Version, Kind: api.KindEndpointsResult, Set: res.Set, Unchanged: res.Unchanged, Removed: res.Removed}
 	for _, one := range bad {

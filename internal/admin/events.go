@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -73,11 +74,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if out.comment("events of Chancery") != nil {
 		return nil
 	}
-	missed := 0
+	missed, viewer := 0, callerOf(r.Context())
 	for {
 		all, err := s.nextEvents(r.Context(), after, stop)
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil {
-			return nil // the reader has disconnected, or the server ends
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Context().Err() != nil || !viewer.still().Has(roles.View) {
+			return nil // the reader has disconnected, or the server ends, or the reader may view no more
 		}
 		switch {
 		case len(all) == 0:

@@ -70,6 +70,7 @@ type feed struct {
 	session *endpoints.Session
 	wait    time.Duration // timeout for the next input
 	n       int           // number of the last processed input
+	caller  *caller       // has begun the stream
 }
 
 // feed returns a feed for a request. It returns an error if the caller may not register endpoints, or
@@ -83,7 +84,7 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) (f *feed, _ *http.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	f = &feed{s: s, control: http.NewResponseController(w), wait: quiet}
+	f = &feed{s: s, control: http.NewResponseController(w), wait: quiet, caller: callerOf(r.Context())}
 	woken := make(chan struct{})
 	stop := context.AfterFunc(r.Context(), func() {
 		defer close(woken)
@@ -113,9 +114,10 @@ func (f *feed) open(ttl time.Duration) (err error) {
 func (f *feed) serve(r *http.Request, name string, ttl time.Duration, first ...input) error {
 	defer f.session.End(r.Context())
 	defer f.s.stale.Delete(f)
-	f.s.log().Info("endpoint stream began", "form", name, "ttl", ttl.String(), "peer", peer(r))
+	f.s.log().Info("endpoint stream began", "form", name, "ttl", ttl.String(), "by", f.caller.name, "peer", sender(r))
+	f.s.did(r, "stream of endpoints")
 	err := f.run(r.Context(), first...)
-	f.s.log().Info("endpoint stream ended", "form", name, "count", f.n, "peer", peer(r), "error", err)
+	f.s.log().Info("endpoint stream ended", "form", name, "count", f.n, "by", f.caller.name, "peer", sender(r), "error", err)
 	return err
 }
 
@@ -269,6 +271,7 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 	for _, one := range all {
 		parts += one.parts
 	}
+	rights := f.caller.still() // the caller may have lost its role since the stream began
 	leave, ending := f.s.unpacks(ctx, parts)
 	defer leave()
 	for i, one := range all {
@@ -288,6 +291,10 @@ func (f *feed) do(ctx context.Context, all []input) (bool, []refused) {
 		}
 		for i, op := range one.steps {
 			if why := one.wrong[i]; why != nil {
+				refuse(one.n, i, why)
+				continue
+			}
+			if why := f.s.mayChangeCluster(f.caller, rights, op.Cluster); why != nil {
 				refuse(one.n, i, why)
 				continue
 			}

@@ -1,13 +1,16 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"mime"
 	"net"
 	"net/http"
 	"strings"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -20,27 +23,53 @@ import (
 // loopback listener the Host must be a loopback address, and on all listeners the Origin, if present,
 // must be the server itself.
 //
+// The argument own is true for the socket of the server's own user.
+//
 // Requests that isPage accepts go to page, from any origin and without a token, because a link in another page may
 // lead to a view, and the files have no data.
-func (s *Server) gate(at net.Addr, inner, page http.Handler, isPage func(*http.Request) bool) http.Handler {
-	_, unix := at.(*net.UnixAddr)
+func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var c *caller
 		switch {
-		case !unix && listen.Loopback(at) && !listen.LocalHost(r.Host):
+		case isLoopback(at) && !listen.LocalHost(r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case isPage(r):
 			page.ServeHTTP(w, r)
 		case listen.CrossOrigin(r, r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
-		case !unix && !s.authorised(r):
+		case !s.identified(r, at, own, &c):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
-			deny(w, r, &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"})
+			deny(w, r, s.unidentified())
 		case changes(r) && !sendsJSON(r) && !isGRPC(r):
 			deny(w, r, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json, or application/x-ndjson for lines of it", ""})
 		default:
-			inner.ServeHTTP(w, r)
+			inner.ServeHTTP(w, r.WithContext(s.withCaller(r.Context(), c)))
 		}
 	})
+}
+
+// identified sets the caller of a request. It reports whether the request has a valid credential, or needs none.
+func (s *Server) identified(r *http.Request, at net.Addr, own bool, c **caller) bool {
+	*c = s.identify(r, at, own)
+	return *c != nil
+}
+
+// unidentified returns the error for a request without a valid credential.
+func (s *Server) unidentified() *problem {
+	if s.Roles != nil {
+		return &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token, a client certificate or a unix socket is needed", "the roles file names the callers (docs/roles.md)"}
+	}
+	return &problem{http.StatusUnauthorized, "Authorization", "a valid bearer token is needed", "--admin-token-file names the file with the token"}
+}
+
+// withCaller adds the caller to the context of a request, also for the other servers of the store that the request
+// asks.
+func (s *Server) withCaller(ctx context.Context, c *caller) context.Context {
+	ctx = context.WithValue(ctx, callerKey{}, c)
+	if s.Replicas != nil && c.proven {
+		ctx = api.WithCaller(ctx, c.stated())
+	}
+	return ctx
 }
 
 // authorised reports whether a request has the right token, or needs none.
@@ -48,20 +77,43 @@ func (s *Server) authorised(r *http.Request) bool {
 	if s.Token == nil {
 		return true
 	}
+	want, err := s.token()
+	return err == nil && sameText(bearer(r.Header.Values("Authorization")), want)
+}
+
+// bearer returns the token in the values of the header Authorization; "" if there is not exactly one.
+func bearer(all []string) string {
+	if len(all) != 1 {
+		return ""
+	}
+	scheme, given, _ := strings.Cut(all[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(given)
+}
+
+// token returns the token of --admin-token-file. The error is not nil if there is none.
+func (s *Server) token() (string, error) {
+	if s.Token == nil {
+		return "", errNoToken
+	}
 	want, err := s.Token()
 	if s.isNewTokenError(err) {
 		s.log().Warn("cannot read the token of the admin API, refusing all requests", "error", err)
 	}
-	if err != nil {
-		return false
+	if err == nil && want == "" {
+		err = errNoToken
 	}
-	all := r.Header.Values("Authorization")
-	if len(all) != 1 || want == "" {
-		return false
-	}
-	scheme, token, _ := strings.Cut(all[0], " ")
-	got, is := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(want))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], is[:]) == 1
+	return want, err
+}
+
+var errNoToken = errors.New("there is no token")
+
+// sameText compares secrets in constant time.
+func sameText(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
 // isNewTokenError reports whether a read of the token failed with another error than the read before.

@@ -29,13 +29,21 @@ func isGRPC(r *http.Request) bool {
 		(kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+") || strings.HasPrefix(kind, "application/grpc;"))
 }
 
+const registerMethod = endpointsv1.Endpoints_Register_FullMethodName
+
 // either returns a handler that routes gRPC requests to s, and all other requests to other.
 func (s *Server) either(other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !isGRPC(r):
+		if !isGRPC(r) {
 			other.ServeHTTP(w, r)
-		case r.URL.Path == endpointsv1.Endpoints_Register_FullMethodName:
+			return
+		}
+		if err := s.allowed(r.Context(), needOfCall(r)); err != nil {
+			end(w, err)
+			return
+		}
+		switch {
+		case r.URL.Path == registerMethod:
 			s.register(w, r)
 		case s.GRPC != nil:
 			s.GRPC.ServeHTTP(w, r)

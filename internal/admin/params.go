@@ -87,4 +87,4 @@ var listParams = []param{paramGroup, paramSubscribers,
 var states = []api.State{api.Nacked, api.Stale, api.Waiting, api.Sent, api.NotSent, api.Synced, api.Idle}
 
 // kinds has the kinds of events.
-var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "recover", "wait", "deny", "commit", "reject", "quarantine", "store"}
+var kinds = []string{"connect", "leave", "subscribe", "send", "ack", "nack", "recover", "wait", "deny", "commit", "reject", "quarantine", "store", "admin"}

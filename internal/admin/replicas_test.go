@@ -20,9 +20,12 @@ type others struct {
 	says map[string]string // by ID; "": does not answer; "404": not found
 	path string
 	size int64
+
+	stated string // the caller that the request states
 }
 
-func (o *others) Ask(_ context.Context, path string, query url.Values, size int64, read func(*api.Replica, []byte)) (all []api.Replica, unsure error) {
+func (o *others) Ask(ctx context.Context, path string, query url.Values, size int64, read func(*api.Replica, []byte)) (all []api.Replica, unsure error) {
+	o.stated = api.StatedCaller(ctx)
 	o.path, o.size = path+"?"+query.Encode(), size
 	if query.Has("replicas") {
 		o.t.Error("another server gets ?replicas, so it would ask others")
@@ -32,6 +35,8 @@ func (o *others) Ask(_ context.Context, path string, query url.Values, size int6
 		switch body := o.says[id]; body {
 		case "":
 			r.Error = "no answer within 1s"
+		case "403":
+			r.Error, r.Forbidden = "the caller lacks a role", true
 		case "404":
 			read(&r, nil)
 		default:

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/cluster/revisionapi"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
 	"github.com/chancery-xds/chancery/wire"
@@ -256,7 +259,27 @@ func (s *Server) mayCommit(r *http.Request) (who string, err error) {
 		return "", &problem{code: http.StatusForbidden, message: "committing needs a unix socket, a token or a client certificate",
 			hint: "--admin-listen unix:///PATH, --admin-token-file or --admin-client-ca; or give --store"}
 	}
-	return identityOf(r), nil
+	return callerOf(r.Context()).name, nil
+}
+
+// mayChange returns a function that decides whether the caller may change items. The definition of a group chooses
+// its nodes, which may be those of other groups. So it needs the role for all groups.
+func (s *Server) mayChange(ctx context.Context) func([]revisions.Key) error {
+	return func(changed []revisions.Key) error {
+		groups := map[string]bool{}
+		for _, k := range changed {
+			groups[k.Group] = true
+		}
+		if err := s.may(ctx, roles.Commit, slices.Sorted(maps.Keys(groups))...); err != nil {
+			return err
+		}
+		for _, k := range changed {
+			if k.Type == "" {
+				return s.mayAll(ctx, roles.Commit, "the commit changes the "+k.String()+", which chooses nodes")
+			}
+		}
+		return nil
+	}
 }
 
 // identityOf returns the identity of a caller that has proved it.
@@ -271,7 +294,7 @@ func identityOf(r *http.Request) string {
 		}
 		return "certificate of " + leaf.Subject.String()
 	}
-	if peer(r) == "unix" {
+	if sender(r) == "unix" {
 		return "unix socket"
 	}
 	return "token"
@@ -335,7 +358,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	}
 	_ = control.SetReadDeadline(in.since.Add(commitTime)) // the end of the connection cancels the commit
 	who = revisionapi.Claimed(who, req.Author)
-	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review}).Commit(r.Context(), items, *req, who)
+	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.review, May: s.mayChange(r.Context())}).Commit(r.Context(), items, *req, who)
 	return s.changed(w, "commit", who, req.Message, c, err)
 }
 
@@ -475,7 +498,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	if n == 0 {
 		return wrong("rev", "must be a number: the newest is served already", "")
 	}
-	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.reviewRestored}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
+	c, err := (&revisionapi.Committer{Repo: s.Revisions.Repo, Review: s.Revisions.reviewRestored, May: s.mayChange(r.Context())}).Restore(r.Context(), n, revisions.Note{Author: in.Author, Message: in.Message})
 	return s.changed(w, "commit", in.Author, in.Message, c, err)
 }
 

@@ -12,9 +12,11 @@ import (
 	"github.com/chancery-xds/chancery/internal/panics"
 )
 
-// A route is a method and a path of the admin API, with its handler.
+// A route is a method and a path of the admin API, with its handler and the role that it needs. If the role is not for
+// all groups, the handler asks [Server.may] for the groups.
 type route struct {
 	method, path string
+	needs        need
 	about        string // one line for the list of routes and openapi.yaml
 	out, in      any    // the answer and the request body: a value of package api, or a content type
 	f            func(w http.ResponseWriter, r *http.Request) error
@@ -23,69 +25,72 @@ type route struct {
 // routes returns all routes.
 func (s *Server) routes() []route {
 	all := []route{
-		{"GET", "/api/v1/status", "the server, its configuration, its clients by state, and problems", api.Status{}, nil, s.paced(s.spread(s.brief(&s.making, s.status), s.statusOfAll))},
-		{"GET", "/api/v1/clients", "clients, worst first; healthy ones only with ?all=1", api.ClientList{}, nil, s.paced(s.spread(s.big(s.clients), s.clientsOfAll))},
-		{"GET", "/api/v1/clients/{node}", "the clients with one node ID", api.ClientList{}, nil, s.spread(s.big(s.client), s.clientOfAll)},
-		{"GET", "/api/v1/clients/{node}/node", "the node as the client describes it, and the groups it gets", api.NodeInfo{}, nil, s.big(s.node)},
-		{"GET", "/api/v1/clients/{node}/resources", "the resources that a client has, by name", api.ClientResources{}, nil, s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}", "the same for one type", api.ClientResources{}, nil, s.big(s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", "the same for one resource", api.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
-		{"GET", "/api/v1/clients/{node}/explain", "why a client has or lacks a resource: ?type=&name=", api.Explanation{}, nil, s.spread(s.brief(&s.asking, s.explain), s.explainOfAll)},
-		{"POST", "/api/v1/clients/{node}/resync", "sends a client its resources again, also refused ones: all, of a type, or one", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("resync"))},
-		{"POST", "/api/v1/clients/{node}/disconnect", "ends the streams of a client, which reconnects", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("disconnect"))},
-		{"GET", "/api/v1/resources", "the resources that are served", api.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/resources/{type}", "the same for one type", api.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/resources/{type}/{name...}", "the same for one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
-		{"GET", "/api/v1/references/{type}/{name...}", "the graph of references of a resource, in both directions", api.ReferenceGraph{}, nil, s.big(s.references)},
-		{"GET", "/api/v1/refusals", "refusals (NACKs) of all clients, grouped by error", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
-		{"GET", "/api/v1/groups", "groups of resources, and the clients of each", api.GroupList{}, nil, s.brief(&s.making, s.groups)},
-		{"POST", "/api/v1/groups/preview", "the groups and the resources that a node would get", api.Preview{}, api.PreviewRequest{}, s.brief(&s.making, s.preview)},
-		{"POST", "/api/v1/check", "the findings about resources in a text, and whom they would reach", api.Check{}, api.CheckRequest{}, s.brief(&s.checking, s.check)},
-		{"POST", "/api/v1/impact", "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
-		{"GET", "/api/v1/events", "events as they happen (SSE)", api.Event{}, nil, s.events},
-		{"GET", "/api/v1/wait", "waits until all clients have accepted the configuration: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
-		{"GET", "/api/v1/wait/synced", "the same with the progress and a verdict, as lines (NDJSON), of all servers of the store", api.WaitLine{}, nil, s.waitSynced},
-		{"GET", "/api/v1/log", "the log level", api.LogLevel{}, nil, s.level},
-		{"PUT", "/api/v1/log", "sets the log level until the server ends", api.LogLevel{}, api.LogLevel{}, s.setLevel},
-		{"POST", "/api/v1/reload", "loads the files now", api.Reload{}, api.ReloadRequest{}, s.reload},
-		{"GET", "/api/v1/endpoints", "clusters with registered endpoints", api.EndpointList{}, nil, s.big(s.listEndpoints)},
-		{"POST", "/api/v1/endpoints", "registers endpoints, one on each line, as a stream (NDJSON)", api.EndpointLines{}, api.EndpointLine{}, s.streamEndpoints},
-		{"GET", "/api/v1/endpoints/{cluster}", "the registered endpoints of a cluster", api.EndpointList{}, nil, s.big(s.listEndpoints)},
-		{"PUT", "/api/v1/endpoints/{cluster}", "replaces all registered endpoints of a cluster", api.EndpointsResult{}, api.EndpointsRequest{}, s.brief(&s.writing, s.putEndpoints)},
-		{"DELETE", "/api/v1/endpoints/{cluster}", "removes all registered endpoints of a cluster", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
-		{"GET", "/api/v1/endpoints/{cluster}/{id}", "one registered endpoint", api.EndpointList{}, nil, s.big(s.listEndpoints)},
-		{"PUT", "/api/v1/endpoints/{cluster}/{id}", "registers an endpoint, or renews its lease", api.EndpointsResult{}, api.Endpoint{}, s.brief(&s.writing, s.putEndpoint)},
-		{"DELETE", "/api/v1/endpoints/{cluster}/{id}", "removes a registered endpoint", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
-		{"GET", "/api/v1/revisions", "revisions of the store, newest first; with ?type=&name= those that changed a resource", api.History{}, nil, s.big(s.history)},
-		{"POST", "/api/v1/revisions", "commits a configuration to the store, one item on each line (NDJSON)", api.Commit{}, api.RevisionLine{}, s.commit},
-		{"GET", "/api/v1/revisions/{rev}", "one revision, such as r412 or head", api.History{}, nil, s.brief(&s.asking, s.revision)},
-		{"GET", "/api/v1/revisions/{rev}/changes", "what a revision changed, and whom the changes reach", api.RevisionChanges{}, nil, s.big(s.revisionChanges)},
-		{"GET", "/api/v1/revisions/{rev}/items", "the items of a revision, one on each line (NDJSON)", api.RevisionLine{}, nil, s.big(s.revisionItems)},
-		{"POST", "/api/v1/revisions/{rev}/restore", "commits the content of a revision again", api.Commit{}, api.NoteRequest{}, s.brief(&s.writing, s.restore)},
-		{"GET", "/api/v1/blame/{type}/{name...}", "which revision set a resource", api.Blame{}, nil, s.brief(&s.asking, s.blame)},
-		{"POST", "/api/v1/groups/{group}/freeze", "freezes a group of the store at a revision", api.Freeze{}, api.FreezeRequest{}, s.brief(&s.writing, s.freeze)},
-		{"POST", "/api/v1/groups/{group}/unfreeze", "serves the newest revision of a group again", api.Freeze{}, api.NoteRequest{}, s.brief(&s.writing, s.unfreeze)},
-		{"POST", "/api/v1/groups/{group}/resync", "sends all clients of a group their resources again, spread over time", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("resync"))},
-		{"POST", "/api/v1/groups/{group}/disconnect", "ends the streams of all clients of a group, spread over time", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("disconnect"))},
-		{"GET", "/api/v1/rollouts", "rollouts, newest first, and their progress", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
-		{"POST", "/api/v1/rollouts", "starts a rollout to a revision", api.RolloutList{}, api.RolloutRequest{}, s.brief(&s.writing, s.startRollout)},
-		{"GET", "/api/v1/rollouts/{id}", "one rollout", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
-		{"POST", "/api/v1/rollouts/{id}/promote", "moves a rollout to its next step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("promote"))},
-		{"POST", "/api/v1/rollouts/{id}/pause", "keeps a rollout at its step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("pause"))},
-		{"POST", "/api/v1/rollouts/{id}/resume", "continues a paused rollout", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
-		{"POST", "/api/v1/rollouts/{id}/abort", "ends a rollout: all nodes get what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
-		{"GET", "/api/v1/openapi.yaml", "the OpenAPI description of this API", "application/yaml", nil, openAPI},
-		{"GET", "/ready", "200 once the client of a node has accepted a complete configuration, else 503: ?node=; with ?strict=1 everything", "text/plain", nil, s.ready},
-		{"GET", "/version", "the version of the program", api.VersionInfo{}, nil, s.version},
+		{"GET", "/api/v1/status", view, "the server, its configuration, its clients by state, and problems", api.Status{}, nil, s.paced(s.spread(s.brief(&s.making, s.status), s.statusOfAll))},
+		{"GET", "/api/v1/clients", view, "clients, worst first; healthy ones only with ?all=1", api.ClientList{}, nil, s.paced(s.spread(s.big(s.clients), s.clientsOfAll))},
+		{"GET", "/api/v1/clients/{node}", view, "the clients with one node ID", api.ClientList{}, nil, s.spread(s.big(s.client), s.clientOfAll)},
+		{"GET", "/api/v1/clients/{node}/node", view, "the node as the client describes it, and the groups it gets", api.NodeInfo{}, nil, s.big(s.node)},
+		{"GET", "/api/v1/clients/{node}/resources", view, "the resources that a client has, by name", api.ClientResources{}, nil, s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}", view, "the same for one type", api.ClientResources{}, nil, s.big(s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/resources/{type}/{name...}", view, "the same for one resource", api.ClientResources{}, nil, s.brief(&s.asking, s.clientResources)},
+		{"GET", "/api/v1/clients/{node}/explain", view, "why a client has or lacks a resource: ?type=&name=", api.Explanation{}, nil, s.spread(s.brief(&s.asking, s.explain), s.explainOfAll)},
+		{"POST", "/api/v1/clients/{node}/resync", operate, "sends a client its resources again, also refused ones: all, of a type, or one", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("resync"))},
+		{"POST", "/api/v1/clients/{node}/disconnect", operate, "ends the streams of a client, which reconnects", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("disconnect"))},
+		{"GET", "/api/v1/resources", view, "the resources that are served", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}", view, "the same for one type", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/resources/{type}/{name...}", view, "the same for one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/references/{type}/{name...}", view, "the graph of references of a resource, in both directions", api.ReferenceGraph{}, nil, s.big(s.references)},
+		{"GET", "/api/v1/refusals", view, "refusals (NACKs) of all clients, grouped by error", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},
+		{"GET", "/api/v1/groups", view, "groups of resources, and the clients of each", api.GroupList{}, nil, s.brief(&s.making, s.groups)},
+		{"POST", "/api/v1/groups/preview", view, "the groups and the resources that a node would get", api.Preview{}, api.PreviewRequest{}, s.brief(&s.making, s.preview)},
+		{"POST", "/api/v1/check", view, "the findings about resources in a text, and whom they would reach", api.Check{}, api.CheckRequest{}, s.brief(&s.checking, s.check)},
+		{"POST", "/api/v1/impact", view, "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
+		{"GET", "/api/v1/events", view, "events as they happen (SSE)", api.Event{}, nil, s.events},
+		{"GET", "/api/v1/wait", view, "waits until all clients have accepted the configuration: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
+		{"GET", "/api/v1/wait/synced", view, "the same with the progress and a verdict, as lines (NDJSON), of all servers of the store", api.WaitLine{}, nil, s.waitSynced},
+		{"GET", "/api/v1/log", view, "the log level", api.LogLevel{}, nil, s.level},
+		{"PUT", "/api/v1/log", operateAll, "sets the log level until the server ends", api.LogLevel{}, api.LogLevel{}, s.setLevel},
+		{"POST", "/api/v1/reload", operateAll, "loads the files now", api.Reload{}, api.ReloadRequest{}, s.reload},
+		{"GET", "/api/v1/endpoints", view, "clusters with registered endpoints", api.EndpointList{}, nil, s.big(s.listEndpoints)},
+		{"POST", "/api/v1/endpoints", commit, "registers endpoints, one on each line, as a stream (NDJSON)", api.EndpointLines{}, api.EndpointLine{}, s.streamEndpoints},
+		{"GET", "/api/v1/endpoints/{cluster}", view, "the registered endpoints of a cluster", api.EndpointList{}, nil, s.big(s.listEndpoints)},
+		{"PUT", "/api/v1/endpoints/{cluster}", commit, "replaces all registered endpoints of a cluster", api.EndpointsResult{}, api.EndpointsRequest{}, s.brief(&s.writing, s.putEndpoints)},
+		{"DELETE", "/api/v1/endpoints/{cluster}", commit, "removes all registered endpoints of a cluster", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
+		{"GET", "/api/v1/endpoints/{cluster}/{id}", view, "one registered endpoint", api.EndpointList{}, nil, s.big(s.listEndpoints)},
+		{"PUT", "/api/v1/endpoints/{cluster}/{id}", commit, "registers an endpoint, or renews its lease", api.EndpointsResult{}, api.Endpoint{}, s.brief(&s.writing, s.putEndpoint)},
+		{"DELETE", "/api/v1/endpoints/{cluster}/{id}", commit, "removes a registered endpoint", api.EndpointsResult{}, nil, s.brief(&s.writing, s.removeEndpoints)},
+		{"GET", "/api/v1/revisions", view, "revisions of the store, newest first; with ?type=&name= those that changed a resource", api.History{}, nil, s.big(s.history)},
+		{"POST", "/api/v1/revisions", commit, "commits a configuration to the store, one item on each line (NDJSON)", api.Commit{}, api.RevisionLine{}, s.commit},
+		{"GET", "/api/v1/revisions/{rev}", view, "one revision, such as r412 or head", api.History{}, nil, s.brief(&s.asking, s.revision)},
+		{"GET", "/api/v1/revisions/{rev}/changes", view, "what a revision changed, and whom the changes reach", api.RevisionChanges{}, nil, s.big(s.revisionChanges)},
+		{"GET", "/api/v1/revisions/{rev}/items", view, "the items of a revision, one on each line (NDJSON)", api.RevisionLine{}, nil, s.big(s.revisionItems)},
+		{"POST", "/api/v1/revisions/{rev}/restore", commit, "commits the content of a revision again", api.Commit{}, api.NoteRequest{}, s.brief(&s.writing, s.restore)},
+		{"GET", "/api/v1/blame/{type}/{name...}", view, "which revision set a resource", api.Blame{}, nil, s.brief(&s.asking, s.blame)},
+		{"POST", "/api/v1/groups/{group}/freeze", commit, "freezes a group of the store at a revision", api.Freeze{}, api.FreezeRequest{}, s.brief(&s.writing, s.freeze)},
+		{"POST", "/api/v1/groups/{group}/unfreeze", commit, "serves the newest revision of a group again", api.Freeze{}, api.NoteRequest{}, s.brief(&s.writing, s.unfreeze)},
+		{"POST", "/api/v1/groups/{group}/resync", operate, "sends all clients of a group their resources again, spread over time", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("resync"))},
+		{"POST", "/api/v1/groups/{group}/disconnect", operate, "ends the streams of all clients of a group, spread over time", api.ClientCommand{}, api.ClientRequest{}, s.brief(&s.asking, s.commandClients("disconnect"))},
+		{"GET", "/api/v1/rollouts", view, "rollouts, newest first, and their progress", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
+		{"POST", "/api/v1/rollouts", commit, "starts a rollout to a revision", api.RolloutList{}, api.RolloutRequest{}, s.brief(&s.writing, s.startRollout)},
+		{"GET", "/api/v1/rollouts/{id}", view, "one rollout", api.RolloutList{}, nil, s.brief(&s.asking, s.rollouts)},
+		{"POST", "/api/v1/rollouts/{id}/promote", commit, "moves a rollout to its next step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("promote"))},
+		{"POST", "/api/v1/rollouts/{id}/pause", operate, "keeps a rollout at its step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("pause"))},
+		{"POST", "/api/v1/rollouts/{id}/resume", commit, "continues a paused rollout", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
+		{"POST", "/api/v1/rollouts/{id}/abort", commit, "ends a rollout: all nodes get what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
+		{"GET", "/api/v1/openapi.yaml", view, "the OpenAPI description of this API", "application/yaml", nil, openAPI},
+		{"GET", "/ready", view, "200 once the client of a node has accepted a complete configuration, else 503: ?node=; with ?strict=1 everything", "text/plain", nil, s.ready},
+		{"GET", "/version", view, "the version of the program", api.VersionInfo{}, nil, s.version},
 	}
 	if s.Dump != nil {
-		all = append(all, route{"GET", "/config_dump", "the resources of a client in the format of Envoy's /config_dump: ?node=", "application/json", nil, s.big(s.dump)})
+		all = append(all, route{"GET", "/config_dump", view, "the resources of a client in the format of Envoy's /config_dump: ?node=", "application/json", nil, s.big(s.dump)})
 	}
 	return all
 }
 
 // Handler returns the handler for a listener with the address at.
-func (s *Server) Handler(at net.Addr) http.Handler {
+func (s *Server) Handler(at net.Addr) http.Handler { return s.handler(at, false) }
+
+// handler returns the handler for a listener. The argument own is true for the socket of the server's own user.
+func (s *Server) handler(at net.Addr, own bool) http.Handler {
 	s.prepare()
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // allowed methods by path
@@ -100,7 +105,11 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 			refuse(w, &problem{http.StatusMethodNotAllowed, "", fmt.Sprintf("method not allowed: use %s", strings.Join(allowed, " or ")), ""})
 		})
 	}
-	mux.HandleFunc(listOfPaths, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(listOfPaths, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.allowed(r.Context(), view); err != nil {
+			refuse(w, err)
+			return
+		}
 		headers(w, "text/plain; charset=utf-8")
 		fmt.Fprintf(w, "The admin API of Chancery %s. Commands use it, such as chancery status.\n\n", s.About.Version)
 		for _, rt := range all {
@@ -118,7 +127,7 @@ func (s *Server) Handler(at net.Addr) http.Handler {
 		})
 	}
 	view := page{s.Page}
-	return s.gate(at, inner, view, func(r *http.Request) bool {
+	return s.gate(at, own, inner, view, func(r *http.Request) bool {
 		_, pattern := mux.Handler(r)
 		return (pattern == "/" || pattern == listOfPaths) && view.serves(r)
 	})
@@ -158,7 +167,12 @@ func (s *Server) prepare() {
 func (s *Server) guarded(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var err error
-		if p := panics.Do(func() { err = rt.f(w, r) }); p != nil {
+		if p := panics.Do(func() {
+			err = s.allowed(r.Context(), rt.needs)
+			if err == nil {
+				err = rt.f(w, r)
+			}
+		}); p != nil {
 			p.Log(s.log(), "admin API "+rt.path)
 			panic(http.ErrAbortHandler) // a part of the answer may be written already
 		}

@@ -34,7 +34,7 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	st := api.Status{APIVersion: api.Version, Kind: api.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
-	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), s.notStored(), st.Troubles), maxTold))
+	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), s.notStored(), s.otherTroubles(), st.Troubles), maxTold))
 	for _, g := range s.Groups() {
 		if g.Rejected != nil && (f.Group == "" || f.Group == g.Name) && len(st.RejectedGroups) < maxRejected {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
@@ -87,7 +87,7 @@ func healthy(st *api.Status) bool {
 		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 	}
 	fault := func(x api.Trouble) bool {
-		return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints || x.Code == api.NotStored
+		return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints || x.Code == api.NotStored || x.Code == api.RejectedRoles
 	}
 	return by[api.Nacked]+by[api.Stale] == 0 && !slices.ContainsFunc(st.Troubles, fault) && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
 		upstream && revision && st.Unsure == "" && !slices.ContainsFunc(st.Replicas, fails)
@@ -162,4 +162,12 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 	v.APIVersion, v.Kind, v.Server = api.Version, api.KindVersion, s.About
 	answer(w, http.StatusOK, v)
 	return nil
+}
+
+// otherTroubles returns the signs of problems that the rest of the daemon reports.
+func (s *Server) otherTroubles() []api.Trouble {
+	if s.Troubles == nil {
+		return nil
+	}
+	return s.Troubles()
 }

@@ -217,6 +217,7 @@ var effects = map[string]string{
 	"protocol intake.check recover":           "a panic of the check of an embedder is an error of the resource, sent in the NACK",
 	"protocol/protocoltest runServed recover": "a panic of the tested client is its answer",
 
+	"internal/admin unexpired clock":          "whether the certificate of a caller has expired",
 	"internal/admin Server once":              "makes the limits of all addresses",
 	"internal/admin Server mutex":             "the number of large answers of each connection; not held during I/O",
 	"internal/admin waiting.look goroutine":   "asks streams for their state, four at a time; ends with the look",

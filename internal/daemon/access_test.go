@@ -18,7 +18,7 @@ func TestHungAccessFile(t *testing.T) {
 			reads, hangs := 0, make(chan struct{})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
-			a := &accessFile{path: "access.yaml"}
+			a := accessRules("access.yaml")
 			go func() {
 				defer close(ended)
 				a.repeat(ctx, slog.New(slog.NewTextHandler(&log, nil)), func() {
@@ -48,7 +48,7 @@ func TestHungAccessFile(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			time.AfterFunc(30*time.Second, func() { close(hangs) })
-			new(accessFile).repeat(ctx, slog.New(slog.DiscardHandler), func() {
+			accessRules("access.yaml").repeat(ctx, slog.New(slog.DiscardHandler), func() {
 				reads++
 				<-hangs
 			})

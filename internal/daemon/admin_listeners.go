@@ -15,6 +15,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/admin"
 	authcerts "github.com/chancery-xds/chancery/internal/auth/certs"
+	"github.com/chancery-xds/chancery/internal/auth/identity"
 	"github.com/chancery-xds/chancery/internal/cli"
 	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/listen"
@@ -31,6 +32,7 @@ type adminFlags struct {
 	addresses []string
 	token     string // the file with the token; "": requests need no token
 	tls       authcerts.Files
+	roles     string // the file with the roles of callers; "": callers have all roles
 
 	chosen bool             // a flag requests the API or authentication, so a failure to serve the API ends the start
 	parsed []listen.Address // the addresses, after check
@@ -50,6 +52,7 @@ type adminListeners struct {
 	limit     *listen.Limit
 	certs     *authcerts.Source      // nil: no TLS
 	lastToken func() (string, error) // the token in the file; nil: requests need no token
+	callers   *adminRoles            // nil: callers have all roles
 }
 
 func (a *adminFlags) flags(f *pflag.FlagSet) {
@@ -58,12 +61,15 @@ func (a *adminFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.token, "admin-token-file", "", "`FILE` with a token that requests of the admin API must have, except on unix sockets (Authorization: Bearer TOKEN)")
 	f.StringVar(&a.tls.Cert, "admin-tls-cert", "", "`FILE` with the certificate of the admin API, in PEM; turns TLS on")
 	f.StringVar(&a.tls.Key, "admin-tls-key", "", "`FILE` with the private key of --admin-tls-cert")
+	f.StringVar(&a.roles, "admin-roles", "", "`FILE` with the callers of the admin API and their roles; each request then needs a token, a certificate or a unix socket, and a certificate for --admin-client-ca is not required")
 	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of callers must chain to (mutual TLS)")
 }
 
 // authenticates reports whether callers must authenticate. Then another program on the same port is
 // dangerous: it would receive the callers' tokens and could send false answers.
-func (a *adminFlags) authenticates() bool { return a.token != "" || a.tls.Configured() }
+func (a *adminFlags) authenticates() bool {
+	return a.token != "" || a.roles != "" || a.tls.Configured()
+}
 
 // check parses the addresses; it returns usage errors.
 func (a *adminFlags) check() error {
@@ -81,8 +87,8 @@ func (a *adminFlags) check() error {
 		return errors.New("TLS of the admin API needs both --admin-tls-cert and --admin-tls-key; --admin-client-ca needs them, too")
 	}
 	for _, at := range a.parsed {
-		if !at.Loopback() && a.token == "" && a.tls.ClientCA == "" {
-			return fmt.Errorf("--admin-listen: %s can be reached from other machines: give --admin-token-file or --admin-client-ca, so that callers must authenticate", at)
+		if !at.Loopback() && a.token == "" && a.tls.ClientCA == "" && a.roles == "" {
+			return fmt.Errorf("--admin-listen: %s can be reached from other machines: give --admin-token-file, --admin-client-ca or --admin-roles, so that callers must authenticate", at)
 		}
 	}
 	return nil
@@ -100,9 +106,17 @@ func (a *adminListeners) open(log *slog.Logger, most int) error {
 			return cli.Fail(err, "")
 		}
 	}
+	if a.roles != "" {
+		a.callers = newAdminRoles(a.roles)
+		if err := a.callers.load(log); err != nil {
+			return err
+		}
+	}
 	if a.tls.Configured() {
 		var err error
-		a.certs, err = authcerts.Open(a.tls, log)
+		files := a.tls
+		files.Optional = a.callers != nil
+		a.certs, err = authcerts.Open(files, log)
 		if err != nil {
 			return cli.Fail(err, "")
 		}
@@ -158,6 +172,11 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	if a.certs != nil {
 		s.TLS = webTLS(a.certs.Config())
 	}
+	if a.callers != nil {
+		s.Roles, s.Troubles = a.callers.current.Load, a.callers.troubles
+		s.Identity, s.ConnContext = new(identity.Finder).Find, identity.ConnContext
+		running.Go(func() { a.callers.run(ctx, s.Log) })
+	}
 	running.Go(func() { s.RunGroupCommands(ctx) })
 	answer := func(l net.Listener) {
 		if err := s.Serve(ctx, l); err != nil {
@@ -167,11 +186,13 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	if l := a.control.listener; l != nil {
 		running.Go(func() {
 			defer a.control.close()
-			answer(a.limit.On(l))
+			if err := s.ServeOwn(ctx, a.limit.On(l)); err != nil {
+				s.Log.Error("the listener of the admin API failed", "error", err)
+			}
 		})
 	}
 	logged := func(l net.Listener) {
-		s.Log.Info("admin API", "http", addressOf(l), "tls", a.certs != nil, "token", a.token != "")
+		s.Log.Info("admin API", "http", addressOf(l), "tls", a.certs != nil, "token", a.token != "", "roles", a.roles != "")
 	}
 	for _, l := range a.opened() {
 		running.Go(func() { answer(l) })
@@ -216,20 +237,23 @@ func (a *adminListeners) close() {
 // The minimum and maximum length of a token in bytes; a short token can be guessed.
 const minToken, maxToken = 16, 4096
 
-// readToken reads a token from its file.
-func readToken(path string) (string, error) {
+// readToken reads the token of --admin-token-file.
+func readToken(path string) (string, error) { return readTokenFile("--admin-token-file", path) }
+
+// readTokenFile reads a token from the file that a flag names.
+func readTokenFile(flag, path string) (string, error) {
 	b, err := disk.ReadSecret(path)
 	if err != nil {
-		return "", fmt.Errorf("--admin-token-file: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
 	token := string(bytes.TrimSpace(b))
 	switch {
 	case len(b) > maxToken:
-		return "", fmt.Errorf("--admin-token-file: %s has more than %d bytes", path, maxToken)
+		return "", fmt.Errorf("%s: %s has more than %d bytes", flag, path, maxToken)
 	case len(token) < minToken:
-		return "", fmt.Errorf("--admin-token-file: the token in %s has %d bytes, but must have %d or more", path, len(token), minToken)
+		return "", fmt.Errorf("%s: the token in %s has %d bytes, but must have %d or more", flag, path, len(token), minToken)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("--admin-token-file: the token in %s must be one word of ASCII characters", path)
+		return "", fmt.Errorf("%s: the token in %s must be one word of ASCII characters", flag, path)
 	}
 	return token, nil
 }

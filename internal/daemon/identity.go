@@ -58,7 +58,7 @@ type identityFlags struct {
 type identityFinder struct {
 	identityFlags
 
-	rules  accessFile
+	rules  *rulesFile[access.Policy]
 	finder identity.Finder
 	of     watchFunc
 	source *access.Source[server.HistoryWatch] // nil: identities are not bound to nodes
@@ -114,9 +114,9 @@ func (i *identityFinder) open(ctx context.Context, log *slog.Logger, of watchFun
 	}
 	policy := access.Default()
 	if i.access != "" {
-		i.rules.path = i.access
+		i.rules = accessRules(i.access)
 		var err error
-		policy, err = i.rules.load(log)
+		policy, err = i.rules.load(log, "--access names the file with the rules, or is \"any\"")
 		if err != nil {
 			return err
 		}

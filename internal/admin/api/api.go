@@ -71,6 +71,7 @@ type Replica struct {
 	Trouble       string     `json:"trouble,omitempty"`        // why it cannot read or does not serve the newest revision
 	Unwritten     string     `json:"unwritten,omitempty"`      // why it does not commit its directory to the store
 	Error         string     `json:"error,omitempty"`          // why it does not answer; "": it answers
+	Forbidden     bool       `json:"forbidden,omitempty"`      // error is that the caller lacks a role there
 	Seen          *time.Time `json:"seen,omitempty"`           // for a server that does not answer: the time of its last answer to this server; absent: never
 }
 
@@ -420,7 +421,7 @@ type Finding struct {
 
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
-	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored"
+	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored", "rejected-roles"
 	Node  string    `json:"node,omitempty"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`
@@ -437,6 +438,9 @@ const StaleEndpoints = "stale-endpoints"
 
 // NotStored is the code of a [Trouble]: the server cannot write its state directory, such as on a full disk.
 const NotStored = "not-stored"
+
+// RejectedRoles is the code of the trouble of a server whose roles file is invalid since a change.
+const RejectedRoles = "rejected-roles"
 
 // TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.
 type TurnedAway struct {
@@ -532,7 +536,7 @@ type Link struct {
 type Event struct {
 	ID        uint64     `json:"id"`
 	At        time.Time  `json:"at"`
-	Kind      string     `json:"kind"` // "connect", "leave", "subscribe", "send", "ack", "nack", "recover", "wait", "deny", "commit", "reject", "quarantine", "store"
+	Kind      string     `json:"kind"` // "connect", "leave", "subscribe", "send", "ack", "nack", "recover", "wait", "deny", "commit", "reject", "quarantine", "store", "admin"
 	Node      string     `json:"node,omitempty"`
 	Peer      string     `json:"peer,omitempty"`
 	Stream    uint64     `json:"stream,omitempty"`
@@ -544,6 +548,7 @@ type Event struct {
 	Removed   int        `json:"removed,omitempty"`
 	Took      string     `json:"took,omitempty"`
 	Text      string     `json:"text,omitempty"`
+	By        string     `json:"by,omitempty"`      // for admin events: the authenticated caller that made the change
 	Author    string     `json:"author,omitempty"`  // for store events: the author of the change
 	Message   string     `json:"message,omitempty"` // for store events: the reason of the change
 	Missed    int        `json:"missed,omitempty"`  // events that were dropped before this one because the reader was slow

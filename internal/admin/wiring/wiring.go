@@ -94,7 +94,7 @@ func (p *Parts) groups(n *xds.Node) []string { return p.o.Source().Decide(n).Gro
 func (p *Parts) Server(deps explain.Deps, otherServices ...string) *admin.Server {
 	deps.Tracker, deps.Snapshot = p.Tracker, p.o.Snapshot
 	deps.Selected = func() []*server.Stream { return p.Tracker.Selected(clients.Filter{All: true}) }
-	s := &admin.Server{Tracker: p.Tracker, Page: web.Files(), Log: p.o.Log}
+	s := &admin.Server{Tracker: p.Tracker, Page: web.Files(), Log: p.o.Log, Note: p.Tracker.Note}
 	var held func(*server.Stream, *xds.Type) []live.Held
 	if p.Held != nil {
 		deps.Held, s.Release, held = p.Held.Of, p.Held.Release, p.heldForCSDS

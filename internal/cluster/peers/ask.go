@@ -82,6 +82,11 @@ type request struct {
 	in           []byte // the body, in JSON
 }
 
+// forbidden is the error of a server whose caller lacks a role.
+type forbidden struct{ text string }
+
+func (f *forbidden) Error() string { return f.text }
+
 // send returns the answer of the server with an ID, which has at most `most` bytes. The answer to 404
 // Not Found is nil.
 func (c client) send(ctx context.Context, id, admin string, q request, most int64) ([]byte, error) {
@@ -106,6 +111,9 @@ func (c client) send(ctx context.Context, id, admin string, q request, most int6
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
+	if stated := api.StatedCaller(ctx); stated != "" {
+		req.Header.Set(api.CallerHeader, stated)
+	}
 	resp, err := c.http.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
@@ -119,6 +127,9 @@ func (c client) send(ctx context.Context, id, admin string, q request, most int6
 			}
 			return nil, errors.New("it rejects the token of this server")
 		case http.StatusForbidden:
+			if p := readProblem(resp.Body); p.Field == api.RoleField {
+				return nil, &forbidden{strings.TrimPrefix(textOf(p), ": ")}
+			}
 			if q.method != http.MethodGet {
 				return nil, errors.New("it takes commands only from authenticated callers: give the servers --admin-token-file or --admin-client-ca")
 			}
@@ -132,7 +143,7 @@ func (c client) send(ctx context.Context, id, admin string, q request, most int6
 			return nil, nil
 		case http.StatusOK:
 		default:
-			return nil, errors.New("it answers " + http.StatusText(resp.StatusCode) + problemOf(resp.Body))
+			return nil, errors.New("it answers " + http.StatusText(resp.StatusCode) + textOf(readProblem(resp.Body)))
 		}
 		var b []byte
 		b, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
@@ -152,11 +163,17 @@ func (c client) send(ctx context.Context, id, admin string, q request, most int6
 	return nil, err
 }
 
-// problemOf returns the message and the hint of an error answer, with ": " before it; "" if the answer is
-// not an error of the admin API.
-func problemOf(body io.Reader) string {
-	var is api.Error
-	if err := json.NewDecoder(io.LimitReader(body, maxProblem)).Decode(&is); err != nil || is.Kind != api.KindError || is.Message == "" {
+// readProblem reads an error answer. The message is "" if the answer is not an error of the admin API.
+func readProblem(body io.Reader) (is api.Error) {
+	if err := json.NewDecoder(io.LimitReader(body, maxProblem)).Decode(&is); err != nil || is.Kind != api.KindError {
+		return api.Error{}
+	}
+	return is
+}
+
+// textOf returns the message and the hint of an error answer, with ": " before it; "" if it has no message.
+func textOf(is api.Error) string {
+	if is.Message == "" {
 		return ""
 	}
 	s := ": " + is.Message
@@ -196,6 +213,7 @@ func (r *Replicas) sendAll(ctx context.Context, q request, size int64, read func
 			body, err := m.send(ctx, r.client, q, size)
 			if err != nil {
 				all[i].Error = text.Head(err.Error(), maxText)
+				_, all[i].Forbidden = errors.AsType[*forbidden](err)
 			} else {
 				reading.Lock()
 				read(&all[i], body)

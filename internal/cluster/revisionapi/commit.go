@@ -16,6 +16,10 @@ import (
 type Committer struct {
 	Repo *revisions.Repository
 
+	// May is called with the keys of the items that the commit sets or removes. If it returns an error, nothing is
+	// committed. Nil: the author may change all items.
+	May func(changed []revisions.Key) error
+
 	// Review is called with the configuration to commit. If it returns an error, nothing is
 	// committed. The commit's answer contains the doubts. Nil: no review.
 	Review func(next *revisions.Snapshot) (doubts []string, err error)
@@ -45,6 +49,9 @@ func (c *Committer) Commit(ctx context.Context, items []*revisions.Item, req api
 	edit, kept := base.To(items), 0
 	if !req.Prune {
 		kept, edit.Remove = len(edit.Remove), nil
+	}
+	if err := c.may(editedKeys(edit)); err != nil {
+		return nil, err
 	}
 	var doubts []string
 	if c.Review != nil && len(edit.Set)+len(edit.Remove) > 0 {
@@ -76,9 +83,12 @@ func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisi
 		return nil, err
 	}
 	var doubts []string
-	if c.Review != nil {
+	if c.Review != nil || c.May != nil {
 		old, err := c.Repo.At(ctx, n)
 		if err == nil {
+			err = c.may(changedKeys(old, base))
+		}
+		if err == nil && c.Review != nil {
 			doubts, err = c.Review(old)
 		}
 		if err != nil {
@@ -95,6 +105,34 @@ func (c *Committer) Restore(ctx context.Context, n revisions.Number, note revisi
 		}
 	}
 	return done, err
+}
+
+func (c *Committer) may(changed []revisions.Key) error {
+	if c.May == nil {
+		return nil
+	}
+	return c.May(changed)
+}
+
+// editedKeys returns the keys that an edit sets or removes.
+func editedKeys(edit revisions.Edit) []revisions.Key {
+	keys := slices.Clone(edit.Remove)
+	for _, it := range edit.Set {
+		keys = append(keys, it.Key())
+	}
+	return keys
+}
+
+// changedKeys returns the keys of the items that differ between two snapshots.
+func changedKeys(next, base *revisions.Snapshot) (keys []revisions.Key) {
+	next.Since(base, func(was, is *revisions.Item) bool {
+		if is == nil {
+			is = was
+		}
+		keys = append(keys, is.Key())
+		return true
+	})
+	return keys
 }
 
 // made returns a snapshot with an edit, as a commit without concurrent commits would make it.
@@ -119,15 +157,7 @@ func committed(base, next *revisions.Snapshot, doubts []string, err error) (*api
 	c := &api.Commit{APIVersion: api.Version, Kind: api.KindCommit, Revision: next.Revision.Number.String(), Base: base.Revision.Number.String(), Warnings: doubts}
 	if c.Revision != c.Base {
 		c.Set, c.Removed = next.Revision.Set, next.Revision.Removed
-		var keys []revisions.Key
-		next.Since(base, func(was, is *revisions.Item) bool {
-			if is == nil {
-				is = was
-			}
-			keys = append(keys, is.Key())
-			return true
-		})
-		c.Held = heldOf(keys, next.Holds())
+		c.Held = heldOf(changedKeys(next, base), next.Holds())
 	}
 	return c, nil
 }
@@ -165,11 +195,7 @@ func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *ap
 	for _, k := range edit.Remove {
 		add("removed", k, "")
 	}
-	keys := slices.Clone(edit.Remove)
-	for _, it := range edit.Set {
-		keys = append(keys, it.Key())
-	}
-	c.Held = heldOf(keys, base.Holds())
+	c.Held = heldOf(editedKeys(edit), base.Holds())
 	return c
 }
 

@@ -1,0 +1,215 @@
+// Package roles authorizes callers of the admin API: which caller has which role, and for which groups. The
+// bindings come from a roles file (docs/roles.md). [Parse] parses it, and [Policy.Of] returns the rights of a
+// caller.
+//
+// The package does not authenticate: its caller passes what a request has proved. It reads no files.
+package roles
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"slices"
+
+	"github.com/chancery-xds/chancery/internal/auth/access"
+	"github.com/chancery-xds/chancery/internal/text/glob"
+)
+
+// A Role is a set of permissions. Each role includes the roles before it.
+type Role int
+
+// The roles.
+const (
+	None    Role = iota
+	View         // read everything
+	Operate      // resync, disconnect, reload, the log level, the pause of rollouts
+	Commit       // change the store and the registered endpoints
+)
+
+var names = []string{"none", "view", "operate", "commit"}
+
+// String returns the name of the role in a roles file.
+func (r Role) String() string { return names[r] }
+
+// roleOf returns the role with a name; None if there is none.
+func roleOf(name string) Role { return Role(max(0, slices.Index(names, name))) }
+
+// A Grant is a role of a caller, in a form for JSON.
+type Grant struct {
+	Role   string   `json:"role"`
+	Groups []string `json:"groups,omitempty"` // patterns; none: all groups
+}
+
+// Rights are the roles of a caller. The zero Rights allow nothing.
+type Rights struct{ all []grant }
+
+type grant struct {
+	role   Role
+	groups []glob.Pattern // nil: all groups
+}
+
+// Everything are the rights of a caller with all roles for all groups.
+func Everything() Rights { return Rights{[]grant{{role: Commit}}} }
+
+// Has reports whether the caller has a role for at least one group.
+func (r Rights) Has(role Role) bool {
+	return slices.ContainsFunc(r.all, func(g grant) bool { return g.role >= role })
+}
+
+// HasAll reports whether the caller has a role for all groups.
+func (r Rights) HasAll(role Role) bool {
+	return slices.ContainsFunc(r.all, func(g grant) bool { return g.role >= role && g.groups == nil })
+}
+
+// Allows reports whether the caller has a role for a group.
+func (r Rights) Allows(role Role, group string) bool {
+	return slices.ContainsFunc(r.all, func(g grant) bool {
+		return g.role >= role && (g.groups == nil || slices.ContainsFunc(g.groups, func(p glob.Pattern) bool { return p.Match(group, nil) }))
+	})
+}
+
+// Grants returns the rights for JSON, with the strongest role last.
+func (r Rights) Grants() []Grant {
+	all := []Grant{}
+	for _, g := range r.all {
+		out := Grant{Role: g.role.String()}
+		for i := range g.groups {
+			out.Groups = append(out.Groups, g.groups[i].String())
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// Granted is the inverse of [Rights.Grants]. It returns false if a grant is invalid.
+func Granted(all []Grant) (r Rights, ok bool) {
+	for _, g := range all {
+		one := grant{role: roleOf(g.Role)}
+		if one.role == None || len(g.Groups) > 0 && one.role == View {
+			return Rights{}, false
+		}
+		for _, text := range g.Groups {
+			p, err := glob.Compile(text)
+			if err != nil {
+				return Rights{}, false
+			}
+			one.groups = append(one.groups, p)
+		}
+		r.all = append(r.all, one)
+	}
+	return r, true
+}
+
+// A Proof is what a request has proved about its caller. At most one of its fields is set.
+type Proof struct {
+	Token    string          // name of the bearer token
+	Identity access.Identity // client certificate, process at the other end of a unix socket, or signed token
+	Loopback bool            // a program of this machine, without credentials
+	Label    string          // name of the identity for people; "": that of the identity
+}
+
+// Name returns the caller's name for logs and events.
+func (p *Proof) Name() string {
+	switch {
+	case p.Label != "":
+		return p.Label
+	case p.Token != "":
+		return "token " + p.Token
+	case p.Loopback:
+		return "loopback"
+	}
+	return p.Identity.String()
+}
+
+// A Policy is the content of a roles file. It does not change, and is safe for concurrent use.
+type Policy struct {
+	bindings []binding
+	servers  []subject
+	files    []TokenFile
+	tokens   []token
+}
+
+// A TokenFile is a file with a bearer token.
+type TokenFile struct{ Name, Path string }
+
+// A token is a bearer token in use.
+type token struct {
+	name string
+	sum  [sha256.Size]byte
+}
+
+// A binding gives a role to subjects.
+type binding struct {
+	role     Role
+	groups   []glob.Pattern // nil: all groups
+	subjects []subject
+}
+
+// A subject matches callers.
+type subject struct {
+	token     string
+	loopback  bool
+	condition access.Condition
+}
+
+func (s *subject) matches(p *Proof) bool {
+	switch {
+	case s.token != "":
+		return s.token == p.Token
+	case s.loopback:
+		return p.Loopback
+	}
+	return p.Token == "" && !p.Loopback && s.condition.Matches(&p.Identity)
+}
+
+func matches(all []subject, p *Proof) bool {
+	for i := range all {
+		if all[i].matches(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Of returns the rights of a caller.
+func (p *Policy) Of(proof *Proof) Rights {
+	var r Rights
+	for i := range p.bindings {
+		if b := &p.bindings[i]; matches(b.subjects, proof) {
+			r.all = append(r.all, grant{b.role, b.groups})
+		}
+	}
+	slices.SortStableFunc(r.all, func(a, b grant) int { return int(a.role - b.role) })
+	if len(r.all) == 0 && p.IsServer(proof) {
+		r.all = []grant{{role: View}}
+	}
+	return r
+}
+
+// IsServer reports whether a caller is another server of the store, which may act for its own callers.
+func (p *Policy) IsServer(proof *Proof) bool { return matches(p.servers, proof) }
+
+// TokenFiles returns the files with tokens.
+func (p *Policy) TokenFiles() []TokenFile { return p.files }
+
+// WithTokens returns the policy with the tokens in use, by name.
+func (p *Policy) WithTokens(tokens map[string]string) *Policy {
+	next := *p
+	next.tokens = nil
+	for _, f := range p.files {
+		if text := tokens[f.Name]; text != "" {
+			next.tokens = append(next.tokens, token{name: f.Name, sum: sha256.Sum256([]byte(text))})
+		}
+	}
+	return &next
+}
+
+// Token returns the name of a bearer token; "" if it is none of the policy.
+func (p *Policy) Token(text string) (name string) {
+	sum := sha256.Sum256([]byte(text))
+	for i := range p.tokens {
+		if subtle.ConstantTimeCompare(sum[:], p.tokens[i].sum[:]) == 1 {
+			name = p.tokens[i].name
+		}
+	}
+	return name
+}

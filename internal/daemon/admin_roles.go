@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os/user"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
+	"github.com/chancery-xds/chancery/internal/cli"
+)
+
+// adminRoles are the roles of the callers of the admin API. The server reads the roles file and the files of its
+// tokens again when they change.
+type adminRoles struct {
+	file    *rulesFile[roles.Policy]
+	current atomic.Pointer[roles.Policy] // with its tokens
+
+	// The running read owns these fields.
+	parsed *roles.Policy
+	tokens map[string]string // by name
+	errors map[string]string // the last error of a token file in the log, by name of the token
+}
+
+const (
+	rolesFlag = "--admin-roles"
+	rolesHint = "--admin-roles names the file with the roles of callers"
+)
+
+func newAdminRoles(path string) *adminRoles {
+	parse := func(file string, data []byte) (*roles.Policy, []findings.Problem) {
+		return roles.Parse(file, data, uidOf)
+	}
+	return &adminRoles{file: &rulesFile[roles.Policy]{path: path, flag: rolesFlag, noun: "admin roles", parse: parse}}
+}
+
+// uidOf returns the number of a user of this machine.
+func uidOf(name string) (int, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, fmt.Errorf("user %q is unknown on this machine", name)
+	}
+	return strconv.Atoi(u.Uid)
+}
+
+// load reads the files at the start. An error ends the program.
+func (a *adminRoles) load(log *slog.Logger) error {
+	p, err := a.file.load(log, rolesHint)
+	if err != nil {
+		return err
+	}
+	a.parsed = p
+	tokens := map[string]string{}
+	for _, f := range p.TokenFiles() {
+		tokens[f.Name], err = readTokenFile(rolesFlag, f.Path)
+		if err != nil {
+			return cli.Fail(err, "")
+		}
+	}
+	a.use(tokens)
+	return nil
+}
+
+func (a *adminRoles) use(tokens map[string]string) {
+	a.tokens = tokens
+	a.current.Store(a.parsed.WithTokens(tokens))
+}
+
+// run applies changed files until ctx is done. An invalid roles file has no effect. An unreadable token is not valid
+// any more.
+func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
+	a.file.repeat(ctx, log, func() {
+		before := a.parsed
+		a.file.reload(log, func(p *roles.Policy) { a.parsed = p })
+		tokens, failed := map[string]string{}, map[string]string{}
+		for _, f := range a.parsed.TokenFiles() {
+			token, err := readTokenFile(rolesFlag, f.Path)
+			if err != nil {
+				failed[f.Name] = err.Error()
+				if a.errors[f.Name] != err.Error() {
+					log.Warn("a token of the admin roles is unreadable, refusing it", "token", f.Name, "error", err)
+				}
+				continue
+			}
+			tokens[f.Name] = token
+		}
+		a.errors = failed
+		if a.parsed != before || !maps.Equal(tokens, a.tokens) {
+			a.use(tokens)
+		}
+	})
+}
+
+// troubles returns the trouble of a rejected roles file.
+func (a *adminRoles) troubles() []api.Trouble {
+	is := a.file.rejected.Load()
+	if is == nil {
+		return nil
+	}
+	return []api.Trouble{{Code: api.RejectedRoles, Since: is.since, Text: "the roles file of the admin API is rejected, and the previous one is in use: " + is.text}}
+}

@@ -67,16 +67,18 @@ function Shell() {
           {connection.value === "out" ? "signed out" : connection.value}
         </span>
       </header>
-      {connection.value === "away" && !signedOut.value && <p class="banner">The server does not answer. This page shows its last answers.</p>}
-      {replicaBefore.value && (
-        <p class="banner">
-          Another server of the store answers: {replica.value}. Before, it was {replicaBefore.value}.{" "}
-          <button type="button" onClick={() => (replicaBefore.value = "")}>
-            Close
-          </button>
-        </p>
-      )}
-      <main>{signedOut.value ? <SignIn /> : <View />}</main>
+      <main>
+        {connection.value === "away" && !signedOut.value && <p class="banner">The server does not answer. This page shows its last answers.</p>}
+        {replicaBefore.value && (
+          <p class="banner">
+            Another server of the store answers: {replica.value}. Before, it was {replicaBefore.value}.{" "}
+            <button type="button" onClick={() => (replicaBefore.value = "")}>
+              Close
+            </button>
+          </p>
+        )}
+        {signedOut.value ? <SignIn /> : <View />}
+      </main>
       {helpOpen.value && <Help />}
     </>
   );

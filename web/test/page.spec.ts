@@ -119,6 +119,7 @@ test("the page tells that the server is away, and follows it when it is back", a
   await expect(page.getByRole("status")).toHaveText("live");
   await world.stop("server");
   await expect(page.getByText("The server does not answer.").first()).toBeVisible();
+  await accessible(page);
   await world.start();
   await expect(page.getByRole("status")).toHaveText("live");
   await world.envoy("late-1");

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type memory struct {
 	safe  map[string]*inode // synced content by path
 	left  int               // steps; negative: no loss of power
 	steps int
+	room  int // bytes; 0: no limit
 	rng   *rand.Rand
 }
 
@@ -115,6 +117,9 @@ func (m *memory) Write(path string, data []byte) error {
 	}
 	n := &inode{}
 	m.live[path] = n
+	if m.room > 0 && m.used()+len(data) > m.room {
+		return syscall.ENOSPC
+	}
 	for _, part := range [][]byte{data[:len(data)/2], data} {
 		if err := m.step(); err != nil {
 			return err
@@ -126,6 +131,14 @@ func (m *memory) Write(path string, data []byte) error {
 	}
 	n.synced = data
 	return nil
+}
+
+// used returns the size of all files.
+func (m *memory) used() (n int) {
+	for _, is := range m.live {
+		n += len(is.data)
+	}
+	return n
 }
 
 func (m *memory) Rename(from, to string) error {
@@ -309,5 +322,50 @@ func TestPowerLossKeepsWholeRevisions(t *testing.T) {
 		if states[true] == 0 || states[false] == 0 {
 			t.Error("every loss of power led to the same content")
 		}
+	}
+}
+
+// On a full disk no commit succeeds, and a sweep makes room. A sweep that is interrupted leaves a whole store.
+func TestSweepOfFullDisk(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	m := newMemory(rng)
+	m.live["/"], m.safe["/"] = &inode{dir: true}, &inode{dir: true}
+	m.room = 2 << 20
+	ctx := t.Context()
+	for round := range 2 {
+		e := crashing(t, m)
+		repo := revisions.Open(e, revisions.Options{})
+		s, err := repo.Head(ctx)
+		for n := 1; err == nil; n++ {
+			s, err = repo.Commit(ctx, s, s.To([]*revisions.Item{item("a", 90_000+n, byte(n))}), revisions.Note{})
+		}
+		m.mu.Lock()
+		m.live["/store/other"] = &inode{data: make([]byte, m.room-m.used())}
+		m.mu.Unlock()
+		if !errors.Is(err, revisions.ErrFull) {
+			t.Fatal(err)
+		}
+		for n := 0; ; n++ {
+			lost := m.clone()
+			lost.left, lost.room = n, m.room
+			_, err := revisions.Open(crashing(t, lost), revisions.Options{}).Sweep(ctx, 1)
+			done := lost.left > 0
+			after := lost.after()
+			repo := revisions.Open(crashing(t, after), revisions.Options{})
+			if err := repo.History(ctx, func(revisions.Revision) bool { return true }); err != nil {
+				t.Fatalf("SAFE-15 round %d, after %d steps: %v", round, n, err)
+			}
+			if done {
+				if err != nil {
+					t.Fatalf("SAFE-15 round %d: %v", round, err)
+				}
+				break
+			}
+		}
+		swept, err := repo.Sweep(ctx, 1)
+		if err != nil || swept.Revisions < 5 || m.live[e.reserve()] == nil {
+			t.Fatalf("SAFE-15 round %d: %+v, %v", round, swept, err)
+		}
+		delete(m.live, "/store/other")
 	}
 }

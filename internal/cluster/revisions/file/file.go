@@ -90,6 +90,7 @@ func (e *Engine) prepare() error {
 			return e.failed(dir, err)
 		}
 	}
+	e.setAside()
 	return e.clean()
 }
 
@@ -138,7 +139,7 @@ func (e *Engine) failed(key string, err error) error {
 		}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		kind = revisions.ErrDenied
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case full(err):
 		kind = revisions.ErrFull
 	default:
 		return fmt.Errorf("%s: %w", key, err)
@@ -247,8 +248,45 @@ func (e *Engine) change(ctx context.Context, key, path string, old, value []byte
 	if len(value) > max(revisions.MaxValue, len(is)) { // a head that an earlier version made too large may become smaller
 		return tooLarge(key, value)
 	}
-	return e.failed(key, e.replace(path, value))
+	err = e.replace(path, value)
+	if full(err) && key == "head" && e.disk.Remove(e.reserve()) == nil {
+		err = e.replace(path, value)
+		e.setAside()
+	}
+	return e.failed(key, err)
 }
+
+// The reserve is a file that makes room for a new head on a full disk. A sweep must swap the head before it removes
+// anything: otherwise an interrupted sweep leaves a head that keeps removed revisions, and a commit can refer to a
+// removed pack (SAFE-15). Other values get no room, so commits on a full disk fail and do not use the reserve up.
+func (e *Engine) reserve() string { return filepath.Join(e.dir, tmp, "reserve") }
+
+// The size of the reserve in bytes. A head with hundreds of holds needs less than reserveMost.
+const (
+	reserveMost  = 64 << 10
+	reserveLeast = 4 << 10
+)
+
+// setAside writes the reserve, unless it exists. With little space it is smaller, and without space a later call
+// writes it.
+func (e *Engine) setAside() {
+	if b, err := e.disk.Read(e.reserve()); err == nil && len(b) >= reserveMost || e.gone() {
+		return
+	}
+	content := make([]byte, reserveMost)
+	_, _ = rand.Read(content) // a file system may store equal bytes without space
+	_ = e.disk.Remove(e.reserve())
+	for ; len(content) >= reserveLeast; content = content[:len(content)/2] {
+		err := e.disk.Write(e.reserve(), content)
+		if err == nil || errors.Is(err, fs.ErrExist) { // another program wrote it meanwhile
+			return
+		}
+		_ = e.disk.Remove(e.reserve())
+	}
+}
+
+// full reports whether an error means that the disk has no space left.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 func tooLarge(key string, value []byte) error {
 	return fmt.Errorf("%s: %d bytes are %w", key, len(value), revisions.ErrTooLarge)
@@ -295,6 +333,7 @@ func (e *Engine) Delete(ctx context.Context, keys ...string) error {
 			return err
 		}
 	}
+	_ = e.write(ctx, tmp, func(context.Context) error { e.setAside(); return nil }) // the keys are removed
 	return nil
 }
 

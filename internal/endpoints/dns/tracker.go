@@ -38,7 +38,7 @@ type lookup struct {
 	has      []record  // of the last good answer
 	settled  bool      // there was a good answer, or the absence of records is confirmed
 	failures int       // since the last answer
-	none     int       // consecutive answers without records
+	none     int       // consecutive answers without records, and without a failure between them
 	since    time.Time // time of the first of these
 }
 
@@ -183,13 +183,14 @@ func (b *tracker) answered(now time.Time, q question, a answer, err error) (is o
 	if failed != nil {
 		is.failing, is.err = l.failures == 0, failed
 		l.failures++
+		l.none = 0 // a server that fails in turns may be wrong about the absence, too (SAFE-17)
 		b.again(now, l, min(time.Second<<min(l.failures-1, 5), 30*time.Second, b.opts.MaxTTL))
 	}
 	switch {
 	case err != nil:
 		return is
 	case a.bad != nil:
-		l.has, l.settled, l.none = a.records, true, 0
+		l.has, l.settled = a.records, true
 	case len(a.records) > 0:
 		is.recovered = l.none > 0 && len(was) > 0
 		l.has, l.settled, l.none = sorted(a.records), true, 0
@@ -248,7 +249,8 @@ func (b *tracker) absent(q question) bool {
 	})
 }
 
-// confirmations is the number of answers without records that confirm the absence.
+// confirmations is the number of consecutive answers without records that confirm the absence. A failure starts the
+// count again: addresses that stay too long cost less than the removal of healthy ones.
 const confirmations = 3
 
 // bounded is the time until a question is asked again.

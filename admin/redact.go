@@ -17,12 +17,10 @@ type redactor struct {
 
 	turn chan struct{} // has one slot, which a look takes, because it decodes new resources; guards the fields below
 
-	commit  uint64 // the last one that was looked at
-	seen    map[tableKey]*xds.Table
-	skipped map[string]time.Time // by type URL: the last commit that no look has seen
+	commit  uint64                           // the last one that was looked at
+	seen    map[string]map[string]*xds.Table // by type URL, then by group
+	skipped map[string]time.Time             // by type URL: the last commit that no look has seen
 }
-
-type tableKey struct{ group, url string }
 
 // lookTime is how long a text waits for the look of another goroutine. The quarantine needs the text.
 const lookTime = 100 * time.Millisecond
@@ -31,16 +29,19 @@ const lookTime = 100 * time.Millisecond
 const lateAfter = time.Minute
 
 func newRedactor(st *store.Store, types secrets.Types) *redactor {
-	served := func(t *xds.Type, name string, body []byte) bool {
-		now := st.Snapshot()
-		for _, group := range now.Groups() {
-			if r := now.Effective(group).Table(t).Lookup(name); r != nil && bytes.Equal(r.Body, body) {
-				return true
-			}
+	r := &redactor{store: st, turn: make(chan struct{}, 1), skipped: map[string]time.Time{}}
+	r.known = secrets.NewKnown(types, r.serves)
+	return r
+}
+
+// serves reports whether a group had a resource with this body at the last look.
+func (r *redactor) serves(t *xds.Type, name string, body []byte) bool {
+	for _, table := range r.seen[t.URL] {
+		if is := table.Lookup(name); is != nil && bytes.Equal(is.Body, body) {
+			return true
 		}
-		return false
 	}
-	return &redactor{store: st, turn: make(chan struct{}, 1), known: secrets.NewKnown(types, served), seen: map[tableKey]*xds.Table{}, skipped: map[string]time.Time{}}
+	return false
 }
 
 // look remembers the secrets of resources that are new in the store.
@@ -57,23 +58,19 @@ func (r *redactor) lookNow(at time.Time) {
 	}
 	r.noteSkipped(now.Seq(), at)
 	r.commit = now.Seq()
-	seen := map[tableKey]*xds.Table{}
+	before := r.seen
+	r.seen = map[string]map[string]*xds.Table{}
 	for _, group := range now.Groups() {
 		for url, t := range now.Effective(group).All() {
-			key := tableKey{group, url}
-			before := r.seen[key]
-			seen[key] = t
-			if t == before {
-				continue
+			if r.seen[url] == nil {
+				r.seen[url] = map[string]*xds.Table{}
 			}
-			for is := range t.All() {
-				if before == nil || before.Lookup(is.Name) != is {
-					r.known.Note(is, at)
-				}
+			r.seen[url][group] = t
+			for is := range t.Changed(before[url][group]) {
+				r.known.Note(is, at)
 			}
 		}
 	}
-	r.seen = seen
 }
 
 // noteSkipped notes the types of commits between the last look and this one.

@@ -62,6 +62,19 @@ func (t *Table) Part(keep func(name string) bool, from *Table) *Table {
 	return t.partly(from, set, remove, part{keep: keep, hidden: hidden})
 }
 
+// Changed yields the resources that old, an earlier state of the table, lacks or has with another body or state. The
+// cost depends on the difference between the two tables. If old is nil, Changed yields all resources.
+func (t *Table) Changed(old *Table) iter.Seq[*Resource] {
+	if old == nil {
+		old = &empty
+	}
+	return func(yield func(*Resource) bool) {
+		diff(old.bodies.root, t.bodies.root, 0, func(a, b *Resource) bool { return a == b }, func(_, is *Resource) bool {
+			return is == nil || yield(is)
+		})
+	}
+}
+
 // PartOf returns the part of the table with the given names. It does not look at other names. The
 // function keep must select the same names. The argument from is nil, or the result of PartOf on
 // another table with the same names.

@@ -129,3 +129,33 @@ func TestPartFindsRemovedFromLayers(t *testing.T) {
 	}
 	runtime.KeepAlive(table)
 }
+
+// Changed yields exactly the resources that differ from an earlier table, also those on demand.
+func TestChanged(t *testing.T) {
+	resource := func(name, body string) *Resource {
+		r := &Resource{Stamp: &Stamp{Name: name}, Type: Cluster, Body: []byte(body), OnDemand: name == "b"}
+		r.Seal("")
+		return r
+	}
+	names := func(t, old *Table) string {
+		var all []string
+		for r := range t.Changed(old) {
+			all = append(all, r.Name)
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	first, _ := NewTable(Cluster).With([]*Resource{resource("a", "1"), resource("b", "1"), resource("c", "1")})
+	next, _ := first.With([]*Resource{resource("a", "1"), resource("b", "2"), resource("d", "1")}, "c")
+	for _, tt := range []struct {
+		old  *Table
+		want string
+	}{{nil, "a b d"}, {first, "b d"}, {next, ""}} {
+		if got := names(next, tt.old); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+	for range next.Changed(nil) {
+		break // an iteration may stop early
+	}
+}

@@ -17,7 +17,7 @@ export function Overview() {
       <Problem failure={failure} />
       <h1>{headline(s, lines)}</h1>
       <p class="sub">
-        {s.config.store ? `${s.config.store.url}, revision ${s.config.store.revision || "none"}` : s.server.dir || s.config.upstream?.url}
+        {s.config.store ? `${s.config.store.url}, revision ${s.config.store.revision || "none"}` : s.server.dir || s.config.upstream?.url || s.server.replica}
         {s.config.at && (
           <>
             {" · last change "}
@@ -184,10 +184,11 @@ function Server({ s }: { s: Status }) {
         <dt>version</dt>
         <dd>{s.server.version}</dd>
         <dt>xDS</dt>
-        <dd class="mono">{s.server.xds}</dd>
+        <dd class="mono">{s.server.xds || "–"}</dd>
         <dt>configuration</dt>
         <dd>
-          <a href="/resources">{number(s.config.resources)} resources</a> in {number(s.config.files)} files
+          <a href="/resources">{number(s.config.resources)} resources</a>
+          {s.config.files > 0 && ` in ${number(s.config.files)} files`}
         </dd>
         <dt>started</dt>
         <dd>

@@ -94,6 +94,10 @@ func (f *fleet) Ready(node, from string, strict bool) (bool, string) {
 	return from == "10.0.0.7" || node == "edge-2" || node == "edge/1" && !strict, "CDS is NACKED"
 }
 
+func (f *fleet) Fleet(int) (agents []api.AgentCount, responses, names []api.TypeLoad) {
+	return []api.AgentCount{{Agent: "envoy 1.40.0", Clients: api.Counts{Connected: 2, By: map[api.State]int{api.Synced: 2}}}}, []api.TypeLoad{{Node: "edge-2", Type: "CDS", Bytes: 7}}, nil
+}
+
 func (f *fleet) Streams(node string) []*server.Stream {
 	if len(f.Client(node)) == 0 {
 		return nil
@@ -224,6 +228,10 @@ func (oracle) Check(group string, text []byte) (api.Check, []api.ImpactChange) {
 		out.Errors = 1
 	}
 	return out, []api.ImpactChange{{Type: "CDS", Name: string(text), Group: group, Bytes: 1}}
+}
+
+func (oracle) Certificates(int) []api.Certificate {
+	return []api.Certificate{{Resource: api.Resource{Type: "SDS", Name: "web"}, Group: "edge", Ends: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)}}
 }
 
 func (oracle) Impact(_ context.Context, q api.ImpactRequest) (api.Impact, error) {
@@ -393,6 +401,8 @@ func TestRoutes(t *testing.T) {
 		{"POST /api/v1/impact", `{"changes":[{"type":"CDS","name":"a","bytes":2147483647,"group":"edge"}]}`, 200, `"kind":"Impact","connected":2,"clients":1`},
 		{"POST /api/v1/impact", `{"changes":[{"type":"cds","name":"a"},{"type":"CDS","name":"a","group":"egde"}]}`, 404, `"field":"changes[1].group","message":"no group has the name \"egde\"","hint":"the groups are default, edge"`},
 		{"POST /api/v1/impact", `{"changes":[{}` + strings.Repeat(",{}", maxPlanned/2) + `]}`, 400, `"field":"body","message":"has more than 100000 values"`}, // SAFE-14
+		{"GET /api/v1/fleet", "", 200, `"kind":"Fleet","connected":2,"agents":[{"agent":"envoy 1.40.0","clients":{"connected":2,"by":{"SYNCED":2}}}],"responses":[{"node":"edge-2","type":"CDS","bytes":7,"resources":0,"names":0}],"names":[],"certificates":[{"type":"SDS","name":"web","group":"edge","ends":"2030-01-02T00:00:00Z"}]}`},
+		{"GET /api/v1/fleet?x=1", "", 400, "unknown parameter"},
 		{"POST /api/v1/groups/preview", `{"node":"e1"}`, 200, `"kind":"Preview","groups":[{"name":"edge","why":"id is \"e1\""}],"total":0,"resources":[]`},
 		{"POST /api/v1/groups/preview", `{"node":"id: ["}`, 400, `"field":"node","message":"node:1:5: error XDS0101: it has no end"`},
 		{"POST /api/v1/groups/preview", `{}`, 400, `"field":"node","message":"is missing`},

@@ -19,6 +19,7 @@ type Tracker interface {
 	Clients(clients.Filter) api.ClientList
 	Client(node string) []api.Client
 	Nodes(prefix string, most int) []string
+	Fleet(most int) (agents []api.AgentCount, responses, names []api.TypeLoad)
 	Selected(clients.Filter) []*server.Stream
 	Streams(node string) []*server.Stream
 	Ready(node, from string, strict bool) (ok bool, why string)
@@ -85,6 +86,9 @@ type Explainer interface {
 	// Check returns the findings about the resources in a text, which a group would get, and the changes as a request
 	// for their impact.
 	Check(group string, text []byte) (api.Check, []api.ImpactChange)
+
+	// Certificates lists the certificates in served resources that expire first.
+	Certificates(most int) []api.Certificate
 
 	// Wait sets the state of types that wait for other resources. It stops when ctx ends.
 	Wait(ctx context.Context, clients []api.Client)

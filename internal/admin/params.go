@@ -28,6 +28,7 @@ var (
 var paramsOf = map[string][]param{
 	"GET /api/v1/status": {paramGroup, paramAll, paramPace},
 	"GET /api/v1/clients": {paramNode, paramGroup, paramType,
+		{"agent", "string", "the program and version of the clients, such as envoy 1.40.0"},
 		{"state", "array", "only clients in this state"},
 		{"all", "boolean", "include healthy clients"},
 		{"left", "boolean", "include clients that disconnected recently"},

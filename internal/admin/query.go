@@ -152,6 +152,9 @@ func (q *query) pattern(name string) *glob.Pattern {
 
 func (q *query) filter() clients.Filter {
 	f := clients.Filter{Node: q.pattern("node"), Group: q.text("group"), Type: q.typ("type"), All: q.flag("all"), Left: q.flag("left"), Limit: q.limit(10_000), Offset: q.offset()}
+	if all := q.values["agent"]; len(all) > 0 {
+		f.Agent = &all[0]
+	}
 	for _, v := range q.values["state"] {
 		s := api.State(strings.ToUpper(v))
 		if !slices.Contains(states, s) {

@@ -44,6 +44,7 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/groups/preview", view, "the groups and the resources that a node would get", api.Preview{}, api.PreviewRequest{}, s.brief(&s.making, s.preview)},
 		{"POST", "/api/v1/check", view, "the findings about resources in a text, and whom they would reach", api.Check{}, api.CheckRequest{}, s.brief(&s.checking, s.check)},
 		{"POST", "/api/v1/impact", view, "which clients planned changes would reach, and what would be pushed", api.Impact{}, api.ImpactRequest{}, s.brief(&s.making, s.impact)},
+		{"GET", "/api/v1/fleet", view, "versions of the clients, the largest responses, and certificates that expire first", api.Fleet{}, nil, s.brief(&s.making, s.fleet)},
 		{"GET", "/api/v1/events", view, "events as they happen (SSE)", api.Event{}, nil, s.events},
 		{"GET", "/api/v1/wait", view, "waits until all clients have accepted the configuration: ?timeout=30s", api.WaitResult{}, nil, s.spread(s.wait, s.waitOfAll)},
 		{"GET", "/api/v1/wait/synced", view, "the same with the progress and a verdict, as lines (NDJSON), of all servers of the store", api.WaitLine{}, nil, s.waitSynced},

@@ -154,6 +154,26 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// The largest numbers of elements in an answer about the fleet.
+const (
+	maxLoads        = 20
+	maxCertificates = 100
+)
+
+func (s *Server) fleet(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	f := api.Fleet{APIVersion: api.Version, Kind: api.KindFleet, Certificates: some(s.Explainer.Certificates(maxCertificates))}
+	f.Agents, f.Responses, f.Names = s.Tracker.Fleet(maxLoads)
+	f.Agents, f.Responses, f.Names = some(f.Agents), some(f.Responses), some(f.Names)
+	for _, a := range f.Agents {
+		f.Connected += a.Clients.Connected
+	}
+	answer(w, http.StatusOK, f)
+	return nil
+}
+
 func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err

@@ -1,7 +1,9 @@
 package dir
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -106,4 +108,35 @@ func (s *Source) FirstExpiry() time.Time {
 		return time.Unix(at, 0)
 	}
 	return time.Time{}
+}
+
+// A Certificate is a certificate in a served resource.
+type Certificate struct {
+	Occurrence
+	Path string    // path of the message with the certificate; "" for the resource itself
+	Ends time.Time // the first end in the chain
+}
+
+// Certificates returns the certificates in the served resources, by their end. It leaves out files of the clients'
+// machines.
+func (s *Source) Certificates() (all []Certificate) {
+	now := s.served.Load()
+	if now == nil {
+		return nil
+	}
+	for group, w := range now.contents {
+		for _, c := range w.types {
+			for _, l := range c.at {
+				for _, one := range l.certificates {
+					if !one.Ends.IsZero() {
+						all = append(all, Certificate{Occurrence{Loaded: l, Group: group, Served: true}, one.Path, one.Ends})
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Certificate) int {
+		return cmp.Or(a.Ends.Compare(b.Ends), byGroup(a.Group, b.Group), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Path, b.Path))
+	})
+	return all
 }

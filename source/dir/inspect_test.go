@@ -65,6 +65,14 @@ func TestCertificateProblems(t *testing.T) {
 	if at := s.FirstExpiry(); !at.Equal(soon) {
 		t.Error(at, "want", soon)
 	}
+	for i, want := range []struct {
+		name string
+		ends time.Time
+	}{{"soon", soon}, {"fine", late}} {
+		if all := s.Certificates(); len(all) != 2 || all[i].Name != want.name || !all[i].Ends.Equal(want.ends) || all[i].Path != "tls_certificate" || all[i].Group != "default" {
+			t.Errorf("%+v, want %s", all, want.name)
+		}
+	}
 	again := New(b.dir, store.New(), Options{})
 	if err := again.Restore(kept); err != nil || !again.FirstExpiry().Equal(soon) {
 		t.Error(err, again.FirstExpiry())

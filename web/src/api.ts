@@ -21,6 +21,7 @@ export type Rollout = Schemas["Rollout"];
 export type Preview = Schemas["Preview"];
 export type Check = Schemas["Check"];
 export type ChangedItem = Schemas["ChangedItem"];
+export type TypeLoad = Schemas["TypeLoad"];
 export type Group = Schemas["Group"];
 export type Hold = Schemas["Hold"];
 export type State = Schemas["State"];

@@ -7,7 +7,9 @@ import { go, linkTo, route, setQuery, start } from "./route";
 import "./style.css";
 import { Client } from "./views/client";
 import { Clients } from "./views/clients";
+import { Cluster, Endpoints } from "./views/endpoints";
 import { Events } from "./views/events";
+import { Fleet } from "./views/fleet";
 import { Groups } from "./views/groups";
 import { Overview } from "./views/overview";
 import { Resource, Resources } from "./views/resources";
@@ -30,6 +32,8 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
   { path: "groups", title: "Groups", key: "g", view: () => <Groups /> },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },
+  { path: "endpoints", title: "Endpoints", key: "n", view: ([cluster]) => (cluster === undefined ? <Endpoints /> : <Cluster cluster={cluster} />) },
+  { path: "fleet", title: "Fleet", key: "f", view: () => <Fleet /> },
   { path: "try", title: "Try", key: "t", view: () => <Try /> },
   { path: "events", title: "Events", key: "e", view: () => <Events /> },
 ];

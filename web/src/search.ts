@@ -5,13 +5,14 @@ export interface Search {
   unknown: string[]; // keys that the search does not have
 }
 
-// Splits a search into filters. A word without a key selects nodes whose ID contains it.
+// Splits a search into filters. Quotes keep spaces in a word. A word without a key selects nodes whose ID contains it.
 export function parseSearch(text: string, keys: string[]): Search {
   const s: Search = { filter: {}, unknown: [] };
   const add = (key: string, value: string) => {
     s.filter[key] = [...(s.filter[key] ?? []), value];
   };
-  for (const word of text.split(/\s+/).filter(Boolean)) {
+  for (const quoted of text.match(/(?:[^\s"]|"[^"]*"?)+/g) ?? []) {
+    const word = quoted.replaceAll('"', "");
     const at = word.indexOf(":");
     const key = word.slice(0, at);
     if (at < 1) add("node", word.includes("*") ? word : `**${word}**`);

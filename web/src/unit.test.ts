@@ -31,6 +31,9 @@ describe("search", () => {
   it("ignores a key without a value, and names unknown keys", () => {
     expect(parseSearch("group: colour:red", keys)).toEqual({ filter: {}, unknown: ["colour"] });
   });
+  it("keeps spaces in quotes", () => {
+    expect(parseSearch('agent:"envoy 1.40.0" web "a b', ["agent"]).filter).toEqual({ agent: ["envoy 1.40.0"], node: ["**web**", "**a b**"] });
+  });
   it("keeps colons in values", () => {
     expect(parseSearch("node:stream:41", keys).filter).toEqual({ node: ["stream:41"] });
   });

@@ -10,6 +10,7 @@ const (
 	KindGroupList       = "GroupList"
 	KindPreview         = "Preview"
 	KindCheck           = "Check"
+	KindFleet           = "Fleet"
 	KindExplanation     = "Explanation"
 	KindWaitResult      = "WaitResult"
 	KindReload          = "Reload"

@@ -58,7 +58,7 @@ func (t *Tracker) selected(f Filter) []snapshot {
 }
 
 func (p *roster) selected(t *Tracker, f Filter) []snapshot {
-	if f.Node == nil && f.Group == "" && f.Type == nil && len(f.States) == 0 {
+	if f.Node == nil && f.Agent == nil && f.Group == "" && f.Type == nil && len(f.States) == 0 {
 		return p.all
 	}
 	return slices.DeleteFunc(p.all, func(s snapshot) bool {
@@ -69,7 +69,7 @@ func (p *roster) selected(t *Tracker, f Filter) []snapshot {
 		switch {
 		case state == unopened || len(f.States) > 0 && !slices.Contains(f.States, state.name()):
 			return true
-		case f.Node != nil && !f.Node.Match(s.node, nil):
+		case f.Node != nil && !f.Node.Match(s.node, nil), f.Agent != nil && *f.Agent != s.agent:
 			return true
 		}
 		return f.Group != "" && !slices.Contains(t.grouped(&s).groups, f.Group)

@@ -46,6 +46,7 @@ type Options struct {
 type Filter struct {
 	Node   *glob.Pattern // pattern for the node ID; nil: any node
 	Group  string        // a group that the client gets; "": any
+	Agent  *string       // the program and version of the client, such as "envoy 1.40.0"; nil: any
 	States []api.State   // state of the client, or of Type if that is given; none: any state
 	Type   *xds.Type     // a type that the client has opened; nil: any
 	All    bool          // also healthy clients (SYNCED or IDLE, without troubles); implied by States

@@ -46,6 +46,7 @@ type Source interface {
 	SocketClashes(groups []string, l dir.Loaded) ([]findings.Problem, []dir.Occurrence)
 	InBootstrap(groups []string, ref xds.Ref) bool
 	Together() *groups.Overlap
+	Certificates() []dir.Certificate
 	FieldAt(l dir.Loaded, path string) string
 	Types() *envoy.Types
 }

@@ -182,3 +182,14 @@ func owner(now *store.Snapshot, groups []string, t *xds.Type, name string) strin
 	}
 	return ""
 }
+
+// Certificates returns the certificates in served resources that expire first, at most so many.
+func (e *Explainer) Certificates(most int) (all []api.Certificate) {
+	for _, c := range e.d.Source.Certificates() {
+		if len(all) == most {
+			break
+		}
+		all = append(all, api.Certificate{Resource: api.Resource{Type: c.Type.String(), Name: c.Name, Place: c.Pos.String()}, Group: c.Group, Path: c.Path, Ends: c.Ends.UTC()})
+	}
+	return all
+}

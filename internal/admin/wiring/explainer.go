@@ -48,6 +48,8 @@ func (x explainer) Check(group string, text []byte) (api.Check, []api.ImpactChan
 	return x.e.Check(group, text)
 }
 
+func (x explainer) Certificates(most int) []api.Certificate { return x.e.Certificates(most) }
+
 func (x explainer) Unused(name string) string { return x.e.Unused(name) }
 
 func (x explainer) Wait(ctx context.Context, clients []api.Client) { x.e.Wait(ctx, clients) }

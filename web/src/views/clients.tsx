@@ -10,7 +10,7 @@ const columns = ["LDS", "RDS", "CDS", "EDS", "SDS"];
 
 export function Clients() {
   const text = route.value.query.get("q") ?? "";
-  const search = parseSearch(text, ["node", "group", "state", "type"]);
+  const search = parseSearch(text, ["node", "group", "state", "type", "agent"]);
   const { window, onWindow } = useWindow();
   const { data, failure } = useLoad("/api/v1/clients", [], { ...search.filter, all: true, replicas: true, offset: window.from, limit: window.count });
   const shown = useShown(data, window.from);
@@ -21,7 +21,7 @@ export function Clients() {
       <p class="sub">
         {list && `${number(list.total)} ${text ? "match" : "connected"}`} {text && <code>{text}</code>}
       </p>
-      {search.unknown.length > 0 && <p class="problem">The search has no key {search.unknown.join(", ")}. Keys are node, group, state, type.</p>}
+      {search.unknown.length > 0 && <p class="problem">The search has no key {search.unknown.join(", ")}. Keys are node, group, state, type, agent.</p>}
       <Problem failure={failure} />
       {list && !list.total && <Empty>{text ? "No client matches this search." : "No client is connected."}</Empty>}
       {list && list.total > 0 && (

@@ -1,0 +1,66 @@
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { accessible, expect, look, test } from "./world";
+
+test("the fleet shows versions of clients, large responses, and certificates", async ({ page, world }) => {
+  await page.goto(`${world.url}/fleet`);
+  await expect(page.getByText("No client is connected.")).toBeVisible();
+  await expect(page.getByText("No served resource has a certificate.")).toBeVisible();
+  await accessible(page);
+  await world.envoy("edge-1");
+  await world.envoy("edge-2");
+  await expect.poll(async () => (await fetch(`${world.url}/ready?node=edge-2`)).status).toBe(200);
+  await expect.poll(async () => (await fetch(`${world.url}/ready?node=edge-1`)).status).toBe(200);
+  const key = join(world.dir, "key.pem");
+  const pem = execFileSync("openssl", [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:P-256",
+    "-nodes",
+    "-subj",
+    "/CN=x",
+    "-days",
+    "3",
+    "-keyout",
+    key,
+  ]);
+  const inline = (text: string) => JSON.stringify({ inline_string: text });
+  const type = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+  const secret = (private_key: string) =>
+    `"@type": ${type}\nname: web\ntls_certificate:\n  certificate_chain: ${inline(String(pem))}\n  private_key: ${inline(private_key)}\n`;
+  world.write("secret.yaml", secret(execFileSync("cat", [key]).toString()));
+  await expect(page.getByText("in 2 d")).toBeVisible();
+  await expect(page.getByRole("table", { name: "Largest responses" })).toContainText("edge-1");
+  await accessible(page);
+  await look(page, "fleet");
+  await page.getByRole("link", { name: /^envoy 1\./ }).click();
+  await expect(page).toHaveURL(/q=agent%3A%22envoy\+1/);
+  await expect(page.getByRole("row")).toHaveCount(3);
+});
+
+test("without --endpoints, the endpoints have a hint", async ({ page, world }) => {
+  await page.goto(`${world.url}/endpoints`);
+  await expect(page.getByText("This server does not accept endpoints.")).toBeVisible();
+  await accessible(page);
+});
+
+test.describe("with registered endpoints", () => {
+  test.use({ flags: "--endpoints --admin-listen unix:./admin.sock" });
+
+  test("endpoints show their health and their lease", async ({ page, world }) => {
+    await page.goto(`${world.url}/endpoints`);
+    await expect(page.getByText("No endpoint is registered.")).toBeVisible();
+    await world.command("endpoints", "put", "backend", "10.0.0.7:80", "--ttl", "60s", "--health", "DRAINING", "--admin", "unix:./admin.sock");
+    await page.goto(`${world.url}/endpoints`);
+    await accessible(page);
+    await page.getByRole("link", { name: "backend" }).click();
+    const row = page.getByRole("row", { name: /10\.0\.0\.7:80/ });
+    await expect(row).toContainText("draining");
+    await expect(row).toContainText("1m0s");
+    await accessible(page);
+    await look(page, "endpoints");
+  });
+});

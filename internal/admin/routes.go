@@ -77,6 +77,7 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/rollouts/{id}/pause", operate, "keeps a rollout at its step", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("pause"))},
 		{"POST", "/api/v1/rollouts/{id}/resume", commit, "continues a paused rollout", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
 		{"POST", "/api/v1/rollouts/{id}/abort", commit, "ends a rollout: all nodes get what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
+		{"GET", "/api/v1/bundle", view, "an archive with the state of this server, for a bug report (.tar.gz)", "application/gzip", nil, s.big(s.bundle)},
 		{"GET", "/api/v1/openapi.yaml", view, "the OpenAPI description of this API", "application/yaml", nil, openAPI},
 		{"GET", "/ready", view, "200 once the client of a node has accepted a complete configuration, else 503: ?node=; with ?strict=1 everything", "text/plain", nil, s.ready},
 		{"GET", "/version", view, "the version of the program", api.VersionInfo{}, nil, s.version},

@@ -136,22 +136,32 @@ func (s *Server) refusals(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	_, all, _ := s.Tracker.SummaryOf(clients.Filter{})
-	answer(w, http.StatusOK, api.RefusalList{APIVersion: api.Version, Kind: api.KindRefusalList, Items: s.blamed(r.Context(), all)})
+	answer(w, http.StatusOK, s.refusalsNow(r.Context()))
 	return nil
+}
+
+// refusalsNow lists the refusals of the clients of this server.
+func (s *Server) refusalsNow(ctx context.Context) api.RefusalList {
+	_, all, _ := s.Tracker.SummaryOf(clients.Filter{})
+	return api.RefusalList{APIVersion: api.Version, Kind: api.KindRefusalList, Items: s.blamed(ctx, all)}
 }
 
 func (s *Server) groups(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
+	answer(w, http.StatusOK, s.groupsNow())
+	return nil
+}
+
+// groupsNow lists the groups with the clients of this server.
+func (s *Server) groupsNow() api.GroupList {
 	by := s.Tracker.GroupCounts()
 	list := api.GroupList{APIVersion: api.Version, Kind: api.KindGroupList, Items: some(s.Groups())}
 	for i, g := range list.Items {
 		list.Items[i].Clients = counts(by[g.Name])
 	}
-	answer(w, http.StatusOK, list)
-	return nil
+	return list
 }
 
 // The largest numbers of elements in an answer about the fleet.
@@ -164,23 +174,26 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
+	answer(w, http.StatusOK, s.fleetNow())
+	return nil
+}
+
+// fleetNow describes the clients of this server.
+func (s *Server) fleetNow() api.Fleet {
 	f := api.Fleet{APIVersion: api.Version, Kind: api.KindFleet, Certificates: some(s.Explainer.Certificates(maxCertificates))}
 	f.Agents, f.Responses, f.Names = s.Tracker.Fleet(maxLoads)
 	f.Agents, f.Responses, f.Names = some(f.Agents), some(f.Responses), some(f.Names)
 	for _, a := range f.Agents {
 		f.Connected += a.Clients.Connected
 	}
-	answer(w, http.StatusOK, f)
-	return nil
+	return f
 }
 
 func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
-	v := s.Version
-	v.APIVersion, v.Kind, v.Server = api.Version, api.KindVersion, s.About
-	answer(w, http.StatusOK, v)
+	answer(w, http.StatusOK, s.versionNow())
 	return nil
 }
 
@@ -190,4 +203,11 @@ func (s *Server) otherTroubles() []api.Trouble {
 		return nil
 	}
 	return s.Troubles()
+}
+
+// versionNow returns the version of the program, and its process.
+func (s *Server) versionNow() api.VersionInfo {
+	v := s.Version
+	v.APIVersion, v.Kind, v.Server = api.Version, api.KindVersion, s.About
+	return v
 }

@@ -219,6 +219,7 @@ var effects = map[string]string{
 
 	"internal/admin unexpired clock":          "whether the certificate of a caller has expired",
 	"internal/admin Server once":              "makes the limits of all addresses",
+	"internal/admin Server.bundle clock":      "the time in the name of an archive",
 	"internal/admin Server mutex":             "the number of large answers of each connection; not held during I/O",
 	"internal/admin waiting.look goroutine":   "asks streams for their state, four at a time; ends with the look",
 	"internal/admin waiting.look mutex":       "their answers; not held during I/O",

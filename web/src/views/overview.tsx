@@ -1,5 +1,5 @@
-import type { Status } from "../api";
-import { useLoad } from "../load";
+import { request, type Status } from "../api";
+import { useAsk, useLoad } from "../load";
 import { Ago, Empty, lookOf, Panel, Problem, wordOf } from "../parts";
 import { linkTo } from "../route";
 import { number } from "../words";
@@ -194,7 +194,31 @@ function Server({ s }: { s: Status }) {
         <dd>
           <Ago at={s.server.since} /> ago
         </dd>
+        <dt>bug report</dt>
+        <dd>
+          <Bundle />
+        </dd>
       </dl>
     </Panel>
+  );
+}
+
+// Downloads the archive for a bug report. A link cannot send the token.
+function Bundle() {
+  const { failure, busy, ask } = useAsk<void>();
+  const download = async () => {
+    const answer = await request("/api/v1/bundle");
+    const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? "chancery-bundle.tar.gz";
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await answer.blob()), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  return (
+    <>
+      <button type="button" disabled={busy} title="status, clients, refusals, groups and events; no content of resources" onClick={() => void ask(download)}>
+        Download
+      </button>
+      <Problem failure={failure} />
+    </>
   );
 }

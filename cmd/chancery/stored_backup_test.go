@@ -49,7 +49,10 @@ func TestStatusOfStoreFromBackup(t *testing.T) {
 			moved("store", "newer")
 			copied("backup", "store")
 			const replaced = "the repository was replaced by an older or different one: "
-			d.eventually("status --admin "+socket, "STORE "+at+": r2 by ana: second", "group default is frozen at r1 by ana: sale", "takes it to r2, step 2 ", "the newest state of the store is not served for ", replaced+"its freezes have changed ")
+			d.eventually("status --admin "+socket, "STORE "+at+": r2 by ana: second", "group default is frozen at r1 by ana: sale", "takes it to r2, step 2 ", "the newest state of the store is not served for ", replaced+"its freezes have changed ", "chancery store restore --help")
+			for hint := ""; !strings.Contains(hint, "chancery store restore --help"); { // the first line may be about the moved directory
+				hint, _ = d.logged("the newest revision is not served")["hint"].(string)
+			}
 			d.eventually("rollout status --admin "+socket, replaced+"its freezes have changed ")
 			d.eventually("rollout status --store "+at, replaced+"a running server (replica/", " serves freezes that have changed ")
 			write(t, config, "c.yaml", cluster("c"))

@@ -230,15 +230,13 @@ func ofRepository(err error) error {
 		return &problem{code: http.StatusConflict, message: err.Error(), hint: "see the changes with chancery history, and try again"}
 	case errors.Is(err, revisions.ErrNotFound):
 		return missing("", err.Error(), "chancery history lists the kept revisions")
-	case errors.Is(err, revisions.ErrLostHead):
-		return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error(), hint: revisionapi.RestoreHint}
 	case errors.Is(err, revisions.ErrBackwards):
-		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: "restore the revisions; to go back on purpose, empty --state-dir of each server and restart it"}
+		return &problem{code: http.StatusServiceUnavailable, message: "the store: " + err.Error(), hint: revisionapi.Remedy(err)}
 	}
 	if errors.Is(err, revisions.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{code: http.StatusServiceUnavailable, message: "the store does not answer: " + err.Error(), hint: "look at the store; the served configuration stays (see chancery status)"}
 	}
-	return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error()}
+	return &problem{code: http.StatusInternalServerError, message: "the store: " + err.Error(), hint: revisionapi.Remedy(err)}
 }
 
 const (

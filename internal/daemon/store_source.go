@@ -106,6 +106,7 @@ func newStoreSource(sv services, c *Config, state *state, replicas *replicaList,
 		},
 		Resource: d.read,
 		Done:     func(_ revisions.Number, err error) { d.done(err) },
+		Hint:     d.remedy,
 	})
 	d.openRollouts(engine)
 	readRollout := func(ctx context.Context, id string) (*rollout.State, error) { return rollout.Read(ctx, engine, id) }
@@ -170,13 +171,9 @@ func (d *storeSource) load(signals <-chan os.Signal) (bool, error) {
 		case err == nil:
 			d.log.Info("revision is served", d.repo.Attributes()...)
 		case d.restoredAt.Load() != nil:
-			d.log.Warn("serving the last good configuration, not the newest revision", "revision", d.repo.Served().Number.String(), "of", d.restoredAt.Load().UTC().Format(time.RFC3339), "store", d.dir, "error", err)
+			d.log.Warn("serving the last good configuration, not the newest revision", d.withRemedy(err, "revision", d.repo.Served().Number.String(), "of", d.restoredAt.Load().UTC().Format(time.RFC3339), "store", d.dir)...)
 		default:
-			attrs := []any{"store", d.dir, "error", err}
-			if hint := d.firstStep(err); hint != "" {
-				attrs = append(attrs, "hint", hint)
-			}
-			d.log.Warn("there is nothing to serve yet: clients wait", attrs...)
+			d.log.Warn("there is nothing to serve yet: clients wait", d.withRemedy(err, "store", d.dir)...)
 		}
 		return true, nil
 	case sig := <-signals:
@@ -254,23 +251,33 @@ func (d *storeSource) ready() error {
 	}
 	err := errors.New("no revision to serve, neither from disk nor from the store " + d.dir)
 	if t := d.trouble.Load(); t != nil {
-		err = fmt.Errorf("%w: %w%s", err, t.err, textutil.Prefixed(": ", d.firstStep(t.err)))
+		err = fmt.Errorf("%w: %w%s", err, t.err, textutil.Prefixed(": ", d.remedy(t.err)))
 	}
 	return err
 }
 
-// firstStep returns how to commit the first revision of an empty store, or to repair a store whose head is
-// lost; "": neither.
-func (d *storeSource) firstStep(err error) string {
+// remedy returns how to commit the first revision of an empty store, or to repair a store that is damaged or was
+// replaced; "": neither.
+func (d *storeSource) remedy(err error) string {
+	if hint := revisionapi.Remedy(err); hint != "" {
+		return hint
+	}
 	switch {
-	case errors.Is(err, revisions.ErrLostHead):
-		return revisionapi.RestoreHint
 	case !errors.Is(err, revsource.ErrEmpty):
 		return ""
 	case d.root != "":
 		return "the content of " + d.root + " becomes the first revision as soon as it has a resource and no errors"
 	}
 	return "chancery apply commits one"
+}
+
+// withRemedy adds an error, and its remedy if one is known, to the attributes of a log line.
+func (d *storeSource) withRemedy(err error, attrs ...any) []any {
+	attrs = append(attrs, "error", err)
+	if hint := d.remedy(err); hint != "" {
+		attrs = append(attrs, "hint", hint)
+	}
+	return attrs
 }
 
 func (d *storeSource) note() string { return d.servedText() + d.writerText() }
@@ -303,7 +310,7 @@ func (d *storeSource) config() api.Config {
 		}
 	}
 	if t := d.trouble.Load(); t != nil {
-		s.Error, s.Since = wiring.Clipped(wiring.ProblemsOf(t.err))+textutil.Prefixed(": ", d.firstStep(t.err)), &t.since
+		s.Error, s.Since = wiring.Clipped(wiring.ProblemsOf(t.err))+textutil.Prefixed(": ", d.remedy(t.err)), &t.since
 	}
 	s.RolledBack = d.rolledBack()
 	if conn, ok := d.engineCloser.(*etcdkv.Conn); ok {

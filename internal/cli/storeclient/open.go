@@ -60,14 +60,7 @@ func withEngine(cmd *cobra.Command, at *Flags, timeout time.Duration, f func(ctx
 	case errors.Is(err, revisions.ErrNotFound):
 		return cli.FailWith(cli.NotFound, err, "chancery history lists the kept revisions")
 	}
-	hint := ""
-	switch {
-	case errors.Is(err, revisions.ErrBackwards):
-		hint = "put back the newest copy of the store, or restore the revision and the freezes that the servers serve: chancery store restore --help"
-	case errors.Is(err, revisions.ErrDamaged):
-		hint = revisionapi.RestoreHint
-	}
-	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), hint)
+	return cli.Fail(fmt.Errorf("%s: %w", at.URL, err), revisionapi.Remedy(err))
 }
 
 // problemError converts a problem to an error of the command. The admin API's answer for the same problem

@@ -1,6 +1,10 @@
 package revisionapi
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/chancery-xds/chancery/internal/cluster/revisions"
+)
 
 // A Problem is the reason why a request is refused.
 type Problem struct {
@@ -25,5 +29,14 @@ func (p *Problem) Error() string {
 
 func (p *Problem) Unwrap() error { return p.Is }
 
-// RestoreHint is the hint about a damaged store.
-const RestoreHint = "chancery store restore --store URL lists the intact revisions"
+// Remedy returns how to repair a store that is damaged, or that was replaced by an older or different one; "": the error
+// has another reason.
+func Remedy(err error) string {
+	switch {
+	case errors.Is(err, revisions.ErrBackwards):
+		return "put back the newest copy of the store, or restore the revision and the freezes that the servers serve (chancery store restore --help); to go back on purpose, empty --state-dir of each server and restart it"
+	case errors.Is(err, revisions.ErrDamaged):
+		return "chancery store restore --store URL lists the intact revisions"
+	}
+	return ""
+}

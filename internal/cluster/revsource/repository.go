@@ -47,6 +47,8 @@ type Options struct {
 	// Done, if set, is called with each served revision, and with each error that is logged. The number
 	// is that of the served revision; 0: none yet.
 	Done func(served revisions.Number, err error)
+	// Hint, if set, returns the remedy of an error for the log; "": none known.
+	Hint func(err error) string
 	// Review, if set, is called with the next configuration before the store gets it. On an error the
 	// earlier configuration stays.
 	Review func(next *revisions.Snapshot) error
@@ -192,7 +194,13 @@ func (s *Source) Run(ctx context.Context) {
 		s.asks.turn(err)
 		served := s.Served()
 		if err != nil {
-			s.opts.Log.Error("the newest revision is not served", "served", served.Number.String(), "error", err)
+			attrs := []any{"served", served.Number.String(), "error", err}
+			if s.opts.Hint != nil {
+				if hint := s.opts.Hint(err); hint != "" {
+					attrs = append(attrs, "hint", hint)
+				}
+			}
+			s.opts.Log.Error("the newest revision is not served", attrs...)
 		} else {
 			s.opts.Log.Info("revision is served", s.Attributes()...)
 		}

@@ -62,6 +62,15 @@ func TestStatusOfStoreFromBackup(t *testing.T) {
 				}
 			}
 
+			for _, key := range []string{"head", "revision", "pack"} {
+				if err := os.RemoveAll(path("store/" + key)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, command := range []string{"history", "store restore"} { // SAFE-15
+				chancery(t, 1, "serves r2, and the repository has no revision", append(strings.Fields(command), "--store", at)...)
+			}
+
 			moved("store", "older")
 			moved("newer", "store")
 			d.eventually("status --admin "+socket, ", step 2 of 3 (0.002 %): no connected client")

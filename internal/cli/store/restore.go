@@ -148,9 +148,14 @@ func (p *restoreFlags) list(ctx context.Context, cmd *cobra.Command, r *revision
 	}
 	if intact == 0 {
 		err := errors.New("no revision of the store is intact")
-		if _, damage := r.Head(ctx); len(all) == 0 && errors.Is(damage, revisions.ErrDamaged) {
-			err = fmt.Errorf("no revision is stored: %w", damage)
-		} else if len(all) == 0 {
+		_, fault := r.Head(ctx)
+		switch {
+		case len(all) > 0:
+		case errors.Is(fault, revisions.ErrBackwards): // a server serves a revision, so the store is not new
+			return fault
+		case errors.Is(fault, revisions.ErrDamaged):
+			err = fmt.Errorf("no revision is stored: %w", fault)
+		default:
 			err = errors.New("the store has no revision yet")
 		}
 		return cli.Fail(err, "chancery apply commits the files to a new store")

@@ -133,6 +133,9 @@ func (r *Repository) checkServers(ctx context.Context, h head) error {
 		if n <= h.at.number {
 			return fmt.Errorf("%w: a running server (%s) serves freezes that have changed %d times, and those of the repository %d times", ErrBackwards, key, about.Turns, h.turns)
 		}
+		if h.at.number == 0 {
+			return fmt.Errorf("%w: a running server (%s) serves %s, and the repository has no revision", ErrBackwards, key, n)
+		}
 		return fmt.Errorf("%w: a running server (%s) serves %s, and the newest revision is %s", ErrBackwards, key, n, h.at.number)
 	}
 	return nil

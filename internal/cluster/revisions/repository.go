@@ -153,6 +153,15 @@ func (r *Repository) head(ctx context.Context) (h head, err error) {
 	if err := r.follows(ctx, seen, h); err != nil {
 		return head{}, err
 	}
+	if h.at.number == 0 { // all keys may be lost (SAFE-15)
+		err = r.checkServers(ctx, h)
+		if errors.Is(err, ErrConflict) {
+			return r.head(ctx) // the first commit has just ended
+		}
+		if err != nil {
+			return head{}, err
+		}
+	}
 	return h, nil
 }
 

@@ -343,4 +343,19 @@ func backup(t *testing.T, open func(*testing.T) revisions.Engine) {
 	}
 	_, err = repo.RestoreHead(ctx, "r2", nil)
 	mustBe(t, err, revisions.ErrBackwards, "serves r4, and the newest revision is r2")
+	// All keys are lost: no program takes the store for a new one.
+	for _, key := range keysOf(t, e, "") {
+		if !strings.HasPrefix(key, revisions.ServerPrefix) {
+			tamper(ctx, t, e, key, nil)
+		}
+	}
+	for _, f := range []func(*revisions.Repository) error{
+		func(r *revisions.Repository) error { _, err := r.Head(ctx); return err },
+		func(r *revisions.Repository) error {
+			return r.History(ctx, func(revisions.Revision) bool { return true })
+		},
+		func(r *revisions.Repository) error { _, err := r.Plan(ctx, 1); return err },
+	} {
+		mustBe(t, f(revisions.Open(e, revisions.Options{})), revisions.ErrBackwards, "serves r4, and the repository has no revision")
+	}
 }

@@ -20,10 +20,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -208,6 +210,13 @@ func (oracle) References(_ context.Context, q ReferenceQuery) (api.ReferenceGrap
 	return api.ReferenceGraph{Nodes: []api.ReferenceNode{{Resource: api.Resource{Type: q.Type, Name: q.Name, Reason: fmt.Sprint(q.Limit, q.Depth, q.Subscribers)}}}}, nil
 }
 
+func (oracle) Diff(_ context.Context, q DiffQuery) (api.Diff, error) {
+	if q.To == "files" {
+		return api.Diff{}, dir.Errors{{File: "a.yaml", Pos: findings.Pos{Line: 3, Column: 1}, Message: "no"}}
+	}
+	return api.Diff{From: api.DiffSide{Of: q.From}, To: api.DiffSide{Of: q.To, Note: fmt.Sprint(q.Type, q.Name, q.Group, q.Limit)}}, nil
+}
+
 func (oracle) Node(node string) (api.NodeInfo, error) {
 	if node != "edge/1" {
 		return api.NodeInfo{}, &NotFound{"node", "no client has the node id " + node, ""}
@@ -356,6 +365,11 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/references/CDS/a?limit=1001", "", 400, `"field":"limit"`},
 		{"GET /api/v1/references/CDS/a?depth=21", "", 400, `"field":"depth"`},
 		{"GET /api/v1/references/CDS/none", "", 404, `"field":"name"`},
+		{"GET /api/v1/diff?to=rev:r1", "", 200, `"kind":"Diff","from":{"of":"served","resources":0},"to":{"of":"rev:r1","resources":0,"note":"200"},"added":0,"removed":0,"changed":0,"total":0,"items":[]`},
+		{"GET /api/v1/diff?from=client:a&to=client:b&type=cds&name=x&group=edge&limit=3", "", 200, `"note":"type.googleapis.com/envoy.config.cluster.v3.Clusterxedge3"`},
+		{"GET /api/v1/diff", "", 400, `"field":"to"`},
+		{"GET /api/v1/diff?to=served&name=x", "", 400, `"field":"type"`},
+		{"GET /api/v1/diff?to=files", "", 422, `"errors":["a.yaml:3:`},
 		{"GET /api/v1/refusals", "", 200, `"kind":"RefusalList","items":[{"type":"CDS"`},
 		{"GET /api/v1/groups", "", 200, `{"name":"edge","resources":0,"clients":{"connected":2,"by":{"NACKED":1,"SYNCED":1}}}`},
 

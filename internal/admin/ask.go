@@ -70,6 +70,9 @@ type Explainer interface {
 	// References returns the references of a resource, and to it. The query needs a type and a name.
 	References(ctx context.Context, q ReferenceQuery) (api.ReferenceGraph, error)
 
+	// Diff compares two sets of resources.
+	Diff(ctx context.Context, q DiffQuery) (api.Diff, error)
+
 	// Unused returns a warning about registered endpoints that no served cluster uses; "" if a cluster does.
 	Unused(name string) string
 
@@ -114,6 +117,14 @@ type ReferenceQuery struct {
 	Limit       int    // maximum number of resources
 	Depth       int    // maximum distance
 	Subscribers bool   // count the clients of each resource
+}
+
+// A DiffQuery selects two sets of resources, such as "served", "rev:r412" or "client:edge-1".
+type DiffQuery struct {
+	From, To   string
+	Type, Name string // only this type, or this resource
+	Group      string // only this group; not for clients
+	Limit      int    // maximum number of differences in the answer
 }
 
 // A NotFound is the error for a node, type, group or name that does not exist.

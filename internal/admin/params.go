@@ -45,6 +45,10 @@ var paramsOf = map[string][]param{
 	"GET /api/v1/resources":                  listParams,
 	"GET /api/v1/resources/{type}":           listParams,
 	"GET /api/v1/resources/{type}/{name...}": listParams,
+	"GET /api/v1/diff": {
+		{"from", "string", "a set of resources: served, files, rev:REVISION, client:NODE, or, with type and name, wanted:NODE, sent:NODE, accepted:NODE; served if absent"},
+		{"to", "string", "the other set of resources"},
+		paramType, {"name", "string", "a resource of the type"}, paramGroup, paramLimit},
 	"GET /api/v1/references/{type}/{name...}": {paramGroup, paramSubscribers,
 		{"limit", "integer", "the largest number of resources, up to 1000; 200 if absent"},
 		{"depth", "integer", "the largest distance from the resource, up to 20; 10 if absent"}},

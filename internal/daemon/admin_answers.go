@@ -29,6 +29,7 @@ func (d *daemon) adminServer() *admin.Server {
 		Allowed:    d.identity.allowed(func(n *xds.Node) []string { return src().Decide(n).Groups }),
 		Denied:     d.view.denied,
 		Registered: d.endpoints.registered(),
+		Sides:      diffSides(d.source),
 	}, otherServices...)
 	answers.About = d.about()
 	answers.Version = api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()}

@@ -26,6 +26,7 @@ const (
 	KindRolloutList     = "RolloutList"
 	KindLogLevel        = "LogLevel"
 	KindReferenceGraph  = "ReferenceGraph"
+	KindDiff            = "Diff"
 	KindClientCommand   = "ClientCommand"
 	KindVersion         = "Version"
 	KindError           = "Error"

@@ -98,6 +98,10 @@ type Deps struct {
 	// if no registered endpoint is left. Nil: no endpoints are registered.
 	Registered func(group, name string) (text string, n int, ok bool)
 
+	// Sides are more sets of resources that [Explainer.Diff] can compare, by the word before the colon. Their
+	// resources have groups.
+	Sides map[string]SideSource
+
 	Now func() time.Time // nil: time.Now
 }
 

@@ -32,6 +32,11 @@ func (x explainer) References(ctx context.Context, q admin.ReferenceQuery) (api.
 	return g, notFound(err)
 }
 
+func (x explainer) Diff(ctx context.Context, q admin.DiffQuery) (api.Diff, error) {
+	d, err := x.e.Diff(ctx, explain.DiffQuery(q))
+	return d, notFound(err)
+}
+
 func (x explainer) Impact(ctx context.Context, changes api.ImpactRequest) (api.Impact, error) {
 	a, err := x.e.Impact(ctx, changes)
 	return a, notFound(err)

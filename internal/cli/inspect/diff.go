@@ -445,7 +445,7 @@ func (d *diffFlags) print(cmd *cobra.Command, r *diffResult) error {
 	return nil
 }
 
-var signs = map[diff.Kind]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}
+var signs = map[string]string{diff.Added: "+", diff.Removed: "-", diff.Changed: "~"}
 
 func printDiff(w io.Writer, r *diffResult) error {
 	var b bytes.Buffer

@@ -190,7 +190,7 @@ func wouldBe(base *revisions.Snapshot, edit revisions.Edit, doubts []string) *ap
 		if base.Get(it.Key()) != nil {
 			change = "changed"
 		}
-		add(change, it.Key(), stood(it))
+		add(change, it.Key(), PlaceOf(it))
 	}
 	for _, k := range edit.Remove {
 		add("removed", k, "")

@@ -42,7 +42,7 @@ func Shown(it *revisions.Item, show func(url string, body []byte) ([]byte, bool)
 // Place returns the key of a line's item, and its place.
 func Place(l api.RevisionItem) string {
 	k := revisions.Key{Group: l.Group, Type: l.Type, Name: l.Name}.String()
-	if at := stood(&revisions.Item{Place: revisions.Place{File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}}); at != "" {
+	if at := PlaceOf(&revisions.Item{Place: revisions.Place{File: l.File, Line: l.Line, Col: l.Col, Path: l.Path}}); at != "" {
 		return at + ": " + k
 	}
 	return k

@@ -157,7 +157,7 @@ func changedItem(was, is *revisions.Item) api.ChangedItem {
 		c.Change = "removed"
 	}
 	if is != nil {
-		c.Place = stood(is)
+		c.Place = PlaceOf(is)
 	}
 	return c
 }
@@ -231,7 +231,7 @@ func Blame(ctx context.Context, r *revisions.Repository, typ, name string) (*api
 		if k := it.Key(); k.Type != typ || k.Name != name {
 			continue
 		}
-		b := api.Blamed{Group: it.Group, Revision: it.Since.String(), Place: stood(it)}
+		b := api.Blamed{Group: it.Group, Revision: it.Since.String(), Place: PlaceOf(it)}
 		set, err := r.Revision(ctx, it.Since)
 		switch {
 		case err == nil:
@@ -245,8 +245,8 @@ func Blame(ctx context.Context, r *revisions.Repository, typ, name string) (*api
 	return all, nil
 }
 
-// stood returns the place of an item in the author's files; "" if it is unknown.
-func stood(it *revisions.Item) string {
+// PlaceOf returns the place of an item in the author's files; "" if it is unknown.
+func PlaceOf(it *revisions.Item) string {
 	switch p := it.Place; {
 	case p.File == "":
 		return ""

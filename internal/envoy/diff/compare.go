@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/envoy"
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/xds"
@@ -75,28 +76,16 @@ func (s *Side) Add(r Resource, body []byte) {
 // Len returns the number of resources.
 func (s *Side) Len() int { return len(s.all) }
 
-// A Kind is the way in which a resource differs.
-type Kind string
-
 // The kinds of differences.
 const (
-	Added   Kind = "added"
-	Removed Kind = "removed"
-	Changed Kind = "changed"
+	Added   = "added"
+	Removed = "removed"
+	Changed = "changed"
 )
 
 // A Difference describes a resource that differs.
 type Difference struct {
-	Kind   Kind    `json:"kind"`
-	Type   string  `json:"type"`
-	Name   string  `json:"name"`
-	Group  string  `json:"group,omitempty"`
-	Place  string  `json:"place,omitempty"` // of the new resource, or of the removed one
-	Fields []Field `json:"fields,omitempty"`
-
-	Drains *Draining `json:"drains,omitempty"` // if a became b; nil: no connections
-	Bytes  int       `json:"bytes,omitempty"`  // of the new resource, encoded
-
+	api.Difference
 	typ *xds.Type
 }
 
@@ -104,11 +93,10 @@ type Difference struct {
 func (d Difference) URL() string { return d.typ.URL }
 
 // A Field is a field that differs.
-type Field struct {
-	Path string `json:"path"`
-	From string `json:"from"` // "": not set
-	To   string `json:"to"`
-}
+type Field = api.FieldValue
+
+// A Draining lists the connections that Envoy drains when a listener changes.
+type Draining = api.Draining
 
 // Sides returns the differences from a to b, in push order.
 func Sides(a, b *Side) (all []Difference) {
@@ -152,12 +140,12 @@ func change(a, b *Side, was, is Resource) (d Difference, differs bool) {
 		if !was.hidden && !is.hidden || !versions && redacted {
 			return d, false // only the encoding differs, or secrets are unknown
 		}
-		d.Fields = []Field{{Path: "(secrets, or content that cannot be shown)", From: secrets.Redacted, To: secrets.Redacted}}
+		d.Secret, d.Fields = true, []Field{{Path: "(secrets, or content that cannot be shown)", From: secrets.Redacted, To: secrets.Redacted}}
 	}
 	d.Drains = drains(b.types, Changed, was, is, redacted)
 	return d, true
 }
 
-func difference(k Kind, r Resource) Difference {
-	return Difference{Kind: k, Type: r.Type.String(), Name: r.Name, Group: r.Group, Place: r.Place, Bytes: r.size, typ: r.Type}
+func difference(kind string, r Resource) Difference {
+	return Difference{api.Difference{Kind: kind, Type: r.Type.String(), Name: r.Name, Group: r.Group, Place: r.Place, Bytes: r.size}, r.Type}
 }

@@ -52,7 +52,7 @@ func side(t testing.TB, all ...proto.Message) *Side {
 // lines formats differences, one per line.
 func lines(all []Difference) (lines []string) {
 	for _, d := range all {
-		lines = append(lines, string(d.Kind)+" "+d.Type+" "+d.Name)
+		lines = append(lines, d.Kind+" "+d.Type+" "+d.Name)
 		for _, f := range d.Fields {
 			lines = append(lines, fmt.Sprintf(" %s: %s -> %s", f.Path, f.From, f.To))
 		}

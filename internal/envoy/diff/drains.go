@@ -11,24 +11,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Draining lists the connections that Envoy drains when a listener changes. Envoy closes them after
-// its --drain-time-s.
-type Draining struct {
-	Whole  bool     `json:"whole"`                   // all connections of the listener
-	Chains []string `json:"filter_chains,omitempty"` // only the connections of these chains; by name or index
-}
-
 // inPlace are the listener fields that Envoy updates without replacing the listener ("Filter chain only
 // update"). Envoy 1.16 and later does this for all listeners.
 // https://www.envoyproxy.io/docs/envoy/latest/configuration/listeners/lds
 var inPlace = []protoreflect.Name{"filter_chains", "default_filter_chain", "filter_chain_matcher"}
 
 // drains returns what Envoy drains when a listener is removed or changed; nil: nothing.
-func drains(types *envoy.Types, k Kind, was, is Resource, shown bool) *Draining {
+func drains(types *envoy.Types, kind string, was, is Resource, shown bool) *Draining {
 	switch {
-	case k == Added || !was.Type.Is(xds.Listener):
+	case kind == Added || !was.Type.Is(xds.Listener):
 		return nil
-	case k == Removed:
+	case kind == Removed:
 		return &Draining{Whole: true}
 	}
 	a, b := was.shown, is.shown

@@ -53,7 +53,7 @@ type walker struct {
 func (w *walker) note(path, from, to string) {
 	switch {
 	case len(w.all) < most:
-		w.all = append(w.all, Field{strings.TrimPrefix(path, "."), from, to})
+		w.all = append(w.all, Field{Path: strings.TrimPrefix(path, "."), From: from, To: to})
 	case len(w.all) == most:
 		w.all = append(w.all, Field{Path: "(more fields differ)"})
 	}

@@ -12,6 +12,9 @@ export type Explanation = Schemas["Explanation"];
 export type ServedResource = Schemas["ServedResource"];
 export type ClientResource = Schemas["ClientResource"];
 export type Resource = Schemas["Resource"];
+export type Diff = Schemas["Diff"];
+export type Difference = Schemas["Difference"];
+export type FieldValue = Schemas["FieldValue"];
 export type ReferenceGraph = Schemas["ReferenceGraph"];
 export type ReferenceNode = Schemas["ReferenceNode"];
 export type Event = Schemas["Event"];
@@ -54,6 +57,7 @@ export class Failure extends Error {
     readonly status: number, // 0: the server did not answer
     message: string,
     readonly hint = "",
+    readonly errors: string[] = [],
   ) {
     super(message);
   }
@@ -95,7 +99,7 @@ export async function request(url: string, signal?: AbortSignal, body?: unknown)
   if (answer.status === 401) signedOut.value = true;
   if (answer.ok) return answer;
   const error: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));
-  throw new Failure(answer.status, error.message ?? answer.statusText, error.hint);
+  throw new Failure(answer.status, error.message ?? answer.statusText, error.hint, error.errors);
 }
 
 export async function get<P extends Path>(path: P, parts: string[], query?: Query, signal?: AbortSignal): Promise<Get[P]> {

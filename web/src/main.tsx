@@ -7,6 +7,7 @@ import { go, linkTo, route, setQuery, start } from "./route";
 import "./style.css";
 import { Client } from "./views/client";
 import { Clients } from "./views/clients";
+import { Diff } from "./views/diff";
 import { Cluster, Endpoints } from "./views/endpoints";
 import { Events } from "./views/events";
 import { Fleet } from "./views/fleet";
@@ -30,6 +31,7 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
     view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
   },
   { path: "groups", title: "Groups", key: "g", view: () => <Groups /> },
+  { path: "diff", title: "Differences", key: "d", view: () => <Diff /> },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },
   { path: "endpoints", title: "Endpoints", key: "n", view: ([cluster]) => (cluster === undefined ? <Endpoints /> : <Cluster cluster={cluster} />) },

@@ -1,21 +1,4 @@
-import AxeBuilder from "@axe-core/playwright";
-import type { Page } from "@playwright/test";
-import { expect, quickstart, test } from "./world";
-
-async function accessible(page: Page) {
-  const found = await new AxeBuilder({ page }).analyze();
-  expect(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
-}
-
-// Saves pictures to look at, if LOOK is their directory.
-async function look(page: Page, name: string) {
-  if (!process.env.LOOK) return;
-  for (const colorScheme of ["light", "dark"] as const) {
-    await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: `${process.env.LOOK}/${name}-${colorScheme}.png`, fullPage: true });
-  }
-  await page.emulateMedia({ colorScheme: null });
-}
+import { accessible, expect, look, quickstart, test } from "./world";
 
 const hostile = `<script>document.title='owned'</script>\u202egnp.exe`;
 

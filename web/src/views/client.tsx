@@ -16,7 +16,14 @@ export function Client({ node }: { node: string }) {
       <h1>
         <span class="mono">{node}</span> {client && <StateTag state={client.state} />}
       </h1>
-      {client && <p class="sub">{about(client)}</p>}
+      {client && (
+        <p class="sub">
+          {about(client)} ·{" "}
+          <a class="info" href={linkTo("diff", [], { from: `client:${node}` })}>
+            compare
+          </a>
+        </p>
+      )}
       <Problem failure={failure} />
       {client?.troubles?.map((t) => (
         <p key={t.code + t.text} class="problem">
@@ -161,7 +168,8 @@ function Resources({ node, type }: { node: string; type: string }) {
                 </td>
                 <td class="mono">{r.place}</td>
                 <td>
-                  <a href={linkTo("clients", [node], { type: r.type, name: r.name })}>why</a>
+                  <a href={linkTo("clients", [node], { type: r.type, name: r.name })}>why</a>{" "}
+                  {r.sent !== r.acked && <a href={linkTo("diff", [], { from: `accepted:${node}`, to: `sent:${node}`, type: r.type, name: r.name })}>diff</a>}
                 </td>
               </tr>
             ))}

@@ -1,10 +1,14 @@
+import { signal } from "@preact/signals";
 import type { Client, TypeStatus } from "../api";
 import { useLoad } from "../load";
 import { Ago, Empty, lookOf, NodeLink, Problem, StateTag, wordOf } from "../parts";
 import { go, linkTo, route } from "../route";
 import { parseSearch } from "../search";
 import { useShown, useWindow, VirtualTable } from "../table";
-import { number } from "../words";
+import { number, short } from "../words";
+
+// The last two selected clients, to compare them.
+const selected = signal<string[]>([]);
 
 const columns = ["LDS", "RDS", "CDS", "EDS", "SDS"];
 
@@ -19,7 +23,7 @@ export function Clients() {
     <>
       <h1>Clients</h1>
       <p class="sub">
-        {list && `${number(list.total)} ${text ? "match" : "connected"}`} {text && <code>{text}</code>}
+        {list && `${number(list.total)} ${text ? "match" : "connected"}`} {text && <code>{text}</code>} <Compare nodes={selected.value} />
       </p>
       {search.unknown.length > 0 && <p class="problem">The search has no key {search.unknown.join(", ")}. Keys are node, group, state, type, agent.</p>}
       <Problem failure={failure} />
@@ -43,11 +47,35 @@ export function Clients() {
   );
 }
 
+function Compare({ nodes: [from, to] }: { nodes: string[] }) {
+  if (from === undefined) return null;
+  return to === undefined ? (
+    <>· select another client to compare</>
+  ) : (
+    <>
+      ·{" "}
+      <a class="info" href={linkTo("diff", [], { from: `client:${from}`, to: `client:${to}` })}>
+        compare {short(from)} with {short(to)}
+      </a>
+    </>
+  );
+}
+
 function Row({ client: c }: { client: Client }) {
+  const id = c.node || (c.path ?? "");
   return (
     <>
       <td class="mono wide">
-        <NodeLink node={c.node || (c.path ?? "")} />
+        <input
+          type="checkbox"
+          aria-label={`Select ${short(id)}`}
+          checked={selected.value.includes(id)}
+          onChange={(e) => {
+            const others = selected.value.filter((n) => n !== id);
+            selected.value = e.currentTarget.checked ? [...others.slice(-1), id] : others;
+          }}
+        />{" "}
+        <NodeLink node={id} />
       </td>
       <td>
         <StateTag state={c.state} />

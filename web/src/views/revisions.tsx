@@ -168,7 +168,11 @@ export function Revision({ rev }: { rev: string }) {
         </p>
       ))}
       <div class="grid">
-        <Panel title="Changes" note={d.base && `since ${d.base}`}>
+        <Panel
+          title="Changes"
+          note={d.base && `since ${d.base}`}
+          link={d.base && <a href={linkTo("diff", [], { from: `rev:${d.base}`, to: `rev:${r.revision}` })}>field by field</a>}
+        >
           {d.unknown && <Empty>The changes are unknown: {d.unknown}.</Empty>}
           {!d.unknown && !d.total && <Empty>It changed nothing.</Empty>}
           {d.items.length > 0 && <ChangesTable items={d.items} />}

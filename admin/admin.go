@@ -24,7 +24,7 @@
 //
 // A path about a thing that the program does not have answers with an error that names it: files to load, registered
 // endpoints, a store of revisions. Answers contain no secrets: bodies of resources are redacted, and the error text of
-// a client is shown without the secrets of the store.
+// a client is shown without the secrets of the resources that clients were sent.
 package admin
 
 import (
@@ -40,6 +40,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+	"weak"
 
 	adminapi "github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/admin/api"
@@ -77,8 +78,8 @@ type Options struct {
 	// that it accepted in place of a refused resource, so that one bad resource does not block the others.
 	WithoutQuarantine bool
 
-	// Place returns the origin of a resource that a node gets, such as "customers/17"; "": unknown. Nil: the place in
-	// Files, if the program has files.
+	// Place returns the origin of a resource that a node gets, such as "customers/17"; "": unknown. The node is empty
+	// for a question that is about no node. Nil: the place in Files, if the program has files.
 	Place func(n *xds.Node, t *xds.Type, name string) string
 
 	// Files fills the store, perhaps together with the program. Status then shows its warnings and rejected loads, and
@@ -105,12 +106,17 @@ type Server struct {
 	origin   *origin
 	redactor *redactor
 	counted  counts
+	limit    *listen.Limit // of connections, for all listeners of Serve
 	sent     chan struct{} // has one slot: a response was sent, perhaps of a new commit
 	seen     progress      // owned by Run
 }
 
 // groupTime is the time over which a command for a group spreads its streams.
 const groupTime = 5 * time.Second
+
+// maxConnections is the maximum number of connections of Serve: a new one replaces the oldest of the owner that has
+// most.
+const maxConnections = 256
 
 // New returns a Server for the resources of a store, which must not be nil. It starts nothing: see [Server.Run].
 func New(st *store.Store, o Options) *Server {
@@ -120,12 +126,13 @@ func New(st *store.Store, o Options) *Server {
 		o.Types = cmp.Or(o.Types, o.Files.Types())
 	}
 	o.Types = cmp.Or(o.Types, envoy.Envoy())
-	s := &Server{o: o, store: st, source: o.Source, sent: make(chan struct{}, 1)}
+	s := &Server{o: o, store: st, source: o.Source, sent: make(chan struct{}, 1), limit: listen.NewLimit(maxConnections)}
 	if s.source == nil {
 		s.source = SourceOf(st)
 	}
 	s.origin = newOrigin(st, &s.o)
 	s.redactor = newRedactor(st, o.Types)
+	s.source = shown{s.source, s.redactor}
 	wired := wiring.Options{Log: o.Log, Types: o.Types, Snapshot: st.Snapshot, Source: func() explain.Source { return s.origin }, Place: s.origin.place}
 	if !o.WithoutQuarantine {
 		wired.Withholds = s.source
@@ -175,6 +182,20 @@ func (o opened[W]) Watch(ctx context.Context, node *xds.Node) (server.Watch, err
 	return w, nil
 }
 
+// A shown source opens watches that show their views to a redactor.
+type shown struct {
+	of server.Source[server.Watch]
+	r  *redactor
+}
+
+func (s shown) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
+	w, err := s.of.Watch(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return &shownWatch{Watch: w, r: s.r, before: map[string]weak.Pointer[xds.Table]{}}, nil
+}
+
 // Watch implements [server.Source]: the Server is the source of the xDS server, so that the quarantine can withhold
 // refused resources.
 func (s *Server) Watch(ctx context.Context, node *xds.Node) (server.Watch, error) {
@@ -213,11 +234,11 @@ func (s *Server) Run(ctx context.Context) {
 
 // Serve answers requests on a listener until ctx is done: HTTP/1.1 and HTTP/2, and gRPC for CSDS. It closes the
 // listener. It returns nil after ctx is done. Before it serves, it returns an error if other machines can reach the
-// listener and callers need no credential. It may be called for several listeners.
+// listener and callers need no credential. It may be called for several listeners, which have 256 connections in all.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if !listen.Loopback(l.Addr()) && s.o.Token == nil && !s.o.CallersAuthenticated && (s.o.TLS == nil || s.o.TLS.ClientAuth != tls.RequireAndVerifyClientCert) {
 		_ = l.Close()
 		return errors.New("admin: other machines can reach " + l.Addr().String() + ": set Options.Token or require client certificates, or listen on the loopback or a unix socket")
 	}
-	return s.api.Serve(ctx, l)
+	return s.api.Serve(ctx, s.limit.On(l))
 }

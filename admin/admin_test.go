@@ -307,7 +307,10 @@ func TestSourceOf(t *testing.T) {
 	c := xdstest.Delta(t, xdstest.Serve(t, server.New(a, a.ServerOptions()...)), xdstest.WithNode(xds.Node{ID: "edge-1"}))
 	c.Subscribe(xds.Cluster, "backend")
 	c.ACK(c.Expect(xds.Cluster, "backend"))
-	if out, code := chancery(url, "explain", "edge-1", "CDS/backend"); code != 0 {
+	if out, code := chancery(url, "wait", "--timeout", "10s"); code != 0 {
+		t.Error(out)
+	}
+	if out, code := chancery(url, "explain", "edge-1", "CDS/backend"); code != 0 || !strings.Contains(out, `defined     CDS "backend" is served`+"\n") {
 		t.Error(out)
 	}
 }

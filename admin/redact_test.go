@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -29,9 +31,9 @@ func keyed(t *testing.T, name, key string) *xds.Resource {
 	}})
 }
 
-// SAFE-6: a redactor withholds a text if a version may have had a secret that no look has seen.
-func TestSAFE6RedactorWithholds(t *testing.T) {
-	st := store.New()
+// SAFE-6: a redactor knows the secrets of each view that a watch returned, also of versions that were replaced at once.
+func TestSAFE6RedactorKnowsEachView(t *testing.T) {
+	st := store.New(store.WithGroups(func(_ context.Context, n *xds.Node) ([]string, error) { return []string{n.Cluster, "b"}, nil }))
 	r := newRedactor(st, envoy.Envoy())
 	says := func(typ *xds.Type, want string) {
 		t.Helper()
@@ -40,33 +42,55 @@ func TestSAFE6RedactorWithholds(t *testing.T) {
 			got = "withheld"
 		}
 		if got != want {
-			t.Errorf("%s: %q, want %q", typ, got, want)
+			t.Errorf("SAFE-6 %s: %q, want %q", typ, got, want)
+		}
+	}
+	w, err := shown{SourceOf(st), r}.Watch(t.Context(), &xds.Node{Cluster: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	next := func() {
+		t.Helper()
+		if _, _, err := w.Next(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	set(t, st, "a", keyed(t, "a", "hunter2Quokkas"))
-	says(xds.Cluster, "has … and swordfish")
-	set(t, st, "b", keyed(t, "a", "swordfish"))
+	set(t, st, "b", keyed(t, "b", "swordfish"))
+	says(xds.Cluster, "has hunter2Quokkas and swordfish") // no client can quote it
+	next()
+	set(t, st, "a", keyed(t, "a", "other-secret"))
 	says(xds.Cluster, "has … and …")
-	set(t, st, "b", keyed(t, "a", "other-secret"))
-	says(xds.Cluster, "has … and …") // the client may refuse the earlier version
-
-	set(t, st, "b", keyed(t, "b", "unseen-secret"))
-	set(t, st, "b", keyed(t, "b", "other-secret"))
-	says(xds.Cluster, "withheld")
+	next()
+	says(xds.Cluster, "has … and …")
 	says(xds.Listener, "has hunter2Quokkas and swordfish")
-	r.skipped[xds.Cluster.URL] = time.Now().Add(-2 * lateAfter)
-	says(xds.Cluster, "has … and …")
 
-	r.turn <- struct{}{} // a look at many resources
+	r.turn <- struct{}{} // a long search
 	says(xds.Cluster, "withheld")
 	<-r.turn
+}
 
-	few := store.New(store.WithLog(1))
-	r = newRedactor(few, envoy.Envoy())
-	set(t, few, store.DefaultGroup, keyed(t, "a", "hunter2Quokkas"))
-	says(xds.Cluster, "has … and swordfish")
-	for i := range 5 {
-		set(t, few, store.DefaultGroup, keyed(t, "b", fmt.Sprint("unseen-secret", i)))
+// The memory of a redactor does not grow with the number of versions.
+func TestRedactorForgets(t *testing.T) {
+	st := store.New()
+	r := newRedactor(st, envoy.Envoy())
+	w, err := shown{SourceOf(st), r}.Watch(t.Context(), new(xds.Node))
+	if err != nil {
+		t.Fatal(err)
 	}
-	says(xds.Cluster, "withheld")
+	defer w.Close()
+	for i := range 3 * minAdded {
+		set(t, st, store.DefaultGroup, resource(t, xds.Cluster, &clusterv3.Cluster{Name: "a", AltStatName: fmt.Sprint(i)}))
+		if _, _, err := w.Next(); err != nil {
+			t.Fatal(err)
+		}
+		r.search(time.Now())
+		if i%1000 == 0 {
+			runtime.GC()
+		}
+	}
+	if n := len(r.added); n > 2*minAdded {
+		t.Errorf("%d resources are remembered", n)
+	}
 }

@@ -136,7 +136,7 @@ func (s *Server) follow(ctx context.Context) {
 	for {
 		began := time.Now()
 		s.look(began)
-		// A look at a large new table takes long. At most a twentieth of a core is for looks.
+		// A search in many new resources takes long. At most a twentieth of a core is for looks.
 		pause := time.NewTimer(20 * time.Since(began))
 		select {
 		case <-ctx.Done():
@@ -155,7 +155,7 @@ func (s *Server) follow(ctx context.Context) {
 
 // look records new commits and rejected loads, and their secrets.
 func (s *Server) look(now time.Time) {
-	s.redactor.look(now)
+	s.redactor.search(now)
 	p := &s.seen
 	if newest, ok := s.store.Newest(); ok && newest.Seq > p.commit {
 		s.noteCommits()

@@ -173,6 +173,8 @@ func (c *chain) defined() {
 		c.ok(defined, "", "the relay has %s of its upstream", c.title())
 	case c.e.d.Upstream != nil:
 		c.breaks(defined, "", "ask the upstream with chancery fetch, and use the relay's node id", "the upstream has not given %s", c.title())
+	case c.has(c.before) && c.e.d.Program:
+		c.ok(defined, "", "%s is served", c.title())
 	case c.has(c.before):
 		c.ok(defined, "", "%s is served, but no file has it", c.title())
 	case c.broken == loaded:

@@ -122,10 +122,3 @@ func (c *Known) Redacted(t *xds.Type, text string, now time.Time) (string, bool)
 	}
 	return Hide(text, texts), true
 }
-
-// Has reports whether a resource of the type has, or had lately, a secret.
-func (c *Known) Has(t *xds.Type) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all[t.URL] != nil && len(c.all[t.URL].by) > 0
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,11 @@ server does not know the type.`,
 				if text := unanswered(e.Replicas, e.Unsure, "shown"); text != "" {
 					fmt.Fprintln(w, text)
 				}
+				var query url.Values
+				if name != "" {
+					query = url.Values{"type": {typ}, "name": {name}}
+				}
+				a.PrintPage(w, &o, query, "clients", args[0])
 			} else if err := cli.PrintData(&o, cmd.OutOrStdout(), e, e.Links, nil); err != nil {
 				return err
 			}
@@ -91,7 +97,7 @@ server does not know the type.`,
 	}
 	cmd.Flags().SortFlags = false
 	cli.LocalFlag(cmd.Flags(), &local)
-	o.Register(cmd, "text", "json", "yaml")
+	o.Register(cmd, "text", "wide", "json", "yaml")
 	a.Register(cmd.Flags())
 	cmd.ValidArgsFunction = cli.CompleteArg(&a, cli.CompleteNodes, cli.CompleteResources)
 	cli.ServerUsage(cmd)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -161,12 +162,54 @@ func (g *getFlags) run(cmd *cobra.Command, what string) error {
 	}
 	l, err := cli.Ask(cmd, &g.AdminFlags, list)
 	if err == nil {
-		err = g.print(g.Page(cmd), cmd.ErrOrStderr(), l)
+		w := g.Page(cmd)
+		err = g.print(w, cmd.ErrOrStderr(), l)
+		if parts, query := g.view(what); err == nil {
+			g.PrintPage(w, &g.Output, query, parts...)
+		}
 	}
 	if what != "clients" && what != "client" && !g.local && (g.node != "" || g.Wide() || onlyOwnClients[what]) {
 		g.noteOneServer(cmd)
 	}
 	return err
+}
+
+// view returns the view of the page with the same list.
+func (g *getFlags) view(what string) (parts []string, query url.Values) {
+	search := func(words ...string) url.Values {
+		if g.group != "" {
+			words = append(words, "group:"+g.group)
+		}
+		if g.node != "" {
+			words = append(words, "node:"+g.node)
+		}
+		if len(words) == 0 {
+			return nil
+		}
+		return url.Values{"q": {strings.Join(words, " ")}}
+	}
+	switch what {
+	case "clients", "client":
+		return []string{"clients"}, search()
+	case "nacks", "nack", "refusals":
+		return []string{"clients"}, search("state:nacked")
+	case "groups", "group":
+		return []string{"groups"}, nil
+	}
+	if g.node != "" {
+		return []string{"clients", g.node}, nil
+	}
+	parts = []string{"resources"}
+	if t, name, err := cli.ParseTypeAndName(what); err == nil && t != nil {
+		parts = append(parts, cli.TypeInPath(t))
+		if name != "" {
+			parts = append(parts, name)
+		}
+	}
+	if g.group != "" {
+		query = url.Values{"group": {g.group}}
+	}
+	return parts, query
 }
 
 // noteOneServer prints a note with the name of the server that answered, if the store has several

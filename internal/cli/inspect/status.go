@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func Status() *cobra.Command {
 	var a cli.AdminFlags
 	var o cli.Output
 	var f adminclient.Filter
-	var watch, local bool
+	var watch, local, open bool
 	cmd := &cobra.Command{
 		Use:   "status [NODE]",
 		Short: "Show the state of a server, its configuration and its clients",
@@ -44,6 +45,9 @@ servers, and which server does not answer. With --local it shows only the server
 With -w status continues until it is interrupted, also while the server is unreachable. On a
 terminal it redraws the answer in its place; otherwise it prints the answer again when it has
 changed.
+
+--open prints only the URL of the server's page, and opens it in a browser if the output is a
+terminal with a display.
 
 States of a client with a type:
 
@@ -69,6 +73,7 @@ Exit codes: 0 all is well, or -w was interrupted; 1 at least one of these is wro
 		Example: `  chancery status
   chancery status edge-7d9f-x2
   chancery status --all -g edge
+  chancery status --open
   chancery status -o json | jq .clients.by`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -87,6 +92,10 @@ Exit codes: 0 all is well, or -w was interrupted; 1 at least one of these is wro
 				return fmt.Errorf("--watch prints one answer after the other: -o must be table or wide, not %s", o.Format)
 			}
 			f.Replicas = !local
+			if open {
+				parts, query := viewOf(args, f.Group)
+				return a.OpenPage(cmd, query, parts...)
+			}
 			if len(args) == 1 {
 				if f.All || f.Group != "" {
 					return errors.New("--all and --group select from all clients: leave them out with NODE")
@@ -117,11 +126,23 @@ Exit codes: 0 all is well, or -w was interrupted; 1 at least one of these is wro
 	cli.GroupFlag(cmd, &a, &f.Group)
 	cli.LocalFlag(cmd.Flags(), &local)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "continue, and show the answer again when it changes")
+	cmd.Flags().BoolVar(&open, "open", false, "print the URL of the server's page, and open it in a browser")
 	o.Register(cmd, "table", "wide", "json", "yaml")
 	a.Register(cmd.Flags())
 	cmd.ValidArgsFunction = cli.CompleteArg(&a, cli.CompleteNodes)
 	cli.ServerUsage(cmd)
 	return cmd
+}
+
+// viewOf returns the view of the page with the status of a node or of the clients of a group.
+func viewOf(nodes []string, group string) (parts []string, query url.Values) {
+	switch {
+	case len(nodes) > 0:
+		return []string{"clients", nodes[0]}, nil
+	case group != "":
+		return []string{"clients"}, url.Values{"q": {"group:" + group}}
+	}
+	return nil, nil
 }
 
 // An overview has the answers that status prints.
@@ -148,7 +169,10 @@ func showStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, f admincli
 	if !o.ForPeople() {
 		err = cli.PrintData[any](o, cmd.OutOrStdout(), statusData{seen.Status, seen.list.Items, seen.list.Total, seen.list.Hidden, seen.rollouts}, nil, nil)
 	} else {
-		seen.print(o.Page(cmd), o, f)
+		w := o.Page(cmd)
+		seen.print(w, o, f)
+		parts, query := viewOf(nil, f.Group)
+		a.PrintPage(w, o, query, parts...)
 	}
 	switch {
 	case err != nil:

@@ -32,7 +32,9 @@ func printNodeStatus(cmd *cobra.Command, a *cli.AdminFlags, o *cli.Output, node 
 	if !o.ForPeople() {
 		err = cli.PrintData(o, cmd.OutOrStdout(), list, list.Items, func(c api.Client) string { return cmp.Or(c.Node, c.Path) })
 	} else {
-		printClientCards(o.Page(cmd), o, list)
+		w := o.Page(cmd)
+		printClientCards(w, o, list)
+		a.PrintPage(w, o, nil, "clients", node)
 	}
 	if err == nil && slices.ContainsFunc(list.Items, func(c api.Client) bool {
 		return c.Left == nil && (c.State == api.Nacked || c.State == api.Stale)

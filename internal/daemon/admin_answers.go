@@ -53,6 +53,7 @@ func (d *daemon) about() api.Server {
 		a.Path, _ = filepath.Abs(c.root)
 	}
 	a.Host, _ = os.Hostname()
+	a.Links, _ = pageLinks(c.admin.links) // the flags were checked
 	return a
 }
 

@@ -34,6 +34,8 @@ type adminFlags struct {
 	tls       authcerts.Files
 	roles     string // the file with the roles of callers; "": callers have all roles
 
+	links []string // links of the page to other programs, as NAME=URL
+
 	chosen bool             // a flag requests the API or authentication, so a failure to serve the API ends the start
 	parsed []listen.Address // the addresses, after check
 }
@@ -62,6 +64,7 @@ func (a *adminFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tls.Cert, "admin-tls-cert", "", "`FILE` with the certificate of the admin API, in PEM; turns TLS on")
 	f.StringVar(&a.tls.Key, "admin-tls-key", "", "`FILE` with the private key of --admin-tls-cert")
 	f.StringVar(&a.roles, "admin-roles", "", "`FILE` with the callers of the admin API and their roles; each request then needs a token, a certificate or a unix socket, and a certificate for --admin-client-ca is not required")
+	f.StringArrayVar(&a.links, "page-link", nil, "`NAME=URL` of a link from the page to another program, such as 'Logs=https://logs.example/?q={node}'; {node}, {group}, {type} and {name} are replaced; may be repeated")
 	f.StringVar(&a.tls.ClientCA, "admin-client-ca", "", "`FILE` with the CA that the certificates of callers must chain to (mutual TLS)")
 }
 
@@ -73,6 +76,9 @@ func (a *adminFlags) authenticates() bool {
 
 // check parses the addresses; it returns usage errors.
 func (a *adminFlags) check() error {
+	if _, err := pageLinks(a.links); err != nil {
+		return err
+	}
 	for _, s := range a.addresses {
 		if s == "" {
 			continue

@@ -2,6 +2,8 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Failure, Resource, State } from "./api";
+import { changes } from "./live";
+import { useLoad } from "./load";
 import { linkTo } from "./route";
 import { duration } from "./words";
 
@@ -93,3 +95,28 @@ export function ResourceLink({ of, children }: { of: Pick<Resource, "type" | "na
 }
 
 export const NodeLink = ({ node, children }: { node: string; children?: ComponentChildren }) => <a href={linkTo("clients", [node])}>{children ?? node}</a>;
+
+// The links to other programs whose values a view has. The view without values has the links that need none.
+export function Links({ of: values }: { of: Record<string, string | undefined> }) {
+  const { data } = useLoad("/version", [], {}, changes);
+  const links = filled(data?.server.links ?? [], values);
+  if (!links.length) return null;
+  return (
+    <span class="links">
+      {links.map((l) => (
+        <a key={l.name} href={l.url} target="_blank" rel="noopener noreferrer">
+          {l.name} ↗
+        </a>
+      ))}
+    </span>
+  );
+}
+
+// Replaces the placeholders of links, and leaves out the links whose values are not known.
+export function filled(links: { name: string; url: string }[], values: Record<string, string | undefined>) {
+  return links.flatMap(({ name, url }) => {
+    const wanted = [...url.matchAll(/\{(\w+)\}/g)].map((m) => m[1] ?? "");
+    const fits = wanted.length ? wanted.every((w) => values[w] !== undefined) : !Object.keys(values).length;
+    return fits && /^https?:\/\//.test(url) ? [{ name, url: url.replace(/\{(\w+)\}/g, (_, w: string) => encodeURIComponent(values[w] ?? "")) }] : [];
+  });
+}

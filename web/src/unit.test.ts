@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Status } from "./api";
 import { urlOf } from "./api";
+import { filled } from "./parts";
 import { parse } from "./route";
 import { parseSearch } from "./search";
 import { split } from "./stream";
@@ -36,6 +37,23 @@ describe("search", () => {
   });
   it("keeps colons in values", () => {
     expect(parseSearch("node:stream:41", keys).filter).toEqual({ node: ["stream:41"] });
+  });
+});
+
+describe("links to other programs", () => {
+  const links = [
+    { name: "a", url: "https://h/?n={node}&g={group}" },
+    { name: "b", url: "https://h/{node}" },
+    { name: "c", url: "https://h/" },
+    { name: "d", url: "javascript:alert('{node}')" },
+  ];
+  it("encode values, and need all of them", () => {
+    expect(filled(links, { node: "a b&/\u202e", group: "x" })).toEqual([
+      { name: "a", url: "https://h/?n=a%20b%26%2F%E2%80%AE&g=x" },
+      { name: "b", url: "https://h/a%20b%26%2F%E2%80%AE" },
+    ]);
+    expect(filled(links, { node: "x", group: undefined }).map((l) => l.name)).toEqual(["b"]);
+    expect(filled(links, {}).map((l) => l.name)).toEqual(["c"]);
   });
 });
 

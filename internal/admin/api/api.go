@@ -87,6 +87,14 @@ type Server struct {
 	PID     int       `json:"pid,omitempty"`
 	ID      string    `json:"id,omitempty"`      // ID of this process among the servers of its store
 	Control string    `json:"control,omitempty"` // path of the socket for the user of the server, which serves this API, too; "": none
+
+	Links []PageLink `json:"links,omitempty"` // of the page to other programs
+}
+
+// A PageLink is a link of the page to another program.
+type PageLink struct {
+	Name string `json:"name"`
+	URL  string `json:"url"` // {node}, {group}, {type} and {name} stand for percent-encoded values
 }
 
 // A Config describes the served configuration, and the result of the last load.

@@ -1,6 +1,6 @@
 import type { Explanation, Client as OneClient } from "../api";
 import { useLoad } from "../load";
-import { Ago, Code, Empty, Panel, Problem, ResourceLink, StateTag } from "../parts";
+import { Ago, Code, Empty, Links, Panel, Problem, ResourceLink, StateTag } from "../parts";
 import { linkTo, route, setQuery } from "../route";
 import { Head } from "../table";
 import { number } from "../words";
@@ -21,7 +21,8 @@ export function Client({ node }: { node: string }) {
           {about(client)} ·{" "}
           <a class="info" href={linkTo("diff", [], { from: `client:${node}` })}>
             compare
-          </a>
+          </a>{" "}
+          <Links of={{ node, group: client.groups[0] }} />
         </p>
       )}
       <Problem failure={failure} />

@@ -1,6 +1,6 @@
 import { request, type Status } from "../api";
 import { useAsk, useLoad } from "../load";
-import { Ago, Empty, lookOf, Panel, Problem, wordOf } from "../parts";
+import { Ago, Empty, Links, lookOf, Panel, Problem, wordOf } from "../parts";
 import { linkTo } from "../route";
 import { number } from "../words";
 import { type Line, problemsOf } from "./problems";
@@ -25,7 +25,7 @@ export function Overview() {
           </>
         )}
         {s.config.store?.author && ` by ${s.config.store.author}`}
-        {s.config.store?.message && `, “${s.config.store.message}”`}
+        {s.config.store?.message && `, “${s.config.store.message}”`} <Links of={{}} />
       </p>
       <div class="grid">
         <div class="stack">

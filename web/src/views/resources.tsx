@@ -1,6 +1,6 @@
 import type { ServedResource } from "../api";
 import { useLoad } from "../load";
-import { Code, Empty, Panel, Problem, ResourceLink } from "../parts";
+import { Code, Empty, Links, Panel, Problem, ResourceLink } from "../parts";
 import { go, linkTo, route } from "../route";
 import { useShown, useWindow, VirtualTable } from "../table";
 import { number, short } from "../words";
@@ -68,6 +68,9 @@ export function Resource({ type, name }: { type: string; name: string }) {
       <h1>
         {type} <span class="mono">{short(name)}</span>
       </h1>
+      <p class="sub">
+        <Links of={{ type, name, group: group || data?.items[0]?.group }} />
+      </p>
       <Problem failure={failure} />
       {data?.items.map((r) => (
         <div key={r.group} class="stack">

@@ -93,6 +93,7 @@ type Server struct {
 	groupJobs                                                    chan groupJob // without a slot: RunGroupCommands takes one job at a time
 	pacer                                                        pacer
 	once                                                         sync.Once
+	tries                                                        tries
 	refusedRoles                                                 dedup.Counter // log lines about callers without a role
 
 	mu   sync.Mutex     // never held during I/O

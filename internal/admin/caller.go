@@ -48,6 +48,9 @@ type caller struct {
 	proven bool // by a unix socket, a token or a client certificate; the loopback proves nothing
 	forged bool // the caller states another caller, and is no server of the store
 
+	session *signedIn // from the cookie of the request; nil: the caller has another credential
+	exposed bool      // the request came in plain text over the network
+
 	// still returns the present rights: an open stream asks again, because the credential may have been
 	// revoked.
 	still func() roles.Rights
@@ -66,8 +69,9 @@ func callerOf(ctx context.Context) *caller {
 
 // A credential is what a request shows of its caller.
 type credential struct {
-	proof roles.Proof
-	valid func() bool // whether it is valid now
+	proof   roles.Proof
+	valid   func() bool // whether it is valid now
+	session *signedIn   // nil: it is not a cookie
 }
 
 // always is the validity of a credential that belongs to the connection.
@@ -93,7 +97,7 @@ func (s *Server) identify(r *http.Request, at net.Addr, own bool) *caller {
 		}
 		return s.Roles().Of(&c.proof)
 	}
-	is := &caller{name: text.Head(c.proof.Name(), maxWords), rights: now(), proven: !c.proof.Loopback, still: now}
+	is := &caller{name: text.Head(c.proof.Name(), maxWords), rights: now(), proven: !c.proof.Loopback, still: now, session: c.session}
 	if stated := r.Header.Get(api.CallerHeader); stated != "" {
 		server := func() bool { return c.valid() && s.Roles().IsServer(&c.proof) }
 		is.actFor(stated, server)
@@ -104,16 +108,20 @@ func (s *Server) identify(r *http.Request, at net.Addr, own bool) *caller {
 // identifyByToken is identify for a server without a roles file.
 func (s *Server) identifyByToken(r *http.Request, at net.Addr) *caller {
 	_, unix := at.(*net.UnixAddr)
-	if !unix && !s.authorised(r) {
+	var in *signedIn
+	if _, has := r.Header["Authorization"]; !has && s.Token != nil {
+		in = s.signedIn(r, false)
+	}
+	if !unix && in == nil && !s.authorised(r) {
 		return nil
 	}
-	is := &caller{name: identityOf(r), rights: roles.Everything(), proven: s.Token != nil || proves(r), still: roles.Everything}
+	is := &caller{session: in, name: identityOf(r), rights: roles.Everything(), proven: s.Token != nil || proves(r), still: roles.Everything}
 	if !is.proven {
 		is.name = "loopback"
 	}
 	if s.Token != nil && !unix {
 		is.still = func() roles.Rights {
-			if s.authorised(r) {
+			if in != nil && s.signedIn(r, true) != nil || in == nil && s.authorised(r) {
 				return roles.Everything()
 			}
 			return roles.Rights{}
@@ -139,7 +147,10 @@ func (s *Server) credential(r *http.Request, at net.Addr) *credential {
 		if given == "" || name == "" {
 			return nil
 		}
-		return &credential{roles.Proof{Token: name}, func() bool { return s.tokenName(given) == name }}
+		return &credential{roles.Proof{Token: name}, func() bool { return s.tokenName(given) == name }, nil}
+	}
+	if in := s.signedIn(r, false); in != nil {
+		return &credential{roles.Proof{Token: strings.TrimPrefix(in.Credential, tokenCredential)}, func() bool { return s.signedIn(r, true) != nil }, in}
 	}
 	ctx := r.Context()
 	if r.TLS != nil {
@@ -150,9 +161,9 @@ func (s *Server) credential(r *http.Request, at net.Addr) *credential {
 	case err != nil: // the certificate has expired since the handshake
 		return nil
 	case id.Kind != "":
-		return &credential{roles.Proof{Identity: id}, func() bool { return unexpired(&id) }}
+		return &credential{roles.Proof{Identity: id}, func() bool { return unexpired(&id) }, nil}
 	case isLoopback(at):
-		return &credential{roles.Proof{Loopback: true}, always}
+		return &credential{roles.Proof{Loopback: true}, always, nil}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/listen"
 )
 
@@ -25,9 +26,9 @@ import (
 //
 // The argument own is true for the socket of the server's own user.
 //
-// Requests that isPage accepts go to page, from any origin and without a token, because a link in another page may
+// Requests that isOpen accepts need no credential: they sign in. Requests that isPage accepts go to page, from any origin and without a token, because a link in another page may
 // lead to a view, and the files have no data.
-func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage func(*http.Request) bool) http.Handler {
+func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, isOpen func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c *caller
 		switch {
@@ -37,11 +38,13 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage fu
 			page.ServeHTTP(w, r)
 		case listen.CrossOrigin(r, r.Host):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
-		case !s.identified(r, at, own, &c):
+		case !s.identified(r, at, own, &c) && !isOpen(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
 			deny(w, r, s.unidentified())
 		case changes(r) && !sendsJSON(r) && !isGRPC(r):
 			deny(w, r, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json, or application/x-ndjson for lines of it", ""})
+		case c.withoutToken(r) != nil:
+			deny(w, r, c.withoutToken(r))
 		default:
 			inner.ServeHTTP(w, r.WithContext(s.withCaller(r.Context(), c)))
 		}
@@ -50,8 +53,14 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage fu
 
 // identified sets the caller of a request. It reports whether the request has a valid credential, or needs none.
 func (s *Server) identified(r *http.Request, at net.Addr, own bool, c **caller) bool {
-	*c = s.identify(r, at, own)
-	return *c != nil
+	is := s.identify(r, at, own)
+	*c = is
+	if is == nil {
+		*c = &caller{still: func() roles.Rights { return roles.Rights{} }}
+	}
+	_, unix := at.(*net.UnixAddr)
+	(*c).exposed = r.TLS == nil && !unix && !isLoopback(at)
+	return is != nil
 }
 
 // unidentified returns the error for a request without a valid credential.

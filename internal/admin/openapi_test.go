@@ -268,7 +268,7 @@ func comments(t *testing.T) apiComments {
 	t.Helper()
 	c := apiComments{types: map[string]string{}, fields: map[string]string{}}
 	var decls []ast.Decl
-	for _, file := range []string{"api.go", "fleet.go", "revisions.go", "rollouts.go"} {
+	for _, file := range []string{"api.go", "fleet.go", "revisions.go", "rollouts.go", "session.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), "api/"+file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

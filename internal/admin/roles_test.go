@@ -61,6 +61,12 @@ func TestEachRouteNeedsItsRole(t *testing.T) {
 	h := s.Handler(public)
 	ranks := []string{"", "viewer", "operator", "committer"}
 	for _, rt := range s.routes() {
+		if rt.needs == open {
+			if rt.path != "/api/v1/session" {
+				t.Errorf("%s %s needs no role", rt.method, rt.path)
+			}
+			continue
+		}
 		path := strings.NewReplacer("{node}", "edge-1", "{type}", "cds", "{name...}", "x", "{group}", "edge", "{cluster}", "c", "{id}", "i", "{rev}", "r1").Replace(rt.path)
 		t.Run("SAFE-19 "+rt.method+" "+rt.path, func(t *testing.T) {
 			for rank, name := range ranks {

@@ -79,6 +79,9 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/rollouts/{id}/resume", commit, "continues a paused rollout", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("resume"))},
 		{"POST", "/api/v1/rollouts/{id}/abort", commit, "ends a rollout: all nodes get what they had before", api.RolloutList{}, api.NoteRequest{}, s.brief(&s.writing, s.changeRollout("abort"))},
 		{"GET", "/api/v1/bundle", view, "an archive with the state of this server, for a bug report (.tar.gz)", "application/gzip", nil, s.big(s.bundle)},
+		{"GET", "/api/v1/session", open, "who the caller is, and its roles", api.Session{}, nil, s.session},
+		{"POST", "/api/v1/session", open, "signs in with the bearer token of the request: the answer sets a cookie", api.Session{}, nil, s.signIn},
+		{"DELETE", "/api/v1/session", open, "signs out", api.Session{}, nil, s.signOut},
 		{"GET", "/api/v1/openapi.yaml", view, "the OpenAPI description of this API", "application/yaml", nil, openAPI},
 		{"GET", "/ready", view, "200 once the client of a node has accepted a complete configuration, else 503: ?node=; with ?strict=1 everything", "text/plain", nil, s.ready},
 		{"GET", "/version", view, "the version of the program", api.VersionInfo{}, nil, s.version},
@@ -96,11 +99,12 @@ func (s *Server) Handler(at net.Addr) http.Handler { return s.handler(at, false)
 func (s *Server) handler(at net.Addr, own bool) http.Handler {
 	s.prepare()
 	mux := http.NewServeMux()
-	methods := map[string][]string{} // allowed methods by path
+	methods, opened := map[string][]string{}, map[string]bool{} // the allowed methods by path; the routes for everybody by pattern
 	all := s.routes()
 	for _, rt := range all {
 		methods[rt.path] = append(methods[rt.path], rt.method)
 		mux.HandleFunc(rt.method+" "+rt.path, s.guarded(rt))
+		opened[rt.method+" "+rt.path] = rt.needs == open
 	}
 	for path, allowed := range methods {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -133,6 +137,9 @@ func (s *Server) handler(at net.Addr, own bool) http.Handler {
 	return s.gate(at, own, inner, view, func(r *http.Request) bool {
 		_, pattern := mux.Handler(r)
 		return (pattern == "/" || pattern == listOfPaths) && view.serves(r)
+	}, func(r *http.Request) bool {
+		_, pattern := mux.Handler(r)
+		return opened[pattern]
 	})
 }
 

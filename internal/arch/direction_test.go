@@ -36,7 +36,7 @@ var layers = []layer{
 	{"sources", "fill a store: a directory, a revision store, registered endpoints, another xDS server",
 		"source/dir internal/cluster/* internal/cluster/revisions/* internal/endpoints internal/endpoints/* internal/relay internal/relay/fetch"},
 	{"operators", "shows operators the state of clients and sources",
-		"web internal/admin internal/admin/clients internal/admin/roles internal/admin/explain internal/admin/csds/live internal/admin/wiring admin"},
+		"web internal/admin internal/admin/clients internal/admin/roles internal/admin/session internal/admin/explain internal/admin/csds/live internal/admin/wiring admin"},
 	{"commands", "talk to a server over its admin API, or work on files",
 		"internal/cli internal/cli/*"},
 	{"daemon", "wires the parts of serve together",

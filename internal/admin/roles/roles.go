@@ -10,6 +10,8 @@ import (
 	"crypto/subtle"
 	"slices"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/session"
 	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 )
@@ -34,10 +36,7 @@ func (r Role) String() string { return names[r] }
 func roleOf(name string) Role { return Role(max(0, slices.Index(names, name))) }
 
 // A Grant is a role of a caller, in a form for JSON.
-type Grant struct {
-	Role   string   `json:"role"`
-	Groups []string `json:"groups,omitempty"` // patterns; none: all groups
-}
+type Grant = api.Grant
 
 // Rights are the roles of a caller. The zero Rights allow nothing.
 type Rights struct{ all []grant }
@@ -135,6 +134,7 @@ type TokenFile struct{ Name, Path string }
 type token struct {
 	name string
 	sum  [sha256.Size]byte
+	key  session.Key // of sessions that began with the token
 }
 
 // A binding gives a role to subjects.
@@ -197,7 +197,7 @@ func (p *Policy) WithTokens(tokens map[string]string) *Policy {
 	next.tokens = nil
 	for _, f := range p.files {
 		if text := tokens[f.Name]; text != "" {
-			next.tokens = append(next.tokens, token{name: f.Name, sum: sha256.Sum256([]byte(text))})
+			next.tokens = append(next.tokens, token{f.Name, sha256.Sum256([]byte(text)), session.KeyOf(text)})
 		}
 	}
 	return &next
@@ -212,4 +212,14 @@ func (p *Policy) Token(text string) (name string) {
 		}
 	}
 	return name
+}
+
+// SessionKey returns the key of the sessions that began with a token; false if there is no such token.
+func (p *Policy) SessionKey(name string) (session.Key, bool) {
+	for i := range p.tokens {
+		if p.tokens[i].name == name {
+			return p.tokens[i].key, true
+		}
+	}
+	return session.Key{}, false
 }

@@ -1,0 +1,235 @@
+package admin
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/roles"
+	"github.com/chancery-xds/chancery/internal/admin/session"
+)
+
+// open is the need of the routes with which a caller signs in and out.
+var open = need{}
+
+// tokenCredential is the beginning of the name of a session's credential, before the name of the token.
+const tokenCredential = "token "
+
+// cookieName returns the name of the session's cookie. Browsers accept a cookie with the prefix __Host- only over TLS,
+// and only from the host itself.
+func cookieName(r *http.Request) string {
+	if r.TLS != nil {
+		return "__Host-chancery"
+	}
+	return "chancery"
+}
+
+// setCookie sets the session's cookie, or removes it.
+func setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+	c := &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: -1}
+	if value != "" {
+		c.MaxAge = int(age.Seconds())
+	}
+	http.SetCookie(w, c)
+}
+
+// A signedIn is the session of a request's cookie.
+type signedIn struct {
+	*session.Session
+	key session.Key
+}
+
+// signedIn returns the session of a request; nil if it has none. With idle, it may be idle: see [session.Open].
+func (s *Server) signedIn(r *http.Request, idle bool) *signedIn {
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		if is, key := session.Open(c.Value, s.sessionKey, time.Now(), idle); is != nil {
+			return &signedIn{is, key}
+		}
+	}
+	return nil
+}
+
+// sessionKey returns the key of the sessions of a credential; false if the credential is not valid.
+func (s *Server) sessionKey(credential string) (session.Key, bool) {
+	name, ok := strings.CutPrefix(credential, tokenCredential)
+	switch {
+	case !ok:
+		return session.Key{}, false
+	case name == roles.AdminToken:
+		text, err := s.token()
+		return session.KeyOf(text), err == nil
+	case s.Roles != nil:
+		return s.Roles().SessionKey(name)
+	}
+	return session.Key{}, false
+}
+
+// withoutToken returns an error if a request with a cookie changes something and lacks the token of the session. Another web
+// page cannot know the token.
+func (c *caller) withoutToken(r *http.Request) *problem {
+	if c.session == nil || !changes(r) || subtle.ConstantTimeCompare([]byte(r.Header.Get(api.CSRFHeader)), []byte(c.session.Token(c.session.key))) == 1 {
+		return nil
+	}
+	return &problem{http.StatusForbidden, api.CSRFHeader, "a request with a cookie needs the token of its session", "GET /api/v1/session has it in csrf"}
+}
+
+// session answers who the caller is. It also seals the session again, which is then valid for longer.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	s.answerSession(w, r, callerOf(r.Context()))
+	return nil
+}
+
+func (s *Server) answerSession(w http.ResponseWriter, r *http.Request, c *caller) {
+	out := api.Session{APIVersion: api.Version, Kind: api.KindSession, Name: c.name, Roles: c.rights.Grants(), SignIn: []string{}}
+	if c.name != "" && !c.proven { // a page without a proof of its user only shows
+		out.Roles = []api.Grant{{Role: roles.View.String()}}
+	}
+	if !c.exposed && (s.Roles != nil || s.Token != nil) {
+		out.SignIn = append(out.SignIn, "token")
+	}
+	if in := c.session; in != nil {
+		now := time.Now()
+		left := in.Left(now)
+		setCookie(w, r, in.Seal(in.key, now), left)
+		out.SignedIn, out.CSRF, out.Expires = true, in.Token(in.key), new(now.Add(left).UTC())
+	}
+	answer(w, http.StatusOK, out)
+}
+
+// signIn begins a session with the bearer token of the request.
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	c := callerOf(r.Context())
+	switch {
+	case s.Roles == nil && s.Token == nil:
+		return wrong("", "this server needs no sign-in", "")
+	case c.exposed:
+		return &problem{http.StatusForbidden, "", "no sign-in over plain text: the network could read the token", "--admin-tls-cert, --admin-tls-key"}
+	}
+	now, owner := time.Now(), ownerOf(r)
+	if wait := s.tries.wait(owner, now); wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		return &problem{http.StatusTooManyRequests, "", "too many failed sign-ins from this address", fmt.Sprintf("try again in %v", wait.Round(time.Second))}
+	}
+	name := s.nameOfToken(bearer(r.Header.Values("Authorization")))
+	if name == "" {
+		s.tries.failed(owner, now)
+		if s.refusedRoles.Allow(owner, "sign-in", 1, func(n int, _ []string) { s.refusedSignIn(r, n) }) {
+			s.refusedSignIn(r, 0)
+		}
+		return s.unidentified()
+	}
+	begun := session.New(tokenCredential+name, now)
+	key, ok := s.sessionKey(begun.Credential)
+	if !ok { // the token has changed meanwhile
+		return s.unidentified()
+	}
+	in := *c
+	in.session = &signedIn{begun, key}
+	s.log().Info("operator signed in", "by", in.name, "peer", sender(r))
+	s.did(r, "sign-in")
+	s.answerSession(w, r, &in)
+	return nil
+}
+
+func (s *Server) refusedSignIn(r *http.Request, times int) {
+	s.log().Warn("sign-in refused: the token is wrong", "peer", sender(r), "repeated", times)
+}
+
+// nameOfToken returns the name of a bearer token; "" if it is not valid.
+func (s *Server) nameOfToken(given string) string {
+	switch {
+	case given == "":
+		return ""
+	case s.Roles != nil:
+		return s.tokenName(given)
+	}
+	if want, err := s.token(); err != nil || !sameText(given, want) {
+		return ""
+	}
+	return roles.AdminToken
+}
+
+// signOut removes the cookie. The server has no list of sessions: a copy of the cookie stays valid until it is idle.
+func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
+	if q := queryOf(r); q.err != nil {
+		return q.err
+	}
+	c := *callerOf(r.Context())
+	setCookie(w, r, "", 0)
+	if c.session != nil {
+		s.log().Info("operator signed out", "by", c.name, "peer", sender(r))
+		s.did(r, "sign-out")
+		c = caller{exposed: c.exposed}
+	}
+	s.answerSession(w, r, &c)
+	return nil
+}
+
+// Limits of failed sign-ins of one address.
+const (
+	maxTries   = 10
+	triesTime  = time.Minute // from the first of them
+	maxTriers  = 10_000
+	otherTrier = "" // represents further addresses
+)
+
+// tries counts failed sign-ins by address. The zero value is ready.
+type tries struct {
+	mu sync.Mutex // not held during I/O
+	of map[string]*failures
+}
+
+type failures struct {
+	n     int
+	until time.Time
+}
+
+// wait returns how long an address must wait before its next sign-in.
+func (t *tries) wait(owner string, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.of[t.key(owner)]
+	if f == nil || f.n < maxTries {
+		return 0
+	}
+	return max(0, f.until.Sub(now))
+}
+
+// key returns the key that counts for an address. The caller holds the lock.
+func (t *tries) key(owner string) string {
+	if t.of[owner] == nil && len(t.of) >= maxTriers {
+		return otherTrier
+	}
+	return owner
+}
+
+func (t *tries) failed(owner string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string]*failures{}
+	}
+	if len(t.of) >= maxTriers {
+		maps.DeleteFunc(t.of, func(_ string, f *failures) bool { return !now.Before(f.until) })
+	}
+	key := t.key(owner)
+	f := t.of[key]
+	if f == nil || !now.Before(f.until) {
+		f = &failures{until: now.Add(triesTime)}
+		t.of[key] = f
+	}
+	f.n++
+}

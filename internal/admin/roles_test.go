@@ -343,4 +343,8 @@ func TestLoopbackMayOnlyView(t *testing.T) {
 	if w := ask(s.Handler(loopback), "GET /api/v1/status", "", "Authorization", "Bearer wrong"); w.Code != 401 {
 		t.Errorf("SAFE-19 a wrong token at the loopback: %d", w.Code)
 	}
+	withRoles(t, s, "other view")
+	if w := ask(s.Handler(loopback), "GET /api/v1/status", ""); w.Code != 401 {
+		t.Errorf("SAFE-19 the loopback without a binding: %d", w.Code)
+	}
 }

@@ -41,10 +41,10 @@ type Post = {
 export type PostPath = { [P in keyof Post]: Post[P] extends never ? never : P }[keyof Post];
 export type Query = Record<string, string | number | boolean | string[] | undefined>;
 
-// The bearer token is kept in memory only, so it ends with the tab.
-export const token = signal("");
+// Who uses the page, and what it may do; undefined: not known yet. The credential is in a cookie that scripts cannot read.
+export const session = signal<Schemas["Session"] | undefined>(undefined);
 
-// True after an answer that asks for a token.
+// True after an answer that asks for a credential.
 export const signedOut = signal(false);
 
 // The server of a store that answered last, and another one that answered before it.
@@ -77,16 +77,18 @@ export function urlOf(path: string, parts: string[], query: Query = {}): string 
   return text ? `${filled}?${text}` : filled;
 }
 
-// Sends a request with the token. It throws a Failure for each answer that is not a success.
-export async function request(url: string, signal?: AbortSignal, body?: unknown): Promise<Response> {
+// Sends a request. It throws a Failure for each answer that is not a success.
+export async function request(url: string, signal?: AbortSignal, body?: unknown, method = "POST", token = ""): Promise<Response> {
   let answer: Response;
+  if (body !== undefined && !session.value) await loadSession();
+  const csrf = session.value?.csrf;
   try {
     answer = await fetch(url, {
-      headers: {
-        ...(token.value && { Authorization: `Bearer ${token.value}` }),
-        ...(body !== undefined && { "Content-Type": "application/json" }),
-      },
-      ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
+      ...(body !== undefined && {
+        method,
+        body: JSON.stringify(body),
+        headers: { "Content-Type": "application/json", ...(csrf && { "Chancery-CSRF": csrf }), ...(token && { Authorization: `Bearer ${token}` }) },
+      }),
       ...(signal && { signal }),
     });
   } catch (e) {
@@ -100,6 +102,26 @@ export async function request(url: string, signal?: AbortSignal, body?: unknown)
   if (answer.ok) return answer;
   const error: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));
   throw new Failure(answer.status, error.message ?? answer.statusText, error.hint, error.errors);
+}
+
+const sessionPath = "/api/v1/session";
+
+function takeSession(is: Schemas["Session"]) {
+  session.value = is;
+  signedOut.value = !is.name;
+}
+
+// Asks who uses the page. The session is then valid for longer.
+export async function loadSession() {
+  await get(sessionPath, []).then(takeSession, () => undefined); // the next request shows the failure, too
+}
+
+export async function signIn(token: string) {
+  takeSession(await (await request(sessionPath, undefined, {}, "POST", token)).json());
+}
+
+export async function signOut() {
+  takeSession(await (await request(sessionPath, undefined, {}, "DELETE")).json());
 }
 
 export async function get<P extends Path>(path: P, parts: string[], query?: Query, signal?: AbortSignal): Promise<Get[P]> {

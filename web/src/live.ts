@@ -1,7 +1,7 @@
 // The events of the server, read once for the whole page.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { type Event, type Query, request, signedOut, token, urlOf } from "./api";
+import { type Event, type Query, request, signedOut, urlOf } from "./api";
 import { type Batch, type Connection, readEvents, split } from "./stream";
 import type { FromPage } from "./worker";
 
@@ -60,11 +60,14 @@ function take(b: Batch) {
 
 let send: ((m: FromPage) => void) | undefined;
 
-// Follows the events, and uses the token of a sign-in.
+// Follows the events, also after a sign-in.
 export function follow() {
   send ??= typeof SharedWorker === "undefined" ? ownStream() : sharedStream();
-  send({ token: token.value });
+  send("follow");
 }
+
+// Ends the stream of all pages of this browser after a sign-out.
+export const unfollow = () => send?.("out");
 
 function sharedStream() {
   const { port } = new SharedWorker(new URL("./worker.ts", import.meta.url), { type: "module" });
@@ -80,6 +83,7 @@ function ownStream() {
   return (m: FromPage) => {
     stop.abort();
     stop = new AbortController();
-    if (m) void readEvents(m.token, stop.signal, take);
+    if (m === "follow") void readEvents(stop.signal, take);
+    if (m === "out") take({ connection: "out", events: [], missed: 0 });
   };
 }

@@ -1,8 +1,9 @@
 import { signal, useSignal } from "@preact/signals";
 import { type JSX, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { replica, replicaBefore, signedOut, token } from "./api";
-import { connection, follow } from "./live";
+import { type Failure, loadSession, replica, replicaBefore, session, signedOut, signIn, signOut } from "./api";
+import { connection, follow, unfollow } from "./live";
+import { Problem } from "./parts";
 import { go, linkTo, route, setQuery, start } from "./route";
 import "./style.css";
 import { Client } from "./views/client";
@@ -72,6 +73,7 @@ function Shell() {
         <span class={`connection ${connection.value}`} role="status">
           {connection.value === "out" ? "signed out" : connection.value}
         </span>
+        <Who />
       </header>
       <main>
         {connection.value === "away" && !signedOut.value && <p class="banner">The server does not answer. This page shows its last answers.</p>}
@@ -118,14 +120,43 @@ function Search({ view }: { view: string }) {
   );
 }
 
-// The token form. Over plain text, a token may be sent only within this machine.
+// Who uses the page.
+function Who() {
+  const is = session.value;
+  if (!is?.name) return null;
+  const roles = is.roles.map((r) => (r.groups ? `${r.role} (${r.groups.join(", ")})` : r.role)).join(", ");
+  const leave = () => signOut().then(unfollow, () => loadSession());
+  return (
+    <span class="who">
+      {is.name !== "loopback" && <span title={`Roles: ${roles || "none"}`}>{is.name}</span>}
+      {is.signed_in ? (
+        <button type="button" onClick={leave}>
+          Sign out
+        </button>
+      ) : (
+        is.sign_in.length > 0 && (
+          <button type="button" onClick={() => (signedOut.value = true)}>
+            Sign in
+          </button>
+        )
+      )}
+    </span>
+  );
+}
+
+// The form for a token. The server accepts no sign-in over plain text, but within its machine.
 function SignIn() {
   const text = useSignal("");
-  const safe = location.protocol === "https:" || /^(localhost|127\.|\[::1\])/.test(location.hostname);
-  if (!safe) {
+  const failure = useSignal<Failure | undefined>(undefined);
+  const is = session.value;
+  useEffect(() => {
+    if (!is) void loadSession();
+  }, []);
+  if (!is) return null;
+  if (!is.sign_in.length) {
     return (
       <>
-        <h1>This server needs a token</h1>
+        <h1>This server needs a credential</h1>
         <p class="sub">This connection is not encrypted, so the page does not ask for the token. Use TLS, or a tunnel to this machine.</p>
       </>
     );
@@ -134,13 +165,14 @@ function SignIn() {
     <form
       onSubmit={(e) => {
         e.preventDefault();
-        token.value = text.value.trim();
-        signedOut.value = false;
-        follow();
+        signIn(text.value.trim()).then(follow, (f) => {
+          failure.value = f;
+        });
       }}
     >
-      <h1>This server needs a token</h1>
-      <p class="sub">The token is in the file of --admin-token-file. The page forgets it when you close or reload it.</p>
+      <h1>Sign in</h1>
+      <p class="sub">The token is in a file of the server: that of --admin-token-file, or of the roles file. The page forgets it.</p>
+      <Problem failure={failure.value} />
       <input type="password" aria-label="Token" autocomplete="off" onInput={(e) => (text.value = e.currentTarget.value)} />{" "}
       <button type="submit">Sign in</button>
     </form>
@@ -191,6 +223,15 @@ addEventListener("keydown", (e) => {
   }
 });
 
+// A visible page keeps its session.
+const sessionEvery = 5 * 60 * 1000; // ms
+const keepSession = () => {
+  if (document.visibilityState === "visible") void loadSession();
+};
+setInterval(keepSession, sessionEvery);
+document.addEventListener("visibilitychange", keepSession);
+
 start();
+keepSession();
 follow();
 render(<Shell />, document.getElementById("page") as HTMLElement);

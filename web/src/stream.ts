@@ -4,7 +4,7 @@ import type { components } from "./api.gen";
 
 type Event = components["schemas"]["Event"];
 
-export type Connection = "connecting" | "live" | "away" | "out"; // out: the server asks for a token
+export type Connection = "connecting" | "live" | "away" | "out"; // out: the server asks for a credential
 
 // A Batch is what a page learns at once.
 export interface Batch {
@@ -27,14 +27,13 @@ export function split(text: string): { data: string[]; rest: string } {
   return { data, rest };
 }
 
-// Reads events until the signal is aborted or the server asks for a token. It connects again after a failure, and
+// Reads events until the signal is aborted or the server asks for a credential. It connects again after a failure, and
 // continues after the last event.
-export async function readEvents(token: string, signal: AbortSignal, deliver: (b: Batch) => void): Promise<void> {
-  const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
+export async function readEvents(signal: AbortSignal, deliver: (b: Batch) => void): Promise<void> {
   let after = 0;
   while (!signal.aborted) {
     try {
-      const answer = await fetch(`/api/v1/events?pace=${pause}ms&after=${after}`, { signal, ...(headers && { headers }) });
+      const answer = await fetch(`/api/v1/events?pace=${pause}ms&after=${after}`, { signal });
       if (answer.status === 401) return deliver({ connection: "out", events: [], missed: 0 });
       if (!answer.ok || !answer.body) throw new Error(answer.statusText);
       deliver({ connection: "live", events: [], missed: 0 });

@@ -2,17 +2,16 @@
 // one of them.
 import { type Batch, readEvents } from "./stream";
 
-// A page sends its token when it opens and after each sign-in, and null when it closes.
-export type FromPage = { token: string } | null;
+// A page sends "follow" when it opens and after each sign-in, "out" after a sign-out, and null when it closes.
+export type FromPage = "follow" | "out" | null;
 
 const pages = new Set<MessagePort>();
-let token = "";
 let stop: AbortController | undefined; // undefined: no stream
 let last: Batch = { connection: "connecting", events: [], missed: 0 };
 
 function begin() {
   stop = new AbortController();
-  void readEvents(token, stop.signal, (b) => {
+  void readEvents(stop.signal, (b) => {
     last = b;
     if (b.connection === "out") stop = undefined;
     for (const p of pages) p.postMessage(b);
@@ -31,11 +30,17 @@ addEventListener("connect", (e) => {
       return;
     }
     pages.add(page);
+    if (data === "out") {
+      stop?.abort();
+      stop = undefined;
+      last = { connection: "out", events: [], missed: 0 };
+      for (const p of pages) p.postMessage(last);
+      return;
+    }
     if (stop) {
       page.postMessage({ ...last, events: [] });
       return;
     }
-    token = data.token;
     begin();
   };
 });

@@ -179,14 +179,17 @@ test.describe("with a token", () => {
 
   test("the page signs in", async ({ page, world }) => {
     await page.goto(world.url);
-    await expect(heading(page)).toHaveText("This server needs a token");
+    await expect(heading(page)).toHaveText("Sign in");
     await accessible(page);
     await page.getByLabel("Token").fill("wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
-    await expect(heading(page)).toHaveText("This server needs a token");
+    await expect(page.getByRole("alert")).toContainText("a valid bearer token is needed");
     await page.getByLabel("Token").fill("correct-horse-battery");
     await page.getByRole("button", { name: "Sign in" }).click();
     await expect(heading(page)).toContainText("No problems");
     await expect(page.getByRole("status")).toHaveText("live");
+    expect(await page.evaluate(() => document.cookie + JSON.stringify({ ...localStorage, ...sessionStorage }))).toBe("{}");
+    await page.reload();
+    await expect(heading(page)).toContainText("No problems");
   });
 });

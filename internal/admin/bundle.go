@@ -27,12 +27,12 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+top+`.tar.gz"`)
 	z := gzip.NewWriter(&slowly{w, http.NewResponseController(w)})
 	archive := tar.NewWriter(z)
-	add := func(name string, content []byte) error {
+	add := func(name string, content []byte) (written bool) {
 		err := archive.WriteHeader(&tar.Header{Name: top + "/" + name, Mode: 0o644, Size: int64(len(content)), ModTime: now})
 		if err == nil {
 			_, err = archive.Write(content)
 		}
-		return err
+		return err == nil
 	}
 	var lacking []byte
 	for _, p := range s.bundled() {
@@ -41,11 +41,11 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request) error {
 			lacking = append(lacking, p.name+": "+err.Error()+"\n"...)
 			continue
 		}
-		if add(p.name, content) != nil {
+		if !add(p.name, content) {
 			return nil // the caller is gone
 		}
 	}
-	if lacking != nil && add("missing.txt", lacking) != nil {
+	if lacking != nil && !add("missing.txt", lacking) {
 		return nil
 	}
 	if archive.Close() == nil {

@@ -51,9 +51,9 @@ func (s *Server) paced(f func(http.ResponseWriter, *http.Request) error) func(ht
 		for {
 			one, err := s.pacer.answer(r.Context(), key, pace, func(w http.ResponseWriter) error { return f(w, r) })
 			switch {
-			case err == errLost && r.Context().Err() == nil:
+			case errors.Is(err, errLost) && r.Context().Err() == nil:
 				continue
-			case err == errLost:
+			case errors.Is(err, errLost):
 				return errEnding
 			case err != nil:
 				return err

@@ -54,13 +54,13 @@ func (a *rulesFile[P]) load(log *slog.Logger, hint string) (*P, error) {
 	p, problems := a.parse(a.path, b)
 	for _, one := range problems {
 		if one.Warning {
-			log.Warn(a.noun+" warning", "problem", one.Error(), "code", string(one.CodeOrOther()))
+			log.Warn(a.noun+" warning", "problem", one.Error(), "code", string(one.CodeOrOther())) //nolint:sloglint // one of two messages
 		}
 	}
 	if p == nil {
 		return nil, cli.Fail(fmt.Errorf("%s: %s", a.flag, firstProblem(problems)), "")
 	}
-	log.Info(a.noun+" loaded", "file", a.path)
+	log.Info(a.noun+" loaded", "file", a.path) //nolint:sloglint // one of two messages
 	return p, nil
 }
 
@@ -85,7 +85,7 @@ func (a *rulesFile[P]) repeat(ctx context.Context, log *slog.Logger, reload func
 		select {
 		case <-tick.C:
 			if _, first := a.reads.Do(ctx, time.Now(), 0, reload); first {
-				log.Warn("a read of the "+a.noun+" does not end, using the last ones", "after", disk.ReadTime.String(), "file", a.path)
+				log.Warn("a read of the "+a.noun+" does not end, using the last ones", "after", disk.ReadTime.String(), "file", a.path) //nolint:sloglint // one of two messages
 			}
 		case <-ctx.Done():
 			return
@@ -113,7 +113,7 @@ func (a *rulesFile[P]) reload(log *slog.Logger, set func(*P)) {
 		if p == nil {
 			log.Error(rejected, "file", a.path, "error", one.Error(), "code", string(one.CodeOrOther()))
 		} else {
-			log.Warn(a.noun+" warning", "problem", one.Error(), "code", string(one.CodeOrOther()))
+			log.Warn(a.noun+" warning", "problem", one.Error(), "code", string(one.CodeOrOther())) //nolint:sloglint // one of two messages
 		}
 	}
 	if p == nil {
@@ -122,7 +122,7 @@ func (a *rulesFile[P]) reload(log *slog.Logger, set func(*P)) {
 	}
 	a.rejected.Store(nil)
 	set(p)
-	log.Info(a.noun+" loaded", "file", a.path)
+	log.Info(a.noun+" loaded", "file", a.path) //nolint:sloglint // one of two messages
 }
 
 // reject records the reason of a rejection, for the status.

@@ -237,7 +237,7 @@ type restoredText struct {
 func (r *Repository) RestoreHead(ctx context.Context, name string, holds map[string]Hold) (*Revision, error) {
 	was, now, kept := r.lost(ctx)
 	again := holds != nil && now.at.number < now.through
-	if kept != nil && !errors.Is(kept, ErrBackwards) && !(again && errors.Is(kept, ErrHead)) {
+	if kept != nil && !errors.Is(kept, ErrBackwards) && (!again || !errors.Is(kept, ErrHead)) {
 		return nil, kept
 	}
 	ids, err := r.listed(ctx)

@@ -133,7 +133,7 @@ func New(st *store.Store, o Options) *Server {
 	s.origin = newOrigin(st, &s.o)
 	s.redactor = newRedactor(st, o.Types)
 	s.source = shown{s.source, s.redactor}
-	wired := wiring.Options{Log: o.Log, Types: o.Types, Snapshot: st.Snapshot, Source: func() explain.Source { return s.origin }, Place: s.origin.place}
+	wired := wiring.Options{Log: o.Log, Types: o.Types, Snapshot: st.Snapshot, Newest: st.Newest, Source: func() explain.Source { return s.origin }, Place: s.origin.place}
 	if !o.WithoutQuarantine {
 		wired.Withholds = s.source
 	}

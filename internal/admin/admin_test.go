@@ -167,6 +167,10 @@ func (f *fleet) Changed() <-chan struct{} {
 	return f.changed
 }
 
+func (f *fleet) Propagation() []api.Spread {
+	return []api.Spread{{Revision: 7, Clients: 1, P50: 3, Curve: []api.SpreadPoint{{After: 3, Clients: 1}}}}
+}
+
 // happens adds an event.
 func (f *fleet) happens(e api.Event) {
 	f.mu.Lock()
@@ -367,6 +371,8 @@ func TestRoutes(t *testing.T) {
 		{"GET /api/v1/references/CDS/none", "", 404, `"field":"name"`},
 		{"GET /api/v1/diff?to=rev:r1", "", 200, `"kind":"Diff","from":{"of":"served","resources":0},"to":{"of":"rev:r1","resources":0,"note":"200"},"added":0,"removed":0,"changed":0,"total":0,"items":[]`},
 		{"GET /api/v1/diff?from=client:a&to=client:b&type=cds&name=x&group=edge&limit=3", "", 200, `"note":"type.googleapis.com/envoy.config.cluster.v3.Clusterxedge3"`},
+		{"GET /api/v1/propagation", "", 200, `"curve":[{"ms":3,"clients":1}]}],"clients":{"connected":2,"by":{"NACKED":1,"SYNCED":1}},"missing":[{"node":"edge/1","state":"NACKED","type":"CDS","why":"no"}`},
+		{"GET /api/v1/propagation?x", "", 400, `takes no parameters`},
 		{"GET /api/v1/diff", "", 400, `"field":"to"`},
 		{"GET /api/v1/diff?to=served&name=x", "", 400, `"field":"type"`},
 		{"GET /api/v1/diff?to=files", "", 422, `"errors":["a.yaml:3:`},

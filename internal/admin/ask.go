@@ -27,6 +27,7 @@ type Tracker interface {
 	Newest(after uint64, most int, keep func(kind, node, typ string) bool) (events []api.Event, missed int, last uint64)
 	Await(ctx context.Context, after uint64) ([]api.Event, error)
 	Changed() <-chan struct{}
+	Propagation() []api.Spread
 }
 
 // Replicas are the other servers of a store.

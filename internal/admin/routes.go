@@ -38,6 +38,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/resources", view, "the resources that are served", api.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}", view, "the same for one type", api.ResourceList{}, nil, s.big(s.resources)},
 		{"GET", "/api/v1/resources/{type}/{name...}", view, "the same for one resource, with its body", api.ResourceList{}, nil, s.big(s.resources)},
+		{"GET", "/api/v1/propagation", view, "how fast the clients accepted the last commits, and which have not", api.Propagation{}, nil, s.brief(&s.making, s.propagation)},
 		{"GET", "/api/v1/diff", view, "the differences between two revisions, clients, or the files and the served configuration: ?from=&to=", api.Diff{}, nil, s.big(s.diff)},
 		{"GET", "/api/v1/references/{type}/{name...}", view, "the graph of references of a resource, in both directions", api.ReferenceGraph{}, nil, s.big(s.references)},
 		{"GET", "/api/v1/refusals", view, "refusals (NACKs) of all clients, grouped by error", api.RefusalList{}, nil, s.brief(&s.making, s.refusals)},

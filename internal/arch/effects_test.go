@@ -162,6 +162,7 @@ var effects = map[string]string{
 	"internal/admin/clients row mutex":            "the state of a stream, for readers; not held during I/O",
 	"internal/admin/clients causes mutex":         "causes of refusals, shared by all equal ones; not held during I/O",
 	"internal/admin/clients refusalHistory mutex": "past refusals, also of clients that left; not held during I/O",
+	"internal/admin/clients propagation mutex":    "how fast clients accepted the last commits; not held during I/O",
 	"internal/admin/clients ring mutex":           "the newest events; not held during I/O",
 	"internal/admin/clients bell mutex":           "goroutines that wait for a change; not locked without one",
 	"internal/admin/clients New clock":            "the default clock, which Options.Now replaces",

@@ -103,7 +103,7 @@ func build(c *Config, log *slog.Logger, stderr io.Writer) (*daemon, error) {
 	}
 	files := func() *dir.Source { return d.source.files() } // the source exists before the first client connects
 	wired := wiring.Options{
-		Log: log, Types: d.types, Snapshot: d.store.Snapshot, Moved: d.refusalsChanged(), Revision: d.revisionOf,
+		Log: log, Types: d.types, Snapshot: d.store.Snapshot, Newest: d.store.Newest, Moved: d.refusalsChanged(), Revision: d.revisionOf,
 		Source: func() explain.Source { return files() },
 		Place:  func(n *xds.Node, t *xds.Type, name string) string { return files().PlaceFor(n, t, name) },
 	}

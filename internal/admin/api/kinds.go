@@ -27,6 +27,7 @@ const (
 	KindLogLevel        = "LogLevel"
 	KindReferenceGraph  = "ReferenceGraph"
 	KindDiff            = "Diff"
+	KindPropagation     = "Propagation"
 	KindClientCommand   = "ClientCommand"
 	KindVersion         = "Version"
 	KindError           = "Error"

@@ -11,6 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/server"
+	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -33,6 +34,10 @@ type Options struct {
 	// need endpoints. If so, a client without a subscription to t is reported as a trouble. Nil: always
 	// true, even if all clusters are static.
 	Expects func(node *xds.Node, t *xds.Type) bool
+
+	// Newest returns the newest commit of the store, for [Tracker.Propagation]. Each response and each answer calls it.
+	// Nil: the propagation of commits is not measured.
+	Newest func() (store.Commit, bool)
 
 	// Kept returns the resources of a type that are in quarantine for the client of a stream. Nil: none.
 	Kept func(*server.Stream, *xds.Type) []api.Kept

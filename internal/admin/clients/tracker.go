@@ -27,14 +27,15 @@ import (
 // events. Opening and closing a stream locks the index of clients. No lock is held during I/O. The lock
 // of a row is taken before the locks of history, causes, ring and bell.
 type Tracker struct {
-	opts       Options
-	ring       ring
-	bell       bell
-	causes     causes
-	turnedAway turnedAway
-	history    refusalHistory
-	epoch      atomic.Uint64 // counts calls of GroupsChanged, from 1
-	rows       sync.Map      // *server.Stream → *row
+	opts        Options
+	ring        ring
+	bell        bell
+	causes      causes
+	turnedAway  turnedAway
+	history     refusalHistory
+	propagation propagation
+	epoch       atomic.Uint64 // counts calls of GroupsChanged, from 1
+	rows        sync.Map      // *server.Stream → *row
 
 	mu      sync.RWMutex
 	clients map[clientKey]*client
@@ -61,6 +62,7 @@ type client struct {
 	since   int64
 	groups  atomic.Pointer[grouping]
 
+	reached  reached
 	complete atomic.Bool // the client has accepted a complete configuration: see Ready
 
 	// The fields below are guarded by Tracker.mu.
@@ -318,6 +320,7 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 			said.text = "*"
 		}
 	case protocol.Sent:
+		t.observe()
 		said.nonce = protocol.ParseNonce(e.Nonce)
 		r.mu.Lock()
 		u := r.add(e.Type)
@@ -330,7 +333,11 @@ func (t *Tracker) Event(st *server.Stream, e protocol.Event) {
 	case protocol.Acked:
 		r.client.home.answers(e.Type)
 		said.nonce, said.took = protocol.ParseNonce(e.Nonce), e.Took
-		m := t.acked(r, &e, said.nonce, now)
+		m, quiet := t.acked(r, &e, said.nonce, now)
+		if quiet && m.at != 0 && !e.Repeated {
+			t.observe()
+			t.propagation.accepted(r, e.Type, m.at, now)
+		}
 		said.kind, said.count, said.removed = "ack", m.count, m.removed
 	case protocol.Nacked:
 		r.client.home.answers(e.Type)
@@ -361,17 +368,18 @@ func (t *Tracker) subscribed(r *row, e *protocol.Event) {
 	u.names, u.wildcard = count(e.Count), e.Wildcard
 }
 
-func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) pending {
+// acked notes an ACK. It returns the accepted response, and whether the client has answered all responses of the stream.
+func (t *Tracker) acked(r *row, e *protocol.Event, nonce uint64, now int64) (m pending, quiet bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := r.add(e.Type)
-	m := u.answer(r.variant(), nonce)
+	m = u.answer(r.variant(), nonce)
 	u.acked = message{at: now, nonce: nonce, version: e.Version, count: m.count, removed: m.removed}
 	u.accepted = cmp.Or(u.accepted, now)
 	if !e.Refuses && u.refusal == nil { // the node may have refused the type on an earlier stream
 		t.refusalEnded(r, u.typ, now)
 	}
-	return m
+	return m, !slices.ContainsFunc(r.types, func(u typeRow) bool { return u.oldest() != 0 || u.refusal != nil })
 }
 
 func (t *Tracker) nacked(r *row, st *server.Stream, e *protocol.Event, nonce uint64, now int64) (*cause, pending) {

@@ -29,7 +29,8 @@ type Options struct {
 	Log      *slog.Logger
 	Types    *envoy.Types
 	Snapshot func() *store.Snapshot
-	Source   func() explain.Source // has the groups of nodes, and the places of resources
+	Newest   func() (store.Commit, bool) // the newest commit
+	Source   func() explain.Source       // has the groups of nodes, and the places of resources
 
 	// Place returns the place of a resource that a node gets, such as "clusters.yaml:12:3"; "": unknown.
 	Place func(n *xds.Node, t *xds.Type, name string) string
@@ -68,6 +69,7 @@ func New(o Options) *Parts {
 	tracked := clients.Options{
 		Groups: p.groups,
 		Place:  o.Place,
+		Newest: o.Newest,
 		Identity: func(st *server.Stream) string {
 			if st.Identity == nil {
 				return ""

@@ -14,6 +14,7 @@ import { Events } from "./views/events";
 import { Fleet } from "./views/fleet";
 import { Groups } from "./views/groups";
 import { Overview } from "./views/overview";
+import { Propagation } from "./views/propagation";
 import { Resource, Resources } from "./views/resources";
 import { Revision, Revisions } from "./views/revisions";
 import { Rollout, Rollouts } from "./views/rollouts";
@@ -32,6 +33,7 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
     view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
   },
   { path: "groups", title: "Groups", key: "g", view: () => <Groups /> },
+  { path: "propagation", title: "Propagation", key: "p", view: () => <Propagation /> },
   { path: "diff", title: "Differences", key: "d", view: () => <Diff /> },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },

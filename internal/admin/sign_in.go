@@ -33,7 +33,7 @@ func cookieName(r *http.Request) string {
 
 // setCookie sets the session's cookie, or removes it.
 func setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
-	c := &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: -1}
+	c := &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: -1} //nolint:gosec // without TLS only programs of this machine sign in
 	if value != "" {
 		c.MaxAge = int(age.Seconds())
 	}

@@ -58,7 +58,7 @@ func (a *AdminFlags) OpenPage(cmd *cobra.Command, query url.Values, parts ...str
 	if columns, _ := TerminalSize(f); columns == 0 || program == "" {
 		return nil
 	}
-	if err := exec.Command(program, at).Start(); err != nil { //nolint:gosec,noctx // the URL is that of --admin; the browser outlives the command
+	if err := exec.Command(program, at).Start(); err != nil { //nolint:noctx // the URL is that of --admin; the browser outlives the command
 		return Fail(fmt.Errorf("cannot open a browser: %w", err), "open the URL yourself")
 	}
 	return nil

@@ -98,7 +98,7 @@ func (a *rulesFile[P]) reload(log *slog.Logger, set func(*P)) {
 	b, err := a.read()
 	if err != nil {
 		if err.Error() != a.lastError {
-			log.Error(rejected, "file", a.path, "error", err)
+			log.Error(rejected, "file", a.path, "error", err) //nolint:sloglint // one of two messages
 		}
 		a.lastError, a.last = err.Error(), nil
 		a.reject(err.Error())
@@ -111,7 +111,7 @@ func (a *rulesFile[P]) reload(log *slog.Logger, set func(*P)) {
 	p, problems := a.parse(a.path, b)
 	for _, one := range problems {
 		if p == nil {
-			log.Error(rejected, "file", a.path, "error", one.Error(), "code", string(one.CodeOrOther()))
+			log.Error(rejected, "file", a.path, "error", one.Error(), "code", string(one.CodeOrOther())) //nolint:sloglint // one of two messages
 		} else {
 			log.Warn(a.noun+" warning", "problem", one.Error(), "code", string(one.CodeOrOther())) //nolint:sloglint // one of two messages
 		}

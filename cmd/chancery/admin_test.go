@@ -259,6 +259,40 @@ func TestAdminTLS(t *testing.T) {
 	}
 }
 
+// A TLS file that becomes invalid is a fault in the status, without a handshake, until it is valid again.
+func TestStatusOfInvalidTLSFiles(t *testing.T) {
+	t.Parallel()
+	dir, socket := t.TempDir(), "unix://"+filepath.Join(t.TempDir(), "admin.sock")
+	ca := tlstest.NewAuthority(t, "ca")
+	own := ca.Issue("server", "localhost")
+	flags, good := []string{"--admin-listen", socket}, map[string]string{}
+	for _, of := range []string{"", "admin-"} {
+		for flag, content := range map[string][]byte{of + "tls-cert": own.Cert, of + "tls-key": own.Key, of + "client-ca": ca.PEM} {
+			good[flag] = string(content)
+			write(t, dir, flag, string(content))
+			flags = append(flags, "--"+flag, filepath.Join(dir, flag))
+		}
+	}
+	d := serve(t, flags, "a.yaml", cluster("a"))
+	names := []string{"client-ca", "admin-tls-key"}
+	for _, flag := range names {
+		write(t, dir, flag, "x")
+	}
+	for range names {
+		d.logged("new TLS files are invalid: keeping the previous ones")
+	}
+	for _, says := range []string{"rejected-tls ", filepath.Join(dir, "client-ca") + ": contains no certificate", filepath.Join(dir, "admin-tls-key") + ": tls: "} {
+		chancery(t, 1, says, "status", "--admin", socket)
+	}
+	for _, flag := range names {
+		write(t, dir, flag, good[flag])
+	}
+	for range names {
+		d.logged("TLS files changed")
+	}
+	chancery(t, 0, "1 resource in 1 file", "status", "--admin", socket)
+}
+
 // A server that starts before its predecessor has ended takes the addresses of the admin API and of metrics when
 // they are free. Until then, the hint of a command names its control socket.
 func TestOverlappingRestartTakesFreedAddresses(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/endpoints"
-	"github.com/chancery-xds/chancery/internal/faults"
 	"github.com/chancery-xds/chancery/internal/limit/inbound"
 	"github.com/chancery-xds/chancery/internal/limit/rate"
 	"github.com/chancery-xds/chancery/internal/logs/dedup"
@@ -78,9 +77,6 @@ type Server struct {
 	// TakenBack describes the rollout that took a frozen group back to its revision, with the next command. The
 	// text is "" if no rollout did. Nil: there are no rollouts.
 	TakenBack func(ctx context.Context, group string) (text, advice string)
-
-	// NotStored returns why the state of the server is not stored. Nil: nothing is to be stored.
-	NotStored func() []faults.Fault
 
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 

@@ -340,7 +340,7 @@ func (s *Server) staleEndpoints() (all []api.Trouble) {
 		all = append(all, is.(api.Trouble))
 	}
 	if s.Endpoints != nil {
-		all = append(all, troubles(api.StaleEndpoints, s.Endpoints.Faults())...)
+		all = append(all, Troubles(api.StaleEndpoints, s.Endpoints.Faults())...)
 	}
 	slices.SortFunc(all, func(a, b api.Trouble) int { return a.Since.Compare(b.Since) })
 	return all

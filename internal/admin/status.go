@@ -34,7 +34,7 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	st := api.Status{APIVersion: api.Version, Kind: api.KindStatus, Server: s.About, Config: s.Config(), TurnedAway: some(s.Tracker.TurnedAway(""))}
 	st.Clients, st.Refusals, st.Troubles = s.Tracker.SummaryOf(f)
 	st.Clients = counts(st.Clients)
-	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), s.notStored(), s.otherTroubles(), st.Troubles), maxTold))
+	st.Refusals, st.Troubles = s.blamed(ctx, st.Refusals), some(few(slices.Concat(s.staleEndpoints(), s.otherTroubles(), st.Troubles), maxTold))
 	for _, g := range s.Groups() {
 		if g.Rejected != nil && (f.Group == "" || f.Group == g.Name) && len(st.RejectedGroups) < maxRejected {
 			st.RejectedGroups = append(st.RejectedGroups, *g.Rejected)
@@ -45,16 +45,8 @@ func (s *Server) statusNow(ctx context.Context, f clients.Filter) api.Status {
 	return st
 }
 
-// notStored lists why the state of the server is not stored.
-func (s *Server) notStored() []api.Trouble {
-	if s.NotStored == nil {
-		return nil
-	}
-	return troubles(api.NotStored, s.NotStored())
-}
-
-// troubles returns faults as troubles with a code.
-func troubles(code string, faults []faults.Fault) (all []api.Trouble) {
+// Troubles returns faults as troubles with a code.
+func Troubles(code string, faults []faults.Fault) (all []api.Trouble) {
 	for _, is := range faults {
 		all = append(all, api.Trouble{Code: code, Since: is.Since, Text: text.Head(is.Text, maxWords)})
 	}
@@ -87,7 +79,7 @@ func healthy(st *api.Status) bool {
 		return r.Error != "" || r.Rejected != nil || r.Trouble != "" || r.Unwritten != ""
 	}
 	fault := func(x api.Trouble) bool {
-		return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints || x.Code == api.NotStored || x.Code == api.RejectedRoles
+		return x.Code == api.DisconnectLoop || x.Code == api.StaleEndpoints || x.Code == api.NotStored || x.Code == api.RejectedRoles || x.Code == api.RejectedTLS
 	}
 	return by[api.Nacked]+by[api.Stale] == 0 && !slices.ContainsFunc(st.Troubles, fault) && c.Rejected == nil && len(st.RejectedGroups) == 0 && c.Dangling == 0 &&
 		upstream && revision && st.Unsure == "" && !slices.ContainsFunc(st.Replicas, fails)

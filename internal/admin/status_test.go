@@ -26,7 +26,7 @@ func TestStatusHealthy(t *testing.T) {
 		}
 	}
 	for _, st := range []api.Status{
-		{Troubles: []api.Trouble{{Code: "flaps"}, {Code: api.DisconnectLoop}}}, {Troubles: []api.Trouble{{Code: api.StaleEndpoints}}}, {Troubles: []api.Trouble{{Code: api.NotStored}}},
+		{Troubles: []api.Trouble{{Code: "flaps"}, {Code: api.DisconnectLoop}}}, {Troubles: []api.Trouble{{Code: api.StaleEndpoints}}}, {Troubles: []api.Trouble{{Code: api.NotStored}}}, {Troubles: []api.Trouble{{Code: api.RejectedTLS}}},
 		clients(api.Nacked), clients(api.Stale), of(api.Config{Dangling: 1}), of(api.Config{Rejected: &api.Rejected{}}), {RejectedGroups: []api.Rejected{{}}},
 		store(api.Store{Error: "e"}), store(api.Store{Writer: &api.StoreWriter{Error: "e"}}), store(api.Store{RolledBack: []api.RolledBack{{}}}),
 		upstream(api.Upstream{}), upstream(api.Upstream{Connected: true, Refused: 1}),

@@ -35,7 +35,7 @@ func (d *daemon) adminServer() *admin.Server {
 	answers.Version = api.VersionInfo{Version: cli.Version(), Revision: cli.Revision(), Go: runtime.Version()}
 	answers.Config = d.source.config
 	answers.Groups = func() []api.Group { return d.view.groups(src()) }
-	answers.Reload, answers.NotStored = d.source.reload, d.state.faults
+	answers.Reload, answers.Troubles = d.source.reload, d.troubles
 	answers.Level, answers.GroupTime = &d.cfg.logging.Now, d.cfg.drain
 	answers.Endpoints, answers.Revisions = d.endpoints.registry, revisionsOf(d.source, d.held)
 	answers.TakenBack = takenBackOf(d.source)
@@ -43,6 +43,12 @@ func (d *daemon) adminServer() *admin.Server {
 		answers.Replicas = d.replicas.all
 	}
 	return answers
+}
+
+// troubles returns the signs of problems of this process, for the status.
+func (d *daemon) troubles() []api.Trouble {
+	return slices.Concat(admin.Troubles(api.NotStored, d.state.faults()), d.admin.callers.troubles(),
+		admin.Troubles(api.RejectedTLS, d.xds.certs.Faults()), admin.Troubles(api.RejectedTLS, d.admin.certs.Faults()))
 }
 
 // about returns the description of this process.

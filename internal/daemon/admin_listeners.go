@@ -177,9 +177,10 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	s.Token = a.lastToken
 	if a.certs != nil {
 		s.TLS = webTLS(a.certs.Config())
+		running.Go(func() { a.certs.Run(ctx) })
 	}
 	if a.callers != nil {
-		s.Roles, s.Troubles = a.callers.current.Load, a.callers.troubles
+		s.Roles = a.callers.current.Load
 		s.Identity, s.ConnContext = new(identity.Finder).Find, identity.ConnContext
 		running.Go(func() { a.callers.run(ctx, s.Log) })
 	}

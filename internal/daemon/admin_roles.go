@@ -96,8 +96,11 @@ func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
 	})
 }
 
-// troubles returns the trouble of a rejected roles file.
+// troubles returns the trouble of a rejected roles file. Nil roles have none.
 func (a *adminRoles) troubles() []api.Trouble {
+	if a == nil {
+		return nil
+	}
 	is := a.file.rejected.Load()
 	if is == nil {
 		return nil

@@ -189,12 +189,13 @@ func (d *daemon) serveHealth(ctx context.Context, h *health.Server, l net.Listen
 	}
 }
 
-func (d *daemon) openXDS(context.Context, *sync.WaitGroup) error {
+func (d *daemon) openXDS(ctx context.Context, running *sync.WaitGroup) error {
 	if err := d.xds.open(d.log, d.types, d.server, d.clients, d.cfg.limits.transport()); err != nil {
 		return err
 	}
 	if d.xds.certs != nil {
 		d.metrics.TLS(d.xds.certs.FirstExpiry)
+		running.Go(func() { d.xds.certs.Run(ctx) })
 	}
 	return nil
 }

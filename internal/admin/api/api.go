@@ -429,7 +429,7 @@ type Finding struct {
 
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
-	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored", "rejected-roles"
+	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored", "rejected-roles", "rejected-tls"
 	Node  string    `json:"node,omitempty"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`
@@ -449,6 +449,9 @@ const NotStored = "not-stored"
 
 // RejectedRoles is the code of the trouble of a server whose roles file is invalid since a change.
 const RejectedRoles = "rejected-roles"
+
+// RejectedTLS is the code of the trouble of a server whose TLS files are invalid since a change.
+const RejectedTLS = "rejected-tls"
 
 // TurnedAway is a peer that was not admitted. Lists of clients do not contain such peers.
 type TurnedAway struct {

@@ -96,7 +96,7 @@ func (s *clientSource) look() {
 		}
 		good, s.skip = c, skipped
 	case good != nil && (before == nil || err.Error() != before.Error()):
-		s.log.Error("new TLS files are invalid: keeping the previous ones", "error", err)
+		s.log.Error(invalid, "error", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package certs provides TLS for a server from certificate files that may change while it runs. It
-// does not watch the files: a handshake checks whether they changed, at most once a second. If their
-// file system hangs, one goroutine waits for it, and handshakes use the last valid content.
+// does not watch the files: a handshake checks whether they changed, at most once a second, and [Source.Run] does it
+// without handshakes. If their file system hangs, one goroutine waits for it, and handshakes use the last valid content.
 package certs
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/chancery-xds/chancery/internal/disk"
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
+	"github.com/chancery-xds/chancery/internal/faults"
 )
 
 // Files are the paths of PEM files.
@@ -42,6 +43,10 @@ func (f Files) paths() []string {
 // every is the shortest time between two checks of the files.
 const every = time.Second
 
+// lookEvery is the time between two checks without handshakes. It is long enough for a program that writes one file
+// after the other.
+const lookEvery = 5 * time.Second
+
 // A Source keeps the last valid content of the files. It is safe for concurrent use. [Open] makes
 // one.
 type Source struct {
@@ -51,6 +56,7 @@ type Source struct {
 
 	current atomic.Pointer[tls.Config]
 	checks  disk.Reads
+	fault   faults.Record // the last content is invalid
 
 	// The running check owns these fields.
 	stampsOf func(paths []string) []fs.FileInfo // replaced by tests
@@ -120,6 +126,29 @@ func (s *Source) Config() *tls.Config {
 	return c
 }
 
+// Run checks the files until ctx is done, so that the log and [Source.Faults] have an invalid file before the next
+// handshake.
+func (s *Source) Run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.refresh(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Faults returns the reason why the last content of the files is not in use. A nil source has none.
+func (s *Source) Faults() []faults.Fault {
+	if s == nil {
+		return nil
+	}
+	return s.fault.Present()
+}
+
 // refresh reads the files if they changed.
 func (s *Source) refresh(ctx context.Context) {
 	now := s.now()
@@ -149,8 +178,9 @@ func (s *Source) check(now time.Time) {
 	if err == nil {
 		c, skipped, err = content.config()
 	}
+	s.fault.Set(invalid, err)
 	if err != nil {
-		s.log.Error("new TLS files are invalid: keeping the previous ones", "error", err)
+		s.log.Error(invalid, "error", err)
 		return
 	}
 	s.current.Store(c)
@@ -159,3 +189,5 @@ func (s *Source) check(now time.Time) {
 	s.log.Info("TLS files changed", "subject", leaf.Subject.String(), "not_after", leaf.NotAfter)
 	warnSkipped(s.log, s.files.ClientCA, skipped)
 }
+
+const invalid = "new TLS files are invalid: keeping the previous ones"

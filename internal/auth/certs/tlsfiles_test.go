@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io/fs"
 	"log/slog"
@@ -116,6 +117,59 @@ func (w *clockedSource) serves(client *tls.Config, name string) {
 	}
 	if got := state.PeerCertificates[0].Subject.CommonName; got != name {
 		w.t.Errorf("served %q, want %q", got, name)
+	}
+}
+
+// An invalid file is in the log and in the faults without a handshake, until it is valid again.
+func TestInvalidFilesAreReportedWithoutHandshake(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	good := ca.issue("one")
+	for name, invalid := range map[string]func(Files) string{
+		"client CA":   func(f Files) string { return f.ClientCA },
+		"certificate": func(f Files) string { return f.Cert },
+		"key":         func(f Files) string { return f.Key },
+	} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				f := filesIn(t, dir, good, ca.PEM)
+				path := invalid(f)
+				log, read := &logtest.Log{}, 0
+				s, err := Open(f, slog.New(slog.NewTextHandler(log, nil)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				go s.Run(ctx)
+				rests := func(faults int, lines string) {
+					t.Helper()
+					time.Sleep(5 * lookEvery)
+					synctest.Wait()
+					if all := s.Faults(); len(all) != faults || faults == 1 && !strings.Contains(all[0].Text, path) {
+						t.Errorf("faults %v, want %d", all, faults)
+					}
+					got := log.String()[read:]
+					read += len(got)
+					if strings.Count(got, "\n") != strings.Count(lines, "\n") || !strings.Contains(got, strings.TrimSpace(lines)) {
+						t.Errorf("logged %q, want %q", got, lines)
+					}
+				}
+				rests(0, "")
+				write(t, path, []byte("x"))
+				rests(1, "new TLS files are invalid: keeping the previous ones\n")
+				filesIn(t, dir, good, ca.PEM)
+				rests(0, "TLS files changed\n")
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+				rests(1, "new TLS files are invalid: keeping the previous ones\n")
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+	if all := (*Source)(nil).Faults(); all != nil {
+		t.Error(all)
 	}
 }
 

@@ -69,7 +69,12 @@ interface Props<T> {
 
 export function VirtualTable<T>(p: Props<T>) {
   const body = useRef<HTMLTableSectionElement>(null);
-  const selected = useSignal(-1);
+  const selected = useSignal({ at: -1, key: "" }); // rows may move: the key finds the row again
+  const position = () => {
+    const { at, key } = selected.value;
+    const found = key ? p.rows.findIndex((item) => p.keyOf(item) === key) : -1;
+    return found < 0 ? at : p.from + found;
+  };
   useEffect(() => {
     const measure = () => {
       const top = body.current?.getBoundingClientRect().top ?? 0;
@@ -85,19 +90,22 @@ export function VirtualTable<T>(p: Props<T>) {
   }, [p.onWindow]);
   useEffect(() => {
     const press = (e: KeyboardEvent) => {
-      if ((e.target as Element).closest("input, textarea, select") || e.metaKey || e.ctrlKey || e.altKey) return;
-      const item = p.rows[selected.value - p.from];
+      if ((e.target as Element).closest("input, textarea, select, dialog") || e.metaKey || e.ctrlKey || e.altKey) return;
+      const at = position();
+      const item = p.rows[at - p.from];
       if (e.key === "Enter" && item && p.open && !(e.target as Element).closest("a, button")) p.open(item);
       if (e.key !== "j" && e.key !== "k") return;
-      const next = Math.min(p.total - 1, Math.max(0, selected.value + (e.key === "j" ? 1 : -1)));
-      selected.value = next;
-      const at = (body.current?.getBoundingClientRect().top ?? 0) + next * rowHeight;
-      if (at < 100) scrollBy(0, at - 100);
-      if (at > innerHeight - 2 * rowHeight) scrollBy(0, at - innerHeight + 2 * rowHeight);
+      const next = Math.min(p.total - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)));
+      const row = p.rows[next - p.from];
+      selected.value = { at: next, key: row ? p.keyOf(row) : "" };
+      const top = (body.current?.getBoundingClientRect().top ?? 0) + next * rowHeight;
+      if (top < 100) scrollBy(0, top - 100);
+      if (top > innerHeight - 2 * rowHeight) scrollBy(0, top - innerHeight + 2 * rowHeight);
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   });
+  const at = position();
   const before = Math.min(p.from, p.total);
   const after = Math.max(0, p.total - before - p.rows.length);
   const space = (rows: number) => rows > 0 && <tr style={{ height: `${rows * rowHeight}px` }} />;
@@ -111,7 +119,7 @@ export function VirtualTable<T>(p: Props<T>) {
       <tbody ref={body}>
         {space(before)}
         {p.rows.map((item, i) => (
-          <tr key={p.keyOf(item)} aria-rowindex={before + i + 2} aria-selected={before + i === selected.value}>
+          <tr key={p.keyOf(item)} aria-rowindex={before + i + 2} aria-selected={before + i === at}>
             {p.row(item)}
           </tr>
         ))}

@@ -53,6 +53,11 @@ export const signedOut = signal(false);
 export const replica = signal("");
 export const replicaBefore = signal("");
 
+// How far the clock of the browser is ahead of the server's, in ms.
+export let clockAhead = 0;
+
+const timeout = 30_000; // ms, for the whole answer of a request that changes nothing
+
 // A Failure is an error answer of the API, or a request without an answer.
 export class Failure extends Error {
   constructor(
@@ -81,6 +86,7 @@ export function urlOf(path: string, parts: string[], query: Query = {}): string 
 
 // Sends a request. It throws a Failure for each answer that is not a success.
 export async function request(url: string, signal?: AbortSignal, body?: unknown, method = "POST", token = ""): Promise<Response> {
+  const late = body === undefined ? [AbortSignal.timeout(timeout)] : [];
   let answer: Response;
   if (body !== undefined && !session.value) await loadSession();
   const csrf = session.value?.csrf;
@@ -91,19 +97,22 @@ export async function request(url: string, signal?: AbortSignal, body?: unknown,
         body: JSON.stringify(body),
         headers: { "Content-Type": "application/json", ...(csrf && { "Chancery-CSRF": csrf }), ...(token && { Authorization: `Bearer ${token}` }) },
       }),
-      ...(signal && { signal }),
+      signal: AbortSignal.any(signal ? [signal, ...late] : late),
     });
   } catch (e) {
     if (signal?.aborted) throw e;
     throw new Failure(0, "The server does not answer.");
   }
+  const off = Date.now() - Date.parse(answer.headers.get("Date") ?? "");
+  if (Math.abs(off - clockAhead) > 2000) clockAhead = off; // the header has whole seconds
   const id = answer.headers.get("Chancery-Replica") ?? "";
   if (replica.value && id && id !== replica.value) replicaBefore.value = replica.value;
   replica.value = id || replica.value;
   if (answer.status === 401) signedOut.value = true;
   if (answer.ok) return answer;
   const error: Partial<Schemas["Error"]> = await answer.json().catch(() => ({}));
-  throw new Failure(answer.status, error.message ?? answer.statusText, error.hint, error.errors);
+  const message = error.message || answer.statusText || `The server answers with status ${answer.status}.`;
+  throw new Failure(answer.status, error.field ? `${error.field}: ${message}` : message, error.hint, error.errors);
 }
 
 const sessionPath = "/api/v1/session";
@@ -127,11 +136,17 @@ export async function signOut() {
 }
 
 export async function get<P extends Path>(path: P, parts: string[], query?: Query, signal?: AbortSignal): Promise<Get[P]> {
-  const answer = await request(urlOf(path, parts, query), signal);
-  return answer.json() as Promise<Get[P]>;
+  return json<Get[P]>(await request(urlOf(path, parts, query), signal));
 }
 
 export async function post<P extends PostPath>(path: P, parts: string[], body: Post[P]["in"], query?: Query): Promise<Post[P]["out"]> {
-  const answer = await request(urlOf(path, parts, query), undefined, body);
-  return answer.json() as Promise<Post[P]["out"]>;
+  return json<Post[P]["out"]>(await request(urlOf(path, parts, query), undefined, body));
+}
+
+async function json<T>(answer: Response): Promise<T> {
+  try {
+    return await answer.json();
+  } catch {
+    throw new Failure(0, "The answer of the server is incomplete.");
+  }
 }

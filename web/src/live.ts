@@ -21,8 +21,12 @@ export const missed = signal(0);
 
 const keep = 500;
 
-// The events that match a filter, oldest first: those that the server remembered when the view opened or the filter
-// changed, and the live ones since. The function again reads the remembered ones once more.
+// Counts connections after the first one. A restarted server counts its events from 1, so the events from before a
+// connection cannot be merged with later ones.
+const reconnections = signal(0);
+
+// The events that match a filter, oldest first: those that the server remembered when the view opened, the filter
+// changed or the server came back, and the live ones since. The function again reads the remembered ones once more.
 export function useEvents(filter: Query, matches: (e: Event) => boolean): { all: Event[]; again: () => void } {
   const before = useSignal<Event[]>([]);
   const times = useSignal(0);
@@ -36,7 +40,7 @@ export function useEvents(filter: Query, matches: (e: Event) => boolean): { all:
         () => undefined, // the view shows the failures of its other parts
       );
     return () => stop.abort();
-  }, [url, times.value]);
+  }, [url, times.value, reconnections.value]);
   const known = new Map([...before.value, ...events.value.filter(matches)].map((e) => [e.id, e]));
   return {
     all: [...known.values()].sort((a, b) => a.id - b.id),
@@ -48,12 +52,15 @@ export function useEvents(filter: Query, matches: (e: Event) => boolean): { all:
 }
 
 function take(b: Batch) {
-  const wasAway = connection.value === "away";
+  const back = connection.value === "away" && b.connection === "live"; // the server may have another state
   connection.value = b.connection;
   signedOut.value ||= b.connection === "out";
-  events.value = [...b.events.toReversed(), ...events.value].slice(0, keep);
+  if (back) {
+    reconnections.value++;
+    missed.value = 0;
+  }
+  events.value = [...b.events.toReversed(), ...(back ? [] : events.value)].slice(0, keep);
   missed.value += b.missed;
-  const back = wasAway && b.connection === "live"; // the server may have another state
   if (back || b.events.some((e) => ["commit", "reject", "store"].includes(e.kind))) changes.value++;
   if (back || b.events.length) batches.value++;
 }

@@ -5,6 +5,7 @@ import { Failure, get, type Path, type Query, signedOut, urlOf } from "./api";
 import { batches } from "./live";
 
 const apart = 1000; // ms between two loads of the same data
+const retry = 5000; // ms after a failed load
 
 // The server makes the answers of these paths once for all pages.
 const paced: Path[] = ["/api/v1/status", "/api/v1/clients"];
@@ -14,12 +15,15 @@ export interface Loaded<T> {
   failure?: Failure; // of the last load; the data is then older
 }
 
-// Calls load at once and when the signal changes, one call at a time. The result ends this.
-function repeat(load: () => Promise<void>, on: Signal<number>): () => void {
+// Calls load at once, when the signal changes, and again after a load that returns false, one call at a time. The result
+// ends this.
+function repeat(load: () => Promise<boolean>, on: Signal<number>): () => void {
   let last = 0;
   let timer = 0;
+  let again = 0;
   let busy = false;
   let due = false;
+  let ended = false;
   const next = () => {
     due = true;
     if (busy || timer) return;
@@ -28,10 +32,13 @@ function repeat(load: () => Promise<void>, on: Signal<number>): () => void {
         timer = 0;
         due = false;
         busy = true;
+        clearTimeout(again);
         last = Date.now();
-        await load();
+        const ok = await load();
+        if (ended) return;
         busy = false;
         if (due) next();
+        else if (!ok) again = window.setTimeout(next, retry);
       },
       last ? Math.max(0, last + apart - Date.now()) : 0,
     );
@@ -40,7 +47,8 @@ function repeat(load: () => Promise<void>, on: Signal<number>): () => void {
   return () => {
     leave();
     clearTimeout(timer);
-    busy = true; // a load in progress starts no other
+    clearTimeout(again);
+    ended = true; // a load in progress starts no other
   };
 }
 
@@ -58,8 +66,11 @@ export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Qu
       try {
         set({ url, data: await get(path, parts, { ...query, ...pace }, stop.signal) });
         if (paced.includes(path)) pace = { pace: `${apart}ms` };
+        return true;
       } catch (e) {
-        if (!stop.signal.aborted) set((s) => ({ ...(s.url === url && s), url, failure: e instanceof Failure ? e : new Failure(0, String(e)) }));
+        const failure = e instanceof Failure ? e : new Failure(0, String(e));
+        if (!stop.signal.aborted) set((s) => ({ ...(s.url === url && s), url, failure }));
+        return failure.status >= 400 && failure.status < 500 && failure.status !== 429; // the same request fails again
       }
     }, on);
     return () => {

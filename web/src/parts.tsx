@@ -1,15 +1,16 @@
 // Small pieces that several views have.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import type { Failure, Resource, State } from "./api";
+import { clockAhead, type Failure, type Resource, type State } from "./api";
 import { changes } from "./live";
 import { useLoad } from "./load";
 import { linkTo } from "./route";
 import { duration } from "./words";
 
+// The time of the server, to the second.
 export const now = signal(Date.now());
 setInterval(() => {
-  now.value = Date.now();
+  now.value = Date.now() - clockAhead;
 }, 1000);
 
 // The time since a moment, with the moment on hover.
@@ -85,7 +86,7 @@ export function Problem({ failure }: { failure: Failure | undefined }) {
   if (!failure) return null;
   return (
     <p class="problem" role="alert">
-      {failure.message} {failure.hint && <span>{failure.hint}</span>}
+      {failure.message} {failure.hint && <span class="hint">{failure.hint}</span>}
     </p>
   );
 }

@@ -26,6 +26,7 @@ export const linkTo = (view: string, parts: string[] = [], query: Query = {}) =>
 export function go(href: string, replace = false) {
   history[replace ? "replaceState" : "pushState"](null, "", href);
   route.value = parse(new URL(location.href));
+  if (!replace) scrollTo(0, 0);
 }
 
 // Sets parameters of the current URL, without a new entry in the history.
@@ -51,7 +52,6 @@ export function start() {
     if (!link || !plain || link.target || link.origin !== location.origin || link.pathname.startsWith("/api/")) return;
     e.preventDefault();
     go(link.href);
-    scrollTo(0, 0);
   });
   read();
 }

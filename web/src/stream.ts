@@ -27,31 +27,30 @@ export function split(text: string): { data: string[]; rest: string } {
   return { data, rest };
 }
 
-// Reads events until the signal is aborted or the server asks for a credential. It connects again after a failure, and
-// continues after the last event.
+// Reads events until the signal is aborted or the server asks for a credential. It connects again after the end of a
+// stream and gets the remembered events again, because a restarted server counts its events from 1.
 export async function readEvents(signal: AbortSignal, deliver: (b: Batch) => void): Promise<void> {
-  let after = 0;
   while (!signal.aborted) {
     try {
-      const answer = await fetch(`/api/v1/events?pace=${pause}ms&after=${after}`, { signal });
+      const answer = await fetch(`/api/v1/events?pace=${pause}ms&after=0`, { signal });
       if (answer.status === 401) return deliver({ connection: "out", events: [], missed: 0 });
       if (!answer.ok || !answer.body) throw new Error(answer.statusText);
       deliver({ connection: "live", events: [], missed: 0 });
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (let rest = ""; ; ) {
+      for (let rest = "", first = true; ; ) {
         const { value, done } = await reader.read();
         if (done) break;
         const read = split(rest + value);
         rest = read.rest;
         const events = read.data.map((text) => JSON.parse(text) as Event);
-        // Nobody missed those from before the first batch.
-        const missed = after ? events.reduce((n, e) => n + (e.missed ?? 0), 0) : 0;
-        after = events.at(-1)?.id ?? after;
-        if (events.length) deliver({ connection: "live", events, missed });
+        if (!events.length) continue;
+        // Events from before the first batch are not missed: a view reads them itself.
+        const missed = first ? 0 : events.reduce((n, e) => n + (e.missed ?? 0), 0);
+        first = false;
+        deliver({ connection: "live", events, missed });
       }
     } catch {
       if (signal.aborted) return;
-      after = 0; // a restarted server counts its events from 1
     }
     deliver({ connection: "away", events: [], missed: 0 });
     await new Promise((done) => setTimeout(done, retry));

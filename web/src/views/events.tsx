@@ -4,7 +4,7 @@ import { Ago, Empty, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
 import { Head } from "../table";
-import { number } from "../words";
+import { number, units } from "../words";
 
 const looks: Record<string, string> = {
   nack: "bad",
@@ -22,7 +22,7 @@ const looks: Record<string, string> = {
 
 export function Events() {
   const text = route.value.query.get("q") ?? "";
-  const { filter } = parseSearch(text, ["node", "kind", "type"]);
+  const { filter, unknown } = parseSearch(text, ["node", "kind", "type"]);
   const words = (filter.node ?? []).map((p) => p.replaceAll("*", ""));
   const matches = (e: Event) =>
     words.every((w) => e.node?.includes(w)) &&
@@ -34,6 +34,7 @@ export function Events() {
     <>
       <h1>Events</h1>
       <p class="sub">The newest {shown.length} events that the server remembers, as they happen.</p>
+      {unknown.length > 0 && <p class="problem">The search has no key {unknown.join(", ")}. Keys are node, kind, type.</p>}
       {missed.value > 0 && (
         <p class="problem">
           The server had more events than this page can show: {number(missed.value)} are missing.{" "}
@@ -62,7 +63,7 @@ export function Events() {
                   <td class="mono wide">{e.node && <NodeLink node={e.node} />}</td>
                   <td>{e.type}</td>
                   <td class="wide" title={e.text}>
-                    {e.text || (e.count !== undefined && `${e.count} resources`)}
+                    {e.text || (e.count !== undefined && `${number(e.count)} ${units(e.count, "resource")}`)}
                   </td>
                 </tr>
               ))}

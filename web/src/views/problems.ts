@@ -28,6 +28,7 @@ export function problemsOf(s: Status): Line[] {
       count: c.rejected.errors.length,
       unit: units(c.rejected.errors.length, "error"),
       quote: c.rejected.errors[0] ?? "",
+      places: c.rejected.errors.slice(1),
       since: c.rejected.since,
     });
   }
@@ -40,6 +41,7 @@ export function problemsOf(s: Status): Line[] {
       unit: units(r.errors.length, "error"),
       quote: r.errors[0] ?? "",
       since: r.since,
+      href: linkTo("groups"),
     });
   }
   for (const r of s.refusals) {

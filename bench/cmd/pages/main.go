@@ -71,7 +71,7 @@ func run() error {
 	if err := clients.Start(); err != nil {
 		return err
 	}
-	defer clients.Wait() //nolint:errcheck // it ends because its input does
+	defer clients.Wait()
 	defer in.Close()
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		return fmt.Errorf("the clients are not ready: %w", err)

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { matches, may } from "./actions";
 import type { Status } from "./api";
-import { urlOf } from "./api";
+import { session, urlOf } from "./api";
 import { filled } from "./parts";
 import { parse } from "./route";
 import { parseSearch } from "./search";
@@ -37,6 +38,35 @@ describe("search", () => {
   });
   it("keeps colons in values", () => {
     expect(parseSearch("node:stream:41", keys).filter).toEqual({ node: ["stream:41"] });
+  });
+});
+
+describe("roles", () => {
+  it("match groups by patterns", () => {
+    for (const [pattern, name] of [
+      ["edge-*", "edge-eu_2"],
+      ["edge-**", "edge-a.b/c"],
+      ["*", "é1"],
+      ["a.b", "a.b"],
+      ["a\\*", "a*"],
+    ] as const)
+      expect(matches(pattern, name)).toBe(true);
+    for (const [pattern, name] of [
+      ["edge-*", "edge-"],
+      ["edge-*", "edge-a.b"],
+      ["a.b", "axb"],
+      ["*", ""],
+      ["(a|b)", "a"],
+    ] as const)
+      expect(matches(pattern, name)).toBe(false);
+  });
+  it("count for all groups of a change", () => {
+    session.value = { apiVersion: "v1", kind: "Session", name: "x", signed_in: true, sign_in: [], roles: [{ role: "operate", groups: ["edge-*"] }] };
+    expect([may("operate", ["edge-1"]), may("operate", ["edge-1", "pay"]), may("operate", []), may("commit", ["edge-1"])]).toEqual([true, false, false, false]);
+    session.value = { ...session.value, roles: [{ role: "commit" }] };
+    expect([may("operate", []), may("commit", ["pay"])]).toEqual([true, true]);
+    session.value = undefined;
+    expect(may("operate", ["edge-1"])).toBe(false);
   });
 });
 

@@ -4,6 +4,7 @@ import { Ago, Code, Empty, Links, Panel, Problem, ResourceLink, StateTag } from 
 import { linkTo, route, setQuery } from "../route";
 import { Head } from "../table";
 import { number } from "../words";
+import { ClientActions } from "./commands";
 import { Timeline } from "./timeline";
 
 export function Client({ node }: { node: string }) {
@@ -22,7 +23,8 @@ export function Client({ node }: { node: string }) {
           <a class="info" href={linkTo("diff", [], { from: `client:${node}` })}>
             compare
           </a>{" "}
-          <Links of={{ node, group: client.groups[0] }} />
+          <Links of={{ node, group: client.groups[0] }} />{" "}
+          {!client.left && <ClientActions node={node} groups={client.groups} />}
         </p>
       )}
       <Problem failure={failure} />

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { may } from "../actions";
 import { type Preview as Found, type Group, type Hold, post } from "../api";
 import { changes } from "../live";
 import { useAsk, useLoad } from "../load";
@@ -6,11 +7,13 @@ import { Ago, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
 import { Head } from "../table";
 import { number, units } from "../words";
+import { GroupActions } from "./commands";
 
 export function Groups() {
   const { data, failure } = useLoad("/api/v1/groups");
   const { data: status } = useLoad("/api/v1/status", [], {}, changes);
   const holds = status?.config.store?.holds ?? [];
+  const acts = data?.items.some((g) => may("operate", [g.name])) ?? false;
   const rejected = data?.items.filter((g) => g.rejected) ?? [];
   return (
     <>
@@ -25,12 +28,12 @@ export function Groups() {
           <table aria-label="Groups">
             <thead>
               <tr>
-                <Head columns={["group", "selects", "resources", "clients", "state", "place"]} />
+                <Head columns={["group", "selects", "resources", "clients", "state", "place", ...(acts ? ["actions"] : [])]} />
               </tr>
             </thead>
             <tbody>
               {data?.items.map((g) => (
-                <Row key={g.name} group={g} hold={holds.find((h) => h.group === g.name)} />
+                <Row key={g.name} group={g} hold={holds.find((h) => h.group === g.name)} acts={acts} />
               ))}
             </tbody>
           </table>
@@ -41,7 +44,7 @@ export function Groups() {
   );
 }
 
-function Row({ group: g, hold }: { group: Group; hold: Hold | undefined }) {
+function Row({ group: g, hold, acts }: { group: Group; hold: Hold | undefined; acts: boolean }) {
   const nacked = g.clients.by.NACKED ?? 0;
   return (
     <tr>
@@ -70,6 +73,11 @@ function Row({ group: g, hold }: { group: Group; hold: Hold | undefined }) {
       <td class="mono cut" title={g.place}>
         {g.place}
       </td>
+      {acts && (
+        <td>
+          <GroupActions group={g.name} clients={g.clients.connected} />
+        </td>
+      )}
     </tr>
   );
 }

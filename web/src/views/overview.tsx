@@ -3,6 +3,7 @@ import { useAsk, useLoad } from "../load";
 import { Ago, Empty, Links, lookOf, Panel, Problem, wordOf } from "../parts";
 import { linkTo } from "../route";
 import { number } from "../words";
+import { ReloadAction } from "./commands";
 import { type Line, problemsOf } from "./problems";
 
 // The states of clients in the order of the bar.
@@ -25,7 +26,7 @@ export function Overview() {
           </>
         )}
         {s.config.store?.author && ` by ${s.config.store.author}`}
-        {s.config.store?.message && `, “${s.config.store.message}”`} <Links of={{}} />
+        {s.config.store?.message && `, “${s.config.store.message}”`} <Links of={{}} /> {!s.config.upstream && s.server.dir && <ReloadAction />}
       </p>
       <div class="grid">
         <div class="stack">

@@ -5,6 +5,7 @@ import { Ago, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
 import { Head } from "../table";
 import { number, units } from "../words";
+import { RestoreAction } from "./commands";
 import { ImpactPanel } from "./impact";
 
 const most = 200; // revisions in the list
@@ -158,7 +159,7 @@ export function Revision({ rev }: { rev: string }) {
         {r.revision} <span class="age">{r.message}</span>
       </h1>
       <p class="sub">
-        <Ago at={r.time} /> ago by {r.author} · {number(r.items)} {units(r.items, "item")}
+        <Ago at={r.time} /> ago by {r.author} · {number(r.items)} {units(r.items, "item")} <RestoreAction of={r} />
       </p>
       <Problem failure={failure} />
       {d.held?.map((h) => (

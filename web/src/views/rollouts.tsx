@@ -5,6 +5,7 @@ import { Ago, Empty, NodeLink, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
 import { Head } from "../table";
 import { duration, number, units } from "../words";
+import { RolloutActions } from "./commands";
 import { NoStore, RevisionLink } from "./revisions";
 
 const looks: Record<string, string> = { running: "info", paused: "warn", done: "ok", "rolled back": "bad", aborted: "warn" };
@@ -147,7 +148,7 @@ export function Rollout({ id }: { id: string }) {
         Rollout <span class="mono">{r.id}</span> <Phase of={r} />
       </h1>
       <p class="sub">
-        to <RevisionLink of={r.revision} /> · began <Ago at={r.began} /> ago by {r.author} · {r.message}
+        to <RevisionLink of={r.revision} /> · began <Ago at={r.began} /> ago by {r.author} · {r.message} <RolloutActions of={r} />
       </p>
       <Problem failure={failure} />
       {r.why && <p class={r.phase === "done" ? "sub" : "problem"}>{r.why}</p>}

@@ -23,7 +23,8 @@ import { Try } from "./views/try";
 const helpOpen = signal(false);
 
 // The views: a row each. The first segment of the path selects one, and the view gets the other segments.
-const views: { path: string; title: string; key: string; view: (parts: string[]) => JSX.Element }[] = [
+// The rare ones are in a menu.
+const views: { path: string; title: string; key: string; rare?: true; view: (parts: string[]) => JSX.Element }[] = [
   { path: "", title: "Overview", key: "o", view: () => <Overview /> },
   { path: "clients", title: "Clients", key: "c", view: ([node]) => (node === undefined ? <Clients /> : <Client node={node} />) },
   {
@@ -33,13 +34,13 @@ const views: { path: string; title: string; key: string; view: (parts: string[])
     view: ([type, name]) => (type !== undefined && name !== undefined ? <Resource type={type} name={name} /> : <Resources type={type ?? ""} />),
   },
   { path: "groups", title: "Groups", key: "g", view: () => <Groups /> },
-  { path: "propagation", title: "Propagation", key: "p", view: () => <Propagation /> },
-  { path: "diff", title: "Differences", key: "d", view: () => <Diff /> },
+  { path: "propagation", title: "Propagation", key: "p", rare: true, view: () => <Propagation /> },
+  { path: "diff", title: "Differences", key: "d", rare: true, view: () => <Diff /> },
   { path: "revisions", title: "Revisions", key: "v", view: ([rev]) => (rev === undefined ? <Revisions /> : <Revision rev={rev} />) },
   { path: "rollouts", title: "Rollouts", key: "l", view: ([id]) => (id === undefined ? <Rollouts /> : <Rollout id={id} />) },
-  { path: "endpoints", title: "Endpoints", key: "n", view: ([cluster]) => (cluster === undefined ? <Endpoints /> : <Cluster cluster={cluster} />) },
-  { path: "fleet", title: "Fleet", key: "f", view: () => <Fleet /> },
-  { path: "try", title: "Try", key: "t", view: () => <Try /> },
+  { path: "endpoints", title: "Endpoints", key: "n", rare: true, view: ([cluster]) => (cluster === undefined ? <Endpoints /> : <Cluster cluster={cluster} />) },
+  { path: "fleet", title: "Fleet", key: "f", rare: true, view: () => <Fleet /> },
+  { path: "try", title: "Try", key: "t", rare: true, view: () => <Try /> },
   { path: "events", title: "Events", key: "e", view: () => <Events /> },
 ];
 
@@ -60,16 +61,21 @@ function Shell() {
   useEffect(() => {
     document.title = [...route.value.path].reverse().concat("Chancery").join(" · ");
   }, [route.value]);
+  const link = ({ path, title }: { path: string; title: string }) => (
+    <a key={path} href={linkTo(path)} aria-current={view === path ? "page" : undefined}>
+      {title}
+    </a>
+  );
   return (
     <>
       <header class="top">
         <b>Chancery</b>
         <nav>
-          {views.map(({ path, title }) => (
-            <a key={path} href={linkTo(path)} aria-current={view === path ? "page" : undefined}>
-              {title}
-            </a>
-          ))}
+          {views.filter((v) => !v.rare).map(link)}
+          <details class="menu" key={view}>
+            <summary>{views.find((v) => v.rare && v.path === view)?.title ?? "More"}</summary>
+            <div>{views.filter((v) => v.rare).map(link)}</div>
+          </details>
         </nav>
         <Search view={view} />
         <span class={`connection ${connection.value}`} role="status">

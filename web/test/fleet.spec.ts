@@ -3,7 +3,12 @@ import { join } from "node:path";
 import { accessible, expect, look, test } from "./world";
 
 test("the fleet shows versions of clients, large responses, and certificates", async ({ page, world }) => {
-  await page.goto(`${world.url}/fleet`);
+  await page.goto(world.url);
+  await page.getByText("More", { exact: true }).click();
+  await accessible(page);
+  await look(page, "menu");
+  await page.getByRole("link", { name: "Fleet" }).click();
+  await expect(page.getByRole("link", { name: "Try" })).toBeHidden();
   await expect(page.getByText("No client is connected.")).toBeVisible();
   await expect(page.getByText("No served resource has a certificate.")).toBeVisible();
   await accessible(page);

@@ -1,11 +1,11 @@
 // Small pieces that several views have.
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { clockAhead, type Failure, type Resource, type State } from "./api";
 import { changes } from "./live";
 import { useLoad } from "./load";
 import { linkTo } from "./route";
-import { duration } from "./words";
+import { duration, number } from "./words";
 
 // The time of the server, to the second.
 export const now = signal(Date.now());
@@ -74,13 +74,29 @@ export function Panel(p: { title: ComponentChildren; note?: ComponentChildren; l
 // A hint for a view without content.
 export const Empty = ({ children }: { children: ComponentChildren }) => <p class="empty">{children}</p>;
 
-// Text that may need scrolling, also with the keyboard.
-export const Code = ({ label, children }: { label: string; children: ComponentChildren }) => (
-  // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus, only a mouse can scroll
-  <section class="code" tabIndex={0} aria-label={label}>
-    <pre>{children}</pre>
-  </section>
-);
+const maxText = 200_000; // characters; a browser takes seconds for some millions
+
+// Text that may need scrolling, also with the keyboard. Of a very long text it shows the beginning.
+export function Code({ label, children }: { label: string; children: string }) {
+  const all = useSignal(false);
+  const cut = !all.value && children.length > maxText;
+  return (
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus, only a mouse can scroll */}
+      <section class="code" tabIndex={0} aria-label={label}>
+        <pre>{cut ? children.slice(0, maxText) : children}</pre>
+      </section>
+      {cut && (
+        <Empty>
+          The first {number(maxText)} of {number(children.length)} characters.{" "}
+          <button type="button" onClick={() => (all.value = true)}>
+            Show all
+          </button>
+        </Empty>
+      )}
+    </>
+  );
+}
 
 export function Problem({ failure }: { failure: Failure | undefined }) {
   if (!failure) return null;

@@ -94,3 +94,15 @@ test("a refusal is visible in the conversation, though an accepted version follo
   });
   expect(top).toBe(true);
 });
+
+test("of a very long resource the page shows the beginning", async ({ page, world }) => {
+  const route = (i: number) => `  - {match: {path: "/number/${i}"}, direct_response: {status: 200}}\n`;
+  const routes = Array.from({ length: 5000 }, (_, i) => route(i)).join("");
+  world.write("route.yaml", `${quickstart("route").split("  routes:")[0]}  routes:\n${routes}`);
+  await expect.poll(async () => (await (await fetch(`${world.url}/api/v1/resources/RDS/local`)).text()).length).toBeGreaterThan(200_000);
+  await page.goto(`${world.url}/resources/RDS/local`);
+  await expect(page.locator("pre")).toContainText("/number/0");
+  expect((await page.locator("pre").textContent())?.length).toBe(200_000);
+  await page.getByRole("button", { name: "Show all" }).click();
+  await expect(page.locator("pre")).toContainText("/number/4999");
+});

@@ -61,6 +61,9 @@ type Server struct {
 	Identity    func(ctx context.Context) (access.Identity, error)
 	ConnContext func(ctx context.Context, c net.Conn) context.Context
 
+	// OIDC returns the issuer in the roles file; nil if there is none. A nil function is the same.
+	OIDC func() OIDC
+
 	Note     func(api.Event)      // gets an event for each change that a caller makes; nil: none
 	Troubles func() []api.Trouble // returns further signs of problems for the status; nil: none
 

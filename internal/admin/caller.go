@@ -144,13 +144,16 @@ func (s *Server) credential(r *http.Request, at net.Addr) *credential {
 	if all := r.Header.Values("Authorization"); len(all) > 0 {
 		given := bearer(all)
 		name := s.tokenName(given)
-		if given == "" || name == "" {
+		switch {
+		case given == "":
 			return nil
+		case name == "":
+			return s.idToken(r.Context(), given)
 		}
 		return &credential{roles.Proof{Token: name}, func() bool { return s.tokenName(given) == name }, nil}
 	}
 	if in := s.signedIn(r, false); in != nil {
-		return &credential{roles.Proof{Token: strings.TrimPrefix(in.Credential, tokenCredential)}, func() bool { return s.signedIn(r, true) != nil }, in}
+		return &credential{in.proof(), func() bool { return s.signedIn(r, true) != nil }, in}
 	}
 	ctx := r.Context()
 	if r.TLS != nil {

@@ -36,7 +36,7 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, i
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case isPage(r):
 			page.ServeHTTP(w, r)
-		case listen.CrossOrigin(r, r.Host):
+		case listen.CrossOrigin(r, r.Host) && !returns(r):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
 		case !s.identified(r, at, own, &c) && !isOpen(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
@@ -50,6 +50,10 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, i
 		}
 	})
 }
+
+// returns reports whether the page of an OIDC issuer sends the browser back. The transaction's cookie proves that this
+// browser has begun the sign-in here.
+func returns(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Path == oidcBackPath }
 
 // identified sets the caller of a request. It reports whether the request has a valid credential, or needs none.
 func (s *Server) identified(r *http.Request, at net.Addr, own bool, c **caller) bool {

@@ -38,6 +38,7 @@ var paramsOf = map[string][]param{
 	"GET /api/v1/clients/{node}/resources/{type}": {paramLimit},
 	"GET /api/v1/clients/{node}/explain": {paramType,
 		{"name", "string", "a resource of the type"}, paramAll},
+	"GET " + oidcPath:                        {{"to", "string", "the path of the page to show after the sign-in"}},
 	"POST /api/v1/clients/{node}/resync":     {paramAll},
 	"POST /api/v1/clients/{node}/disconnect": {paramAll},
 	"POST /api/v1/groups/{group}/resync":     {paramAll},

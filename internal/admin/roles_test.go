@@ -62,7 +62,7 @@ func TestEachRouteNeedsItsRole(t *testing.T) {
 	ranks := []string{"", "viewer", "operator", "committer"}
 	for _, rt := range s.routes() {
 		if rt.needs == open {
-			if rt.path != "/api/v1/session" {
+			if !strings.HasPrefix(rt.path, "/api/v1/session") {
 				t.Errorf("%s %s needs no role", rt.method, rt.path)
 			}
 			continue

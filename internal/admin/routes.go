@@ -83,6 +83,8 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/session", open, "who the caller is, and its roles", api.Session{}, nil, s.session},
 		{"POST", "/api/v1/session", open, "signs in with the bearer token of the request: the answer sets a cookie", api.Session{}, nil, s.signIn},
 		{"DELETE", "/api/v1/session", open, "signs out", api.Session{}, nil, s.signOut},
+		{"GET", oidcPath, open, "signs a browser in by the OIDC issuer: ?to=", "text/plain", nil, s.beginOIDC},
+		{"GET", oidcBackPath, open, "the issuer's answer to such a sign-in", "text/plain", nil, s.finishOIDC},
 		{"GET", "/api/v1/openapi.yaml", view, "the OpenAPI description of this API", "application/yaml", nil, openAPI},
 		{"GET", "/ready", view, "200 once the client of a node has accepted a complete configuration, else 503: ?node=; with ?strict=1 everything", "text/plain", nil, s.ready},
 		{"GET", "/version", view, "the version of the program", api.VersionInfo{}, nil, s.version},

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/subtle"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/admin/session"
+	"github.com/chancery-xds/chancery/internal/auth/access"
 )
 
 // open is the need of the routes with which a caller signs in and out.
@@ -46,6 +48,14 @@ type signedIn struct {
 	key session.Key
 }
 
+// proof returns what the caller of a session has proved.
+func (in *signedIn) proof() roles.Proof {
+	if u := in.User; u != nil {
+		return roles.Proof{Identity: access.Identity{Kind: access.JWT, Issuer: u.Issuer, Subject: u.Subject, Claims: u.Claims}, Label: u.Label}
+	}
+	return roles.Proof{Token: strings.TrimPrefix(in.Credential, tokenCredential)}
+}
+
 // signedIn returns the session of a request; nil if it has none. With idle, it may be idle: see [session.Open].
 func (s *Server) signedIn(r *http.Request, idle bool) *signedIn {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
@@ -59,7 +69,9 @@ func (s *Server) signedIn(r *http.Request, idle bool) *signedIn {
 // sessionKey returns the key of the sessions of a credential; false if the credential is not valid.
 func (s *Server) sessionKey(credential string) (session.Key, bool) {
 	name, ok := strings.CutPrefix(credential, tokenCredential)
-	switch {
+	switch issuer := s.issuer(); {
+	case credential == oidcCredential && issuer != nil:
+		return issuer.Key()
 	case !ok:
 		return session.Key{}, false
 	case name == roles.AdminToken:
@@ -97,6 +109,11 @@ func (s *Server) answerSession(w http.ResponseWriter, r *http.Request, c *caller
 	if !c.exposed && (s.Roles != nil || s.Token != nil) {
 		out.SignIn = append(out.SignIn, "token")
 	}
+	if issuer := s.issuer(); !c.exposed && issuer != nil {
+		if _, ok := issuer.Key(); ok {
+			out.SignIn = append(out.SignIn, "oidc")
+		}
+	}
 	if in := c.session; in != nil {
 		now := time.Now()
 		left := in.Left(now)
@@ -119,16 +136,12 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
 		return &problem{http.StatusForbidden, "", "no sign-in over plain text: the network could read the token", "--admin-tls-cert, --admin-tls-key"}
 	}
 	now, owner := time.Now(), ownerOf(r)
-	if wait := s.tries.wait(owner, now); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		return &problem{http.StatusTooManyRequests, "", "too many failed sign-ins from this address", fmt.Sprintf("try again in %v", wait.Round(time.Second))}
+	if err := s.mayTry(w, owner, now); err != nil {
+		return err
 	}
 	name := s.nameOfToken(bearer(r.Header.Values("Authorization")))
 	if name == "" {
-		s.tries.failed(owner, now)
-		if s.refusedRoles.Allow(owner, "sign-in", 1, func(n int, _ []string) { s.refusedSignIn(r, n) }) {
-			s.refusedSignIn(r, 0)
-		}
+		s.signInFailed(r, owner, now, "the token is wrong")
 		return s.unidentified()
 	}
 	begun := session.New(tokenCredential+name, now)
@@ -138,14 +151,35 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	in := *c
 	in.session = &signedIn{begun, key}
-	s.log().Info("operator signed in", "by", in.name, "peer", sender(r))
-	s.did(r, "sign-in")
+	s.didSignIn(r, in.name)
 	s.answerSession(w, r, &in)
 	return nil
 }
 
-func (s *Server) refusedSignIn(r *http.Request, times int) {
-	s.log().Warn("sign-in refused: the token is wrong", "peer", sender(r), "repeated", times)
+func (s *Server) didSignIn(r *http.Request, name string) {
+	s.log().Info("operator signed in", "by", name, "peer", sender(r))
+	s.did(r.WithContext(context.WithValue(r.Context(), callerKey{}, &caller{name: name})), "sign-in")
+}
+
+// mayTry returns an error if too many sign-ins of an address have failed.
+func (s *Server) mayTry(w http.ResponseWriter, owner string, now time.Time) error {
+	wait := s.tries.wait(owner, now)
+	if wait <= 0 {
+		return nil
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	return &problem{http.StatusTooManyRequests, "", "too many failed sign-ins from this address", fmt.Sprintf("try again in %v", wait.Round(time.Second))}
+}
+
+// signInFailed counts and logs a failed sign-in.
+func (s *Server) signInFailed(r *http.Request, owner string, now time.Time, why string) {
+	s.tries.failed(owner, now)
+	line := func(times int) {
+		s.log().Warn("sign-in refused", "reason", why, "peer", sender(r), "repeated", times)
+	}
+	if s.refusedRoles.Allow(owner, why, 1, func(n int, _ []string) { line(n) }) {
+		line(0)
+	}
 }
 
 // nameOfToken returns the name of a bearer token; "" if it is not valid.

@@ -36,7 +36,7 @@ var layers = []layer{
 	{"sources", "fill a store: a directory, a revision store, registered endpoints, another xDS server",
 		"source/dir internal/cluster/* internal/cluster/revisions/* internal/endpoints internal/endpoints/* internal/relay internal/relay/fetch"},
 	{"operators", "shows operators the state of clients and sources",
-		"web internal/admin internal/admin/clients internal/admin/roles internal/admin/session internal/admin/explain internal/admin/csds/live internal/admin/wiring admin"},
+		"web internal/admin internal/admin/clients internal/admin/roles internal/admin/session internal/admin/oidc internal/admin/explain internal/admin/csds/live internal/admin/wiring admin"},
 	{"commands", "talk to a server over its admin API, or work on files",
 		"internal/cli internal/cli/*"},
 	{"daemon", "wires the parts of serve together",
@@ -62,7 +62,7 @@ var apart = []struct{ from, to, why string }{
 // modules lists other modules that only some packages may link. The first column matches packages of this
 // repository. A package without a row may link none of the modules.
 var modules = []struct{ packages, modules, why string }{
-	{"cmd/* internal/* internal/*/* internal/*/*/* tools/*", "cel.dev/cel-go github.com/antlr4-go/ go.yaml.in/ github.com/fsnotify/ github.com/prometheus/ github.com/spf13/ github.com/KimMachineGun/ github.com/go-jose/ go.etcd.io/ go.uber.org/zap go.uber.org/multierr github.com/coreos/ github.com/golang/protobuf/ github.com/grpc-ecosystem/", "programs may have many dependencies"},
+	{"cmd/* internal/* internal/*/* internal/*/*/* tools/*", "cel.dev/cel-go github.com/antlr4-go/ go.yaml.in/ github.com/fsnotify/ github.com/prometheus/ github.com/spf13/ github.com/KimMachineGun/ github.com/go-jose/ go.etcd.io/ go.uber.org/zap go.uber.org/multierr github.com/coreos/ golang.org/x/oauth2 github.com/golang/protobuf/ github.com/grpc-ecosystem/", "programs may have many dependencies"},
 	{"metrics client/metrics", "github.com/prometheus/", "count for Prometheus"},
 	{"groups", "go.yaml.in/", "read group.yaml"},
 	{"groups/cel", "go.yaml.in/ cel.dev/cel-go github.com/antlr4-go/", "evaluates rules in CEL"},

@@ -181,6 +181,7 @@ func (a *adminListeners) serve(ctx context.Context, running *sync.WaitGroup, s *
 	}
 	if a.callers != nil {
 		s.Roles = a.callers.current.Load
+		s.OIDC = a.callers.oidc
 		s.Identity, s.ConnContext = new(identity.Finder).Find, identity.ConnContext
 		running.Go(func() { a.callers.run(ctx, s.Log) })
 	}

@@ -6,11 +6,14 @@ import (
 	"log/slog"
 	"maps"
 	"os/user"
+	"reflect"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/chancery-xds/chancery/findings"
+	"github.com/chancery-xds/chancery/internal/admin"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/oidc"
 	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/cli"
 )
@@ -20,11 +23,13 @@ import (
 type adminRoles struct {
 	file    *rulesFile[roles.Policy]
 	current atomic.Pointer[roles.Policy] // with its tokens
+	issuer  atomic.Pointer[oidc.Provider]
 
 	// The running read owns these fields.
 	parsed *roles.Policy
 	tokens map[string]string // by name
 	errors map[string]string // the last error of a token file in the log, by name of the token
+	client oidc.Config       // of the issuer
 }
 
 const (
@@ -62,11 +67,29 @@ func (a *adminRoles) load(log *slog.Logger) error {
 			return cli.Fail(err, "")
 		}
 	}
-	a.use(tokens)
+	secret := ""
+	if c := p.Issuer(); c != nil && c.SecretFile != "" {
+		secret, err = readTokenFile(rolesFlag, c.SecretFile)
+		if err != nil {
+			return cli.Fail(err, "")
+		}
+	}
+	a.use(tokens, secret)
 	return nil
 }
 
-func (a *adminRoles) use(tokens map[string]string) {
+func (a *adminRoles) use(tokens map[string]string, secret string) {
+	c := oidc.Config{Secret: secret}
+	if is := a.parsed.Issuer(); is != nil {
+		c.OIDC = *is
+	}
+	if !reflect.DeepEqual(c, a.client) {
+		a.client = c
+		a.issuer.Store(nil)
+		if c.Issuer != "" {
+			a.issuer.Store(oidc.New(c))
+		}
+	}
 	a.tokens = tokens
 	a.current.Store(a.parsed.WithTokens(tokens))
 }
@@ -89,11 +112,30 @@ func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
 			}
 			tokens[f.Name] = token
 		}
+		secret := ""
+		if c := a.parsed.Issuer(); c != nil && c.SecretFile != "" {
+			var err error
+			secret, err = readTokenFile(rolesFlag, c.SecretFile)
+			if err != nil {
+				failed[""] = err.Error()
+				if a.errors[""] != err.Error() {
+					log.Warn("the client secret of the admin roles is unreadable, browsers cannot sign in by the issuer", "error", err)
+				}
+			}
+		}
 		a.errors = failed
-		if a.parsed != before || !maps.Equal(tokens, a.tokens) {
-			a.use(tokens)
+		if a.parsed != before || !maps.Equal(tokens, a.tokens) || secret != a.client.Secret {
+			a.use(tokens, secret)
 		}
 	})
+}
+
+// oidc returns the issuer; nil if the roles file has none.
+func (a *adminRoles) oidc() admin.OIDC {
+	if is := a.issuer.Load(); is != nil {
+		return is
+	}
+	return nil
 }
 
 // troubles returns the trouble of a rejected roles file. Nil roles have none.

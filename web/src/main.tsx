@@ -1,7 +1,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { type JSX, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { type Failure, loadSession, replica, replicaBefore, session, signedOut, signIn, signOut } from "./api";
+import { type Failure, loadSession, replica, replicaBefore, session, signedOut, signIn, signOut, urlOf } from "./api";
 import { connection, follow, unfollow } from "./live";
 import { Problem } from "./parts";
 import { go, linkTo, route, setQuery, start } from "./route";
@@ -183,6 +183,11 @@ function SignIn() {
       <Problem failure={failure.value} />
       <input type="password" aria-label="Token" autocomplete="off" onInput={(e) => (text.value = e.currentTarget.value)} />{" "}
       <button type="submit">Sign in</button>
+      {is.sign_in.includes("oidc") && (
+        <p>
+          <a href={urlOf("/api/v1/session/oidc", [], { to: location.pathname + location.search })}>Sign in with your organization</a>
+        </p>
+      )}
     </form>
   );
 }

@@ -16,11 +16,14 @@ func TestFileOfDocsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) == 0 {
+	if len(blocks) != 2 {
 		t.Fatal("no file")
 	}
 	p, problems := Parse("/etc/roles.yaml", blocks[0][1], func(string) (int, error) { return 1000, nil })
 	if p == nil {
+		t.Fatal(problems)
+	}
+	if p, problems := Parse("/etc/roles.yaml", blocks[1][1], nil); p == nil || p.Issuer().SecretFile != "/etc/oidc.secret" {
 		t.Fatal(problems)
 	}
 	for want, proof := range map[string]Proof{

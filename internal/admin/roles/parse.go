@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
+	"github.com/chancery-xds/chancery/internal/listen"
 	"github.com/chancery-xds/chancery/internal/text/glob"
 	"github.com/chancery-xds/chancery/internal/yamlkeys"
 )
@@ -28,7 +30,7 @@ const (
 // the caller should keep the present policy.
 func Parse(file string, data []byte, uid func(user string) (int, error)) (*Policy, []findings.Problem) {
 	r, doc := yamlkeys.Open("roles file", file, data)
-	p := parser{Reader: r, conditions: access.NewConditionReader(r, findings.AdminRole), policy: &Policy{}, uid: uid, dir: filepath.Dir(file)}
+	p := parser{Reader: r, conditions: access.NewConditionReader(r, findings.AdminRole), policy: &Policy{claims: map[string]bool{}}, uid: uid, dir: filepath.Dir(file)}
 	if doc != nil {
 		p.file(doc)
 	} else if p.sound() {
@@ -69,6 +71,7 @@ func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
 func (p *parser) file(n *yaml.Node) {
 	if !p.Each(findings.AdminRole, n, "", "the roles file", yamlkeys.Keys{
 		"tokens":   p.tokens,
+		"oidc":     p.oidc,
 		"servers":  func(n *yaml.Node, path string) { p.policy.servers = p.subjectsOf(n, path) },
 		"bindings": p.bindings,
 	}, nil) {
@@ -113,6 +116,46 @@ func (p *parser) tokens(n *yaml.Node, path string) {
 			p.policy.files = append(p.policy.files, TokenFile{key.Value, file})
 		}
 	}
+}
+
+func (p *parser) oidc(n *yaml.Node, path string) {
+	c := &OIDC{}
+	texts := func(to *[]string) func(*yaml.Node, string) {
+		return func(n *yaml.Node, path string) {
+			p.list(n, path, "strings", func(n *yaml.Node, path string, _ int) bool {
+				*to = append(*to, p.Text(n, path))
+				return true
+			})
+		}
+	}
+	if !p.Each(findings.AdminRole, n, path, "oidc", yamlkeys.Keys{
+		"issuer":    func(n *yaml.Node, path string) { c.Issuer = p.issuer(n, path) },
+		"client_id": func(n *yaml.Node, path string) { c.ClientID = p.Text(n, path) },
+		"client_secret_file": func(n *yaml.Node, path string) {
+			c.SecretFile = p.Text(n, path)
+			if c.SecretFile != "" && !filepath.IsAbs(c.SecretFile) {
+				c.SecretFile = filepath.Join(p.dir, c.SecretFile)
+			}
+		},
+		"audiences": texts(&c.Audiences),
+		"scopes":    texts(&c.Scopes),
+	}, nil) {
+		return
+	}
+	if p.sound() && (c.Issuer == "" || c.ClientID == "") {
+		p.wrong(n, path, "", "issuer and client_id are needed")
+	}
+	p.policy.oidc = c
+}
+
+// issuer reads the URL of an issuer, whose keys decide who may do what.
+func (p *parser) issuer(n *yaml.Node, path string) string {
+	text := p.Text(n, path)
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !listen.LocalHost(u.Host)) {
+		p.wrong(n, path, "", "an https:// URL is needed, not %s", yamlkeys.Quoted(text))
+	}
+	return text
 }
 
 // list reads a list, and reports a problem for any other value and for an empty list.
@@ -188,7 +231,11 @@ func (p *parser) subjectsOf(n *yaml.Node, path string) (all []subject) {
 			p.wrong(n, path, "", "more than %d subjects in the file", maxSubjects)
 			return false
 		}
-		all = append(all, p.subject(n, path))
+		s := p.subject(n, path)
+		for _, name := range s.condition.Claims() {
+			p.policy.claims[name] = true
+		}
+		all = append(all, s)
 		return true
 	})
 	return all

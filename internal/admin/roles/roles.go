@@ -124,7 +124,31 @@ type Policy struct {
 	bindings []binding
 	servers  []subject
 	files    []TokenFile
+	oidc     *OIDC
+	claims   map[string]bool // names of the claims in conditions
 	tokens   []token
+}
+
+// OIDC is the client of an issuer of ID tokens (OpenID Connect).
+type OIDC struct {
+	Issuer, ClientID string
+	SecretFile       string   // file with the client's secret; "": browsers cannot sign in
+	Audiences        []string // further audiences of tokens
+	Scopes           []string // further scopes of a sign-in
+}
+
+// Issuer returns the client of the issuer; nil if there is none.
+func (p *Policy) Issuer() *OIDC { return p.oidc }
+
+// Relevant returns the claims that conditions of the policy name.
+func (p *Policy) Relevant(claims map[string]any) map[string]any {
+	some := map[string]any{}
+	for name, v := range claims {
+		if p.claims[name] {
+			some[name] = v
+		}
+	}
+	return some
 }
 
 // A TokenFile is a file with a bearer token.

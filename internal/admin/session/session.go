@@ -34,6 +34,17 @@ type Session struct {
 	ID         string `json:"id"`         // random
 	Began      int64  `json:"began"`      // the time of the sign-in, in seconds of Unix
 	Seen       int64  `json:"seen"`       // the time of the last seal
+
+	// User is the user whom an issuer of tokens has authenticated; nil: the credential is the caller.
+	User *User `json:"user,omitempty"`
+}
+
+// A User is a user of an issuer of tokens.
+type User struct {
+	Issuer  string         `json:"iss"`
+	Subject string         `json:"sub"`
+	Label   string         `json:"label"`
+	Claims  map[string]any `json:"claims"`
 }
 
 // New returns a session that begins now.
@@ -45,23 +56,35 @@ func New(credential string, now time.Time) *Session {
 func (s *Session) Seal(key Key, now time.Time) string {
 	s.Seen = now.Unix()
 	content, _ := json.Marshal(s) // cannot fail
-	mac := sum(key[:], "session", string(content))
+	return Sealed(key, "session", content)
+}
+
+// Sealed returns a text with the content and its authentication for one purpose.
+func Sealed(key Key, purpose string, content []byte) string {
+	mac := sum(key[:], purpose, string(content))
 	return encode(content) + "." + encode(mac[:])
+}
+
+// Opened returns the content of a sealed text; false if the text was not sealed with this key for this purpose.
+func Opened(key Key, purpose, text string) ([]byte, bool) {
+	text, mac, _ := strings.Cut(text, ".")
+	content, err := base64.RawURLEncoding.DecodeString(text)
+	want := sum(key[:], purpose, string(content))
+	return content, err == nil && hmac.Equal([]byte(mac), []byte(encode(want[:])))
 }
 
 // Open returns the session in a cookie; nil if it is not valid. The function keyOf returns the key of a credential, and
 // false if there is none. With idle, a session is valid although it was not sealed for [Idle], for streams that began
 // while it was.
 func Open(cookie string, keyOf func(credential string) (Key, bool), now time.Time, idle bool) (*Session, Key) {
-	text, mac, _ := strings.Cut(cookie, ".")
+	text, _, _ := strings.Cut(cookie, ".")
 	content, err := base64.RawURLEncoding.DecodeString(text)
 	s := &Session{}
 	if err != nil || json.Unmarshal(content, s) != nil {
 		return nil, Key{}
 	}
 	key, ok := keyOf(s.Credential)
-	want := sum(key[:], "session", string(content))
-	if !ok || !hmac.Equal([]byte(mac), []byte(encode(want[:]))) {
+	if _, authentic := Opened(key, "session", cookie); !ok || !authentic {
 		return nil, Key{}
 	}
 	began, seen := now.Sub(time.Unix(s.Began, 0)), now.Sub(time.Unix(s.Seen, 0))

@@ -36,3 +36,13 @@ func (c *ConditionReader) Read(n *yaml.Node, path, of string, more yamlkeys.Keys
 
 // OfUser returns the condition that the process at the other end of a unix socket is of a user.
 func OfUser(uid int) Condition { return Condition{&identityCondition{uids: []int{uid}}} }
+
+// Claims returns the names of the claims that the condition reads.
+func (c Condition) Claims() (names []string) {
+	if c.w != nil {
+		for _, e := range c.w.claims {
+			names = append(names, e.path[0])
+		}
+	}
+	return names
+}

@@ -1,0 +1,169 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/chancery-xds/chancery/internal/admin/roles"
+	"github.com/chancery-xds/chancery/internal/admin/session"
+	"github.com/chancery-xds/chancery/internal/text"
+)
+
+// OIDC is an issuer of ID tokens (OpenID Connect).
+type OIDC interface {
+	// Verify returns what a bearer ID token proves.
+	Verify(ctx context.Context, token string) (roles.Proof, error)
+
+	// Begin returns the URL of the issuer for a sign-in, and the value of the transaction's cookie. The issuer returns
+	// the browser to the URL back, and then the browser shows the path to.
+	Begin(ctx context.Context, back, to string) (at, cookie string, err error)
+
+	// Finish returns what a sign-in has proved, and the path to show.
+	Finish(ctx context.Context, back, cookie, state, code string) (proof roles.Proof, to string, err error)
+
+	// Key returns the key of sessions; false if browsers cannot sign in.
+	Key() (session.Key, bool)
+}
+
+const (
+	oidcCredential = "oidc" // of sessions
+	oidcPath       = "/api/v1/session/oidc"
+	oidcBackPath   = oidcPath + "/callback"
+	oidcTime       = 5 * time.Minute
+	maxCookie      = 3800 // bytes; browsers keep 4096 with the name and the attributes
+)
+
+// issuer returns the issuer in the roles file; nil if there is none.
+func (s *Server) issuer() OIDC {
+	if s.Roles == nil || s.OIDC == nil {
+		return nil
+	}
+	return s.OIDC()
+}
+
+// idToken returns the credential of a bearer ID token; nil if it is not valid.
+func (s *Server) idToken(ctx context.Context, given string) *credential {
+	issuer := s.issuer()
+	if issuer == nil || strings.Count(given, ".") != 2 {
+		return nil
+	}
+	proof, err := issuer.Verify(ctx, given)
+	if err != nil {
+		s.log().Debug("admin API: ID token refused", "error", err)
+		return nil
+	}
+	return &credential{proof, func() bool { return unexpired(&proof.Identity) }, nil}
+}
+
+// oidcCookie sets the cookie of a transaction, or removes it. The cookie is Lax: the issuer's page sends the browser
+// back.
+func oidcCookie(w http.ResponseWriter, r *http.Request, value string) {
+	c := &http.Cookie{Name: cookieName(r) + "-oidc", Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil, MaxAge: int(oidcTime.Seconds())}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// oidcBack returns the URL of this server to which the issuer returns a browser.
+func oidcBack(r *http.Request) string {
+	u := url.URL{Scheme: "http", Host: r.Host, Path: oidcBackPath}
+	if r.TLS != nil {
+		u.Scheme = "https"
+	}
+	return u.String()
+}
+
+// oidcSignIn returns the issuer if browsers may sign in by it.
+func (s *Server) oidcSignIn(r *http.Request) (OIDC, error) {
+	issuer := s.issuer()
+	switch {
+	case callerOf(r.Context()).exposed:
+		return nil, &problem{http.StatusForbidden, "", "no sign-in over plain text: the network could read the session", "--admin-tls-cert, --admin-tls-key"}
+	case issuer == nil:
+		return nil, missing("", "this server has no OIDC issuer", "oidc: in the roles file")
+	}
+	if _, ok := issuer.Key(); !ok {
+		return nil, missing("", "browsers cannot sign in without the secret of the client", "client_secret_file: below oidc: in the roles file")
+	}
+	return issuer, nil
+}
+
+// beginOIDC sends a browser to the issuer.
+func (s *Server) beginOIDC(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	to := q.text("to")
+	if to == "" || to[0] != '/' || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		to = "/" // never another server
+	}
+	if q.err != nil {
+		return q.err
+	}
+	issuer, err := s.oidcSignIn(r)
+	if err == nil {
+		err = s.mayTry(w, ownerOf(r), time.Now())
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	at, cookie, err := issuer.Begin(ctx, oidcBack(r), text.Head(to, maxWords))
+	if err != nil {
+		return &problem{http.StatusBadGateway, "", err.Error(), "sign in with a token"}
+	}
+	oidcCookie(w, r, cookie)
+	headers(w, "text/plain")
+	http.Redirect(w, r, at, http.StatusFound)
+	return nil
+}
+
+// finishOIDC begins the session of a browser that the issuer returns.
+func (s *Server) finishOIDC(w http.ResponseWriter, r *http.Request) error {
+	issuer, err := s.oidcSignIn(r)
+	if err != nil {
+		return err
+	}
+	now, owner := time.Now(), ownerOf(r)
+	if err := s.mayTry(w, owner, now); err != nil {
+		return err
+	}
+	refuse := func(why string) error {
+		s.signInFailed(r, owner, now, why)
+		return &problem{http.StatusUnauthorized, "", "sign-in failed: " + why, "go back to the page, and try again"}
+	}
+	cookie := ""
+	if c, err := r.Cookie(cookieName(r) + "-oidc"); err == nil {
+		cookie = c.Value
+	}
+	oidcCookie(w, r, "")
+	query := r.URL.Query()
+	if why := query.Get("error"); why != "" {
+		return refuse("the issuer answers " + quoted(why))
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 2*askTime)
+	defer cancel()
+	proof, to, err := issuer.Finish(ctx, oidcBack(r), cookie, query.Get("state"), query.Get("code"))
+	key, ok := issuer.Key()
+	switch {
+	case err != nil:
+		return refuse(err.Error())
+	case !ok:
+		return s.unidentified()
+	}
+	id := &proof.Identity
+	in := session.New(oidcCredential, now)
+	in.User = &session.User{Issuer: id.Issuer, Subject: id.Subject, Label: proof.Name(), Claims: s.Roles().Relevant(id.Claims)}
+	value := in.Seal(key, now)
+	if len(value) > maxCookie {
+		return refuse("the claims of the issuer's token do not fit into a cookie: let the issuer send fewer groups")
+	}
+	s.didSignIn(r, proof.Name())
+	setCookie(w, r, value, in.Left(now))
+	headers(w, "text/plain")
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
+}

@@ -104,14 +104,14 @@ func (c *checkedWatch) ResultChan() <-chan watch.Event { return c.out }
 // Stop implements [watch.Interface].
 func (c *checkedWatch) Stop() { c.cancel(); c.Interface.Stop() }
 
-// checked returns a watch with checked events. The watch begins with a complete list if initial is true.
-func (a *asker) checked(ctx context.Context, w watch.Interface, initial bool) watch.Interface {
+// checked returns a watch with checked events, which was asked for with these options.
+func (a *asker) checked(ctx context.Context, w watch.Interface, o meta.ListOptions) watch.Interface {
 	c := &checkedWatch{Interface: w, out: make(chan watch.Event)}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(c.out)
 		defer c.Stop()
-		err := a.pass(c, initial)
+		err := a.pass(c, o)
 		if err == nil {
 			return
 		}
@@ -133,9 +133,10 @@ func (c *checkedWatch) send(e watch.Event) bool {
 }
 
 // pass passes on events. It returns the error of the first wrong event; nil: the watch has ended.
-func (a *asker) pass(c *checkedWatch, initial bool) error {
+func (a *asker) pass(c *checkedWatch, o meta.ListOptions) error {
 	var list listing
-	newest := ""
+	initial := o.SendInitialEvents != nil // the watch begins with a complete list
+	newest := o.ResourceVersion           // unused before the end of that list
 	silence := time.NewTimer(silentFor)
 	defer silence.Stop()
 	for {

@@ -305,6 +305,37 @@ func TestWrongEvents(t *testing.T) {
 	}
 }
 
+// A watch that continues at a version sends later events only. The same event twice changes nothing.
+func TestEventsOfContinuedWatch(t *testing.T) {
+	event := func(typ, version, address string) string {
+		return `{"type":"` + typ + `","object":{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"s","namespace":"ns","resourceVersion":"` + version + `","labels":{"kubernetes.io/service-name":"b","mesh":"yes"}},` +
+			`"addressType":"IPv4","ports":[{"name":"http","port":80,"protocol":"TCP"}],"endpoints":[{"addresses":["` + address + `"]}]}}` + "\n"
+	}
+	for name, c := range map[string]struct{ lines, want, says string }{
+		"an older deletion":       {event("DELETED", "3", "10.0.0.1"), "10.0.0.1:80", "went back from 11 to 3"},
+		"an older change":         {event("MODIFIED", "3", "10.0.0.3"), "10.0.0.1:80", "went back from 11 to 3"},
+		"a change twice":          {event("MODIFIED", "900", "10.0.0.2") + event("MODIFIED", "900", "10.0.0.2"), "10.0.0.2:80", ""},
+		"a deletion twice":        {event("DELETED", "900", "10.0.0.1") + event("DELETED", "900", "10.0.0.1"), "", ""},
+		"a change after deletion": {event("DELETED", "900", "10.0.0.1") + event("MODIFIED", "800", "10.0.0.1"), "", "went back from 900 to 800"},
+	} {
+		t.Run("SAFE-17 "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, h := startSelected(t)
+				s.Drop()
+				time.Sleep(10 * time.Second)
+				s.Send(c.lines)
+				time.Sleep(500 * time.Millisecond)
+				if got, _ := h.get("backend"); got != c.want {
+					t.Errorf("the watcher reported %q, want %q", got, c.want)
+				}
+				if all := h.said(); !strings.Contains(all, c.says) || c.says == "" && strings.Contains(all, "keeping the last") {
+					t.Errorf("the log has no %q:\n%s", c.says, all)
+				}
+			})
+		})
+	}
+}
+
 // A deleted slice counts although its labels no longer match.
 func TestDeletedAfterChangeOfLabels(t *testing.T) {
 	t.Run("SAFE-17", func(t *testing.T) {

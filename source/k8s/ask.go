@@ -112,7 +112,7 @@ func (a *asker) watch(ctx context.Context, o meta.ListOptions) (watch.Interface,
 		if o.SendInitialEvents == nil {
 			a.works()
 		}
-		return a.checked(ctx, w, o.SendInitialEvents != nil), nil
+		return a.checked(ctx, w, o), nil
 	case o.SendInitialEvents == nil && busy: // the informer tries again and does not report the error
 		a.failed(ctx, err)
 	case busy || expired(err) && o.SendInitialEvents != nil:

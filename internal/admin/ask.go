@@ -109,6 +109,7 @@ type ResourceQuery struct {
 	Limit       int
 	Offset      int  // number of resources to skip
 	Subscribers bool // count the clients of each resource
+	Places      bool // the lines of the fields; needs a Name
 }
 
 // A ReferenceQuery selects the resource of a graph of references.

@@ -332,7 +332,7 @@ func (s *Server) checkChanges(all []api.ImpactChange) error {
 
 func (s *Server) resources(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	ask := ResourceQuery{Type: r.PathValue("type"), Name: r.PathValue("name"), Group: q.text("group"), Limit: q.limit(1000), Offset: q.offset(), Subscribers: q.flag("subscribers")}
+	ask := ResourceQuery{Type: r.PathValue("type"), Name: r.PathValue("name"), Group: q.text("group"), Limit: q.limit(1000), Offset: q.offset(), Subscribers: q.flag("subscribers"), Places: q.values.Has("places") && q.flag("places")}
 	if q.err != nil {
 		return q.err
 	}

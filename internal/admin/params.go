@@ -45,7 +45,7 @@ var paramsOf = map[string][]param{
 	"POST /api/v1/groups/{group}/disconnect": {paramAll},
 	"GET /api/v1/resources":                  listParams,
 	"GET /api/v1/resources/{type}":           listParams,
-	"GET /api/v1/resources/{type}/{name...}": listParams,
+	"GET /api/v1/resources/{type}/{name...}": append([]param{{"places", "boolean", "add the lines of the fields in the file"}}, listParams...),
 	"GET /api/v1/diff": {
 		{"from", "string", "a set of resources: served, files, rev:REVISION, client:NODE, or, with type and name, wanted:NODE, sent:NODE, accepted:NODE; served if absent"},
 		{"to", "string", "the other set of resources"},

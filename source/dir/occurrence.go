@@ -265,6 +265,27 @@ func (s *Source) FieldAt(l Loaded, path string) string {
 	return Pos{l.File, at.Node.Line, at.Node.Column, whole}.String()
 }
 
+// Lines returns the lines of fields of a resource in its file, by path. A field that is not in the file has the line of
+// the nearest field around it. The result is empty if the resource in the file has changed since the load.
+func (s *Source) Lines(l Loaded, paths []string) map[string]int {
+	rd := *s.reader
+	rd.validator = nil
+	lines := map[string]int{}
+	typ, err := rd.types.FindMessageByURL(l.Type.URL)
+	if err != nil {
+		return lines
+	}
+	d, ok := s.reopen(&rd, l)
+	if !ok {
+		return lines
+	}
+	for _, path := range paths {
+		at, _ := d.place(d.node, l.Pos.Path, typ.Descriptor(), path)
+		lines[path] = at.Node.Line
+	}
+	return lines
+}
+
 // A reopened is a resource whose file was read again.
 type reopened struct {
 	*decoder

@@ -505,6 +505,7 @@ type ServedResource struct {
 	TTL     string          `json:"ttl,omitempty"`
 	Clients *Subscribers    `json:"clients,omitempty"` // with ?subscribers=1
 	Body    json.RawMessage `json:"body,omitempty"`    // only in an answer about one resource; secrets are removed
+	Lines   map[string]int  `json:"lines,omitempty"`   // with ?places=1, in an answer about one resource: the lines of fields in its file, such as "virtual_hosts[0].name"
 	Refs    []Resource      `json:"refs,omitempty"`    // only in an answer about one resource: the resources to which it refers, existing or not
 }
 
@@ -512,6 +513,14 @@ type ServedResource struct {
 type Subscribers struct {
 	Total int           `json:"total"`
 	By    map[State]int `json:"by"`
+
+	Nodes []SubscribedNode `json:"nodes,omitempty"` // the worst 20, if the answer has less than 20 resources
+}
+
+// A SubscribedNode is a client that subscribes to a resource.
+type SubscribedNode struct {
+	Node  string `json:"node"`
+	State State  `json:"state"`
 }
 
 // An Explanation is the answer of /api/v1/clients/{node}/explain: the chain of links from the file to the

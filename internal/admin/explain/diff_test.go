@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -142,5 +143,39 @@ func TestDiffOfVersions(t *testing.T) {
 		}
 		r.Explainer = New(r.deps)
 		r.diff(q("sent", "accepted"), "changed CDS a", " connect_timeout: 2s -> 1s")
+	})
+}
+
+// An answer about one resource has the lines of its fields, and the clients that refuse it before the others.
+func TestServedLinesAndNodes(t *testing.T) {
+	within(t, "one resource", func(t *testing.T) {
+		r := start(t, "c.yaml", "# a comment\n"+resources(cluster("a"), edsCluster("b")))
+		for _, id := range []string{"edge-1", "edge-2"} {
+			c := xdstest.Delta(t, r.conn, r.node(id))
+			c.Subscribe(xds.Cluster, "*")
+			if m := c.Expect(xds.Cluster, "a", "b"); id == "edge-1" {
+				c.ACK(m)
+			} else {
+				c.NACK(m, "b is bad")
+			}
+		}
+		synctest.Wait()
+		got, err := r.Served(t.Context(), Query{Type: "CDS", Name: "b", Body: true, Places: true, Subscribers: true})
+		if err != nil || len(got.Items) != 1 {
+			t.Fatal(err)
+		}
+		is := got.Items[0]
+		if want := map[string]int{"name": 7, "connect_timeout": 8, "type": 9, "eds_cluster_config": 10, "eds_cluster_config.eds_config": 10,
+			"eds_cluster_config.eds_config.ads": 10, "eds_cluster_config.eds_config.resource_api_version": 10}; !maps.Equal(is.Lines, want) {
+			t.Errorf("%v, want %v", is.Lines, want)
+		}
+		if n := is.Clients.Nodes; len(n) != 2 || n[0] != (api.SubscribedNode{Node: "edge-2", State: api.Nacked}) || n[1].Node != "edge-1" {
+			t.Errorf("%+v", n)
+		}
+		r.write("c.yaml", resources(cluster("a"), timeout("b", "9s")))
+		got, _ = r.Served(t.Context(), Query{Type: "CDS", Name: "b", Body: true, Places: true})
+		if n := got.Items[0].Lines; len(n) > 0 {
+			t.Errorf("lines of a file that has changed: %v", n)
+		}
 	})
 }

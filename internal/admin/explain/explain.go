@@ -48,6 +48,7 @@ type Source interface {
 	Together() *groups.Overlap
 	Certificates() []dir.Certificate
 	FieldAt(l dir.Loaded, path string) string
+	Lines(l dir.Loaded, paths []string) map[string]int
 	Types() *envoy.Types
 }
 

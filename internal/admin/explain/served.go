@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 	"github.com/chancery-xds/chancery/internal/envoy/protoyaml"
 	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/protocol"
@@ -26,6 +29,7 @@ type Query struct {
 	Offset      int  // number of resources to skip
 	Subscribers bool // count the clients of each resource, for at most 100 resources
 	Body        bool // include the body; needs a Name
+	Places      bool // include the lines of the fields; needs Body
 }
 
 // maxCounted is the maximum number of resources whose clients are counted in one answer.
@@ -59,6 +63,9 @@ func (e *Explainer) Served(ctx context.Context, q Query) (api.ResourceList, erro
 		}
 		if q.Body && q.Name != "" {
 			item.Body = e.body(r.Resource)
+			if q.Places {
+				item.Lines = e.lines(&r, item.Body)
+			}
 			for _, ref := range r.Refs {
 				item.Refs = append(item.Refs, api.Resource{Type: ref.Type.String(), Name: ref.Name})
 			}
@@ -141,6 +148,65 @@ func (e *Explainer) body(r *xds.Resource) json.RawMessage {
 	return b
 }
 
+// maxLines is the maximum number of fields whose lines are in an answer.
+const maxLines = 5000
+
+// lines returns the lines of the fields of a body in the file of the resource, by path.
+func (e *Explainer) lines(r *groupedResource, body json.RawMessage) map[string]int {
+	s, ok := e.d.Source.Lookup(r.group, r.Type, r.Name)
+	if !ok || s.Sum != r.Sum {
+		return nil
+	}
+	var m any
+	if json.Unmarshal(body, &m) != nil {
+		return nil
+	}
+	return e.d.Source.Lines(s.Loaded, pathsOf(nil, "", m))
+}
+
+// pathsOf appends the paths of the fields of a message in JSON, such as virtual_hosts[0].name. It leaves out keys of
+// maps that have other characters than names of fields.
+func pathsOf(all []string, at string, v any) []string {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if len(all) < maxLines && !strings.ContainsAny(key, ".[]@\"") {
+				in := strings.TrimPrefix(at+"."+key, ".")
+				all = pathsOf(append(all, in), in, v[key])
+			}
+		}
+	case []any:
+		for i := range v {
+			if len(all) < maxLines {
+				in := fmt.Sprintf("%s[%d]", at, i)
+				all = pathsOf(append(all, in), in, v[i])
+			}
+		}
+	}
+	return all
+}
+
+// maxNamed is the maximum number of clients that are named for a resource.
+const maxNamed = 20
+
+// nameWorst adds a client to the worst ones of a resource.
+func nameWorst(all []api.SubscribedNode, n api.SubscribedNode) []api.SubscribedNode {
+	rank := func(n api.SubscribedNode) int {
+		if n.State == api.Synced {
+			return 1
+		}
+		return 0
+	}
+	at, _ := slices.BinarySearchFunc(all, n, func(a, b api.SubscribedNode) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.State, b.State), cmp.Compare(a.Node, b.Node))
+	})
+	if at == maxNamed {
+		return all
+	}
+	all = slices.Insert(all, at, n)
+	return all[:min(len(all), maxNamed)]
+}
+
 // count sets the number of subscribers of each resource, by state.
 func (e *Explainer) count(ctx context.Context, of []groupedResource, items []api.ServedResource) error {
 	of = of[:min(len(of), maxCounted)]
@@ -165,7 +231,11 @@ func (e *Explainer) count(ctx context.Context, of []groupedResource, items []api
 		for i, n := range states {
 			if n != nil && n.State != protocol.StateUnwanted && of[i].group == owner(now, groups, of[i].Type, of[i].Name) {
 				items[i].Clients.Total++
-				items[i].Clients.By[e.stateOf(n)]++
+				state := e.stateOf(n)
+				items[i].Clients.By[state]++
+				if len(of) < maxNamed { // otherwise the answer is a list of resources
+					items[i].Clients.Nodes = nameWorst(items[i].Clients.Nodes, api.SubscribedNode{Node: cmp.Or(st.Node.ID, clients.PathOf(st.ID)), State: state})
+				}
 			}
 		}
 	}

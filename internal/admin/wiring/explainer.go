@@ -23,7 +23,7 @@ func (x explainer) ClientResources(ctx context.Context, node, typ, name string, 
 }
 
 func (x explainer) Served(ctx context.Context, q admin.ResourceQuery) (api.ResourceList, error) {
-	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Offset: q.Offset, Subscribers: q.Subscribers, Body: q.Name != ""})
+	a, err := x.e.Served(ctx, explain.Query{Type: q.Type, Name: q.Name, Group: q.Group, Limit: q.Limit, Offset: q.Offset, Subscribers: q.Subscribers, Body: q.Name != "", Places: q.Places})
 	return a, notFound(err)
 }
 

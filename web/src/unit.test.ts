@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { matches, may } from "./actions";
 import type { Status } from "./api";
 import { session, urlOf } from "./api";
+import { linesOf } from "./content";
 import { filled } from "./parts";
 import { parse } from "./route";
 import { parseSearch } from "./search";
@@ -19,6 +20,15 @@ describe("URLs", () => {
   it("are decoded, except malformed escapes", () => {
     expect(parse(new URL("http://h/clients/a%2Fb/%zz?q=x+y")).path).toEqual(["clients", "a/b", "%zz"]);
     expect(parse(new URL("http://h/?q=x+y")).query.get("q")).toBe("x y");
+  });
+});
+
+describe("the lines of a message", () => {
+  it("are those of indented JSON, with the paths of the fields", () => {
+    const body = { a: [{ b: 1, c: {} }, "x"], d: null, e: [] };
+    const lines = linesOf(body);
+    expect(lines.map((l) => l.text).join("\n")).toBe(JSON.stringify(body, null, 2));
+    expect(lines.map((l) => l.path)).toEqual(["", "a", "a[0]", "a[0].b", "a[0].c", "", "a[1]", "", "d", "e", ""]);
   });
 });
 

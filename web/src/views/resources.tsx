@@ -1,9 +1,11 @@
 import type { ServedResource } from "../api";
+import { linesOf } from "../content";
+import { changes } from "../live";
 import { useLoad } from "../load";
-import { Code, Empty, Links, Panel, Problem, ResourceLink } from "../parts";
+import { Ago, Code, Empty, Links, Panel, Problem, ResourceLink, StateTag } from "../parts";
 import { go, linkTo, route } from "../route";
 import { useShown, useWindow, VirtualTable } from "../table";
-import { number, short } from "../words";
+import { number, short, units } from "../words";
 import { Graph } from "./graph";
 
 export function Resources({ type }: { type: string }) {
@@ -76,8 +78,12 @@ export function Resource({ type, name }: { type: string; name: string }) {
         <div key={r.group} class="stack">
           <Graph type={r.type} name={r.name} group={r.group} />
           <div class="grid">
-            <Panel title={`Group ${r.group}`} note={r.place}>
-              <Code label={`Content of ${r.type} ${r.name}`}>{JSON.stringify(r.body, null, 2)}</Code>
+            <Panel
+              title={`Group ${r.group}`}
+              note={r.place}
+              link={<a href={linkTo("diff", [], { to: "files", type: r.type, name: r.name, group: r.group })}>compare with the files</a>}
+            >
+              <Content of={r} />
             </Panel>
             <div class="stack">
               <Panel title="Served">
@@ -92,10 +98,82 @@ export function Resource({ type, name }: { type: string; name: string }) {
                   </dd>
                 </dl>
               </Panel>
+              <Subscribers of={r} />
+              <History of={r} />
             </div>
           </div>
         </div>
       ))}
     </>
+  );
+}
+
+// The content, with the line of each field in its file.
+function Content({ of: r }: { of: ServedResource }) {
+  const { data } = useLoad("/api/v1/resources/{type}/{name}", [r.type, r.name], { group: r.group, places: true }, changes);
+  const lines = data?.items[0]?.version === r.version ? (data.items[0].lines ?? {}) : {};
+  const file = r.place?.replace(/:\d+:\d+$/, "") ?? "";
+  const label = `Content of ${r.type} ${short(r.name)}`;
+  const text = JSON.stringify(r.body, null, 2) ?? "";
+  if (text.length > 200_000) return <Code label={label}>{text}</Code>; // its lines would be too many elements
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus, only a mouse can scroll
+    <section class="code" tabIndex={0} aria-label={label}>
+      <pre>
+        {linesOf(r.body).map((l, i) => {
+          const line = lines[l.path];
+          return (
+            <span key={i} class="line" data-line={line ?? ""} title={line ? `${l.path} at ${file}:${line}` : undefined}>
+              {l.text}
+              {"\n"}
+            </span>
+          );
+        })}
+      </pre>
+    </section>
+  );
+}
+
+function Subscribers({ of: r }: { of: ServedResource }) {
+  const nodes = r.clients?.nodes ?? [];
+  return (
+    <Panel title="Who has it" note={r.clients && `${number(r.clients.total)} ${units(r.clients.total, "client")}`}>
+      {!nodes.length && <Empty>No client subscribes to it.</Empty>}
+      <ul class="refs">
+        {nodes.map((n) => (
+          <li key={n.node}>
+            <StateTag state={n.state} />{" "}
+            <a class="mono" href={linkTo("clients", [n.node], { type: r.type, name: r.name })}>
+              {short(n.node)}
+            </a>
+          </li>
+        ))}
+        {(r.clients?.total ?? 0) > nodes.length && <li>and {number((r.clients?.total ?? 0) - nodes.length)} more</li>}
+      </ul>
+    </Panel>
+  );
+}
+
+// The revisions of the store that changed a resource. Without a store there is no history.
+function History({ of: r }: { of: ServedResource }) {
+  const { data } = useLoad("/api/v1/revisions", [], { type: r.type, name: r.name, limit: 20 }, changes);
+  if (!data) return null;
+  return (
+    <Panel title="History">
+      {!data.items.length && <Empty>No kept revision has changed it.</Empty>}
+      <ul class="refs">
+        {data.items.map((v) => (
+          <li key={v.revision}>
+            <a class="mono" href={linkTo("revisions", [v.revision])}>
+              {v.revision}
+            </a>{" "}
+            {short(v.message)} <span class="age">{v.author}</span> <Ago at={v.time} />{" "}
+            <a class="info" href={linkTo("diff", [], { from: `rev:${v.revision}`, type: r.type, name: r.name, to: "served" })}>
+              to now
+            </a>
+          </li>
+        ))}
+      </ul>
+    </Panel>
   );
 }

@@ -31,6 +31,7 @@ interface Props {
   needs: Role;
   groups: string[]; // that the change concerns; none: all
   effect: ComponentChildren; // of the change, in a sentence
+  possible?: boolean; // false: there is no button; an open dialog stays, because it may have the result of this change
   reason?: boolean; // the change needs a reason
   run(reason: string): Promise<string>; // makes the change, and returns its result
 }
@@ -40,9 +41,11 @@ export function Action(p: Props) {
   if (!may(p.needs, p.groups)) return null;
   return (
     <>
-      <button type="button" onClick={() => (open.value = true)}>
-        {p.label}
-      </button>
+      {p.possible !== false && (
+        <button type="button" onClick={() => (open.value = true)}>
+          {p.label}
+        </button>
+      )}
       {open.value && <Confirm {...p} close={() => (open.value = false)} />}
     </>
   );

@@ -134,6 +134,7 @@ test.describe("with roles and a store", () => {
     await expect(dialog).toContainText("All nodes get what they had before: group default r3.");
     await look(page, "action-abort");
     await dialog.getByRole("button", { name: "Abort" }).click();
+    await expect(page.locator("h1")).toContainText("aborted");
     await expect(dialog).toContainText("The rollout is aborted.");
     await page.keyboard.press("Escape");
     await expect(page.getByRole("button", { name: "Abort" })).toHaveCount(0);

@@ -23,7 +23,7 @@ export function Client({ node }: { node: string }) {
           <a class="info" href={linkTo("diff", [], { from: `client:${node}` })}>
             compare
           </a>{" "}
-          <Links of={{ node, group: client.groups[0] }} /> {!client.left && <ClientActions node={node} groups={client.groups} />}
+          <Links of={{ node, group: client.groups[0] }} /> <ClientActions node={node} groups={client.groups} connected={!client.left} />
         </p>
       )}
       <Problem failure={failure} />

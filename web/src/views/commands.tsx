@@ -15,10 +15,10 @@ function sent(c: Command): string {
 
 const everywhere = { replicas: true };
 
-export function ClientActions({ node, groups }: { node: string; groups: string[] }) {
+export function ClientActions({ node, groups, connected }: { node: string; groups: string[]; connected: boolean }) {
   const mine = groups.find((g) => may("operate", [g])) ?? groups[0]; // the caller needs the role for one of them
   const of = (label: string, effect: string, run: () => Promise<Command>) => (
-    <Action label={label} needs="operate" groups={mine === undefined ? [] : [mine]} effect={effect} run={() => run().then(sent)} />
+    <Action label={label} needs="operate" possible={connected} groups={mine === undefined ? [] : [mine]} effect={effect} run={() => run().then(sent)} />
   );
   return (
     <span class="actions">
@@ -58,12 +58,13 @@ export function RolloutActions({ of: r }: { of: Rollout }) {
   const last = r.step === r.steps?.length;
   const answers = `${number(r.acked)} of ${number(r.clients)} ${units(r.clients, "client")} have accepted it, and ${number(r.refused)} refused it`;
   const phase = (list: { items: Rollout[] }) => `The rollout is ${list.items[0]?.phase}.`;
-  if (r.phase !== "running" && r.phase !== "paused") return null;
+  const goes = r.phase === "running" || r.phase === "paused";
   return (
     <span class="actions">
       <Action
         label="Promote"
         needs="commit"
+        possible={goes}
         groups={groups}
         reason
         effect={
@@ -71,26 +72,26 @@ export function RolloutActions({ of: r }: { of: Rollout }) {
         }
         run={(message) => post("/api/v1/rollouts/{id}/promote", [r.id], { message }).then(phase)}
       />
-      {r.phase === "running" ? (
-        <Action
-          label="Pause"
-          needs="operate"
-          groups={groups}
-          effect={`The rollout stays at step ${r.step} until somebody continues it.`}
-          run={() => post("/api/v1/rollouts/{id}/pause", [r.id], {}).then(phase)}
-        />
-      ) : (
-        <Action
-          label="Resume"
-          needs="commit"
-          groups={groups}
-          effect={`The rollout continues at step ${r.step}.`}
-          run={() => post("/api/v1/rollouts/{id}/resume", [r.id], {}).then(phase)}
-        />
-      )}
+      <Action
+        label="Pause"
+        needs="operate"
+        possible={r.phase === "running"}
+        groups={groups}
+        effect={`The rollout stays at step ${r.step} until somebody continues it.`}
+        run={() => post("/api/v1/rollouts/{id}/pause", [r.id], {}).then(phase)}
+      />
+      <Action
+        label="Resume"
+        needs="commit"
+        possible={r.phase === "paused"}
+        groups={groups}
+        effect={`The rollout continues at step ${r.step}.`}
+        run={() => post("/api/v1/rollouts/{id}/resume", [r.id], {}).then(phase)}
+      />
       <Action
         label="Abort"
         needs="commit"
+        possible={goes}
         groups={groups}
         effect={`All nodes get what they had before: ${from.map(([g, rev]) => `group ${g} ${rev}`).join(", ")}. ${number(r.clients)} ${units(r.clients, "client")} have ${r.revision} now.`}
         run={() => post("/api/v1/rollouts/{id}/abort", [r.id], {}).then(phase)}

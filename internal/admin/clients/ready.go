@@ -84,7 +84,7 @@ func unready(rows []*row, now int64, strict bool) (why string) {
 		return why
 	case !wants:
 		return "the client subscribes to nothing yet"
-	case now-newest < int64(readyAfter):
+	case now-newest < int64(readyAfter) && now >= newest: // otherwise the clock was set back
 		return fmt.Sprintf("the client has accepted the first response of a type less than %v ago", readyAfter)
 	}
 	return ""

@@ -38,6 +38,11 @@ func TestReady(t *testing.T) {
 			w.put(xds.Cluster, "one=2", "two")
 			c.ACK(c.Next(xds.Cluster))
 			want(false, false, "less than 1s ago") // the client may still ask for listeners
+			for _, c := range w.nodes["edge-1"].clients {
+				if why := unready(c.streams, w.now()-int64(time.Hour), false); why != "" {
+					t.Errorf("the clock was set back: %s", why)
+				}
+			}
 			time.Sleep(time.Second)
 			want(true, true, "")
 			w.put(xds.Cluster, "three")

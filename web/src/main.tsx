@@ -111,7 +111,7 @@ function Search({ view }: { view: string }) {
         onSubmit={(e) => {
           e.preventDefault();
           const q = input.current?.value ?? "";
-          if (searchable && route.value.path.length === 1) setQuery({ q });
+          if (searchable && route.value.path.length === 1) setQuery({ q }, false);
           else go(linkTo("clients", [], { q }));
         }}
       >

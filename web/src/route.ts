@@ -23,21 +23,23 @@ export const route = signal<Route>({ path: [], query: new URLSearchParams() });
 
 export const linkTo = (view: string, parts: string[] = [], query: Query = {}) => urlOf(`/${view}${"/{}".repeat(parts.length)}`, parts, query);
 
+// Opens a URL of the page. The URL that is open gets no second entry in the history.
 export function go(href: string, replace = false) {
-  history[replace ? "replaceState" : "pushState"](null, "", href);
+  const same = new URL(href, location.href).href === location.href;
+  history[replace || same ? "replaceState" : "pushState"](null, "", href);
   route.value = parse(new URL(location.href));
   if (!replace) scrollTo(0, 0);
 }
 
-// Sets parameters of the current URL, without a new entry in the history.
-export function setQuery(changes: Record<string, string>) {
+// Sets parameters of the current URL. With replace the history gets no entry.
+export function setQuery(changes: Record<string, string>, replace = true) {
   const q = new URLSearchParams(route.value.query);
   for (const [name, value] of Object.entries(changes)) {
     if (value) q.set(name, value);
     else q.delete(name);
   }
   const text = q.toString();
-  go(location.pathname + (text ? `?${text}` : ""), true);
+  go(location.pathname + (text ? `?${text}` : ""), replace);
 }
 
 // Follows links within the page and the browser's history.

@@ -36,15 +36,21 @@ describe("search", () => {
   const keys = ["node", "group", "state"];
   it("has keys, words and patterns", () => {
     expect(parseSearch(" group:edge  web state:nacked state:stale db-* ", keys)).toEqual({
-      filter: { group: ["edge"], node: ["**web**", "db-*"], state: ["nacked", "stale"] },
-      unknown: [],
+      filter: { group: ["edge"], node: ["db-*"], state: ["nacked", "stale"] },
+      problem: "The search takes one value of node, and ignores the others.",
     });
   });
+  it("makes one pattern of several words", () => {
+    expect(parseSearch('web edge {x}? ""', keys)).toEqual({ filter: { node: ["**web**edge**\\{x\\}\\?**"] }, problem: "" });
+  });
   it("ignores a key without a value, and names unknown keys", () => {
-    expect(parseSearch("group: colour:red", keys)).toEqual({ filter: {}, unknown: ["colour"] });
+    expect(parseSearch("group: colour:red", keys)).toEqual({
+      filter: {},
+      problem: "The search has no key colour. Keys are node, group, state.",
+    });
   });
   it("keeps spaces in quotes", () => {
-    expect(parseSearch('agent:"envoy 1.40.0" web "a b', ["agent"]).filter).toEqual({ agent: ["envoy 1.40.0"], node: ["**web**", "**a b**"] });
+    expect(parseSearch('agent:"envoy 1.40.0" web "a b', ["agent"]).filter).toEqual({ agent: ["envoy 1.40.0"], node: ["**web**a b**"] });
   });
   it("keeps colons in values", () => {
     expect(parseSearch("node:stream:41", keys).filter).toEqual({ node: ["stream:41"] });

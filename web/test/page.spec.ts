@@ -101,6 +101,28 @@ test("keys search, move and open", async ({ page, world }) => {
   await expect(page.getByText("The search has no key colour.")).toBeVisible();
 });
 
+test("several words select nodes that contain all, and Back returns to the search before", async ({ page, world }) => {
+  for (const node of ["web-edge-1", "web-2", "edge-3"]) await world.envoy(node);
+  await page.goto(`${world.url}/clients`);
+  await expect(page.getByRole("row")).toHaveCount(4);
+  for (const [text, rows] of [
+    ["web", 3],
+    ["web edge", 2],
+    ["{web}?", 0],
+  ] as const) {
+    await page.getByRole("searchbox").fill(text);
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("row")).toHaveCount(rows);
+  }
+  await expect(page.getByText("No client matches this search.")).toBeVisible();
+  await expect(page.getByRole("alert")).toHaveCount(0);
+  await page.goBack();
+  await expect(page).toHaveURL(/\?q=web\+edge$/);
+  await expect(page.getByRole("searchbox")).toHaveValue("web edge");
+  await page.goBack();
+  await expect(page.getByRole("row")).toHaveCount(3);
+});
+
 test("names of nodes cannot add markup", async ({ page, world }) => {
   const hostile = `<img src=x onerror="document.title='owned'">/..%2f\u202eexe`;
   await world.envoy(hostile);

@@ -25,7 +25,7 @@ export function Clients() {
       <p class="sub">
         {list && `${number(list.total)} ${text ? "match" : "connected"}`} {text && <code>{text}</code>} <Compare nodes={selected.value} />
       </p>
-      {search.unknown.length > 0 && <p class="problem">The search has no key {search.unknown.join(", ")}. Keys are node, group, state, type, agent.</p>}
+      {search.problem && <p class="problem">{search.problem}</p>}
       <Problem failure={failure} />
       {list && !list.total && <Empty>{text ? "No client matches this search." : "No client is connected."}</Empty>}
       {list && list.total > 0 && (

@@ -1,3 +1,4 @@
+import { matches as matchesPattern } from "../actions";
 import type { Event } from "../api";
 import { missed, useEvents } from "../live";
 import { Ago, Empty, NodeLink } from "../parts";
@@ -22,10 +23,9 @@ const looks: Record<string, string> = {
 
 export function Events() {
   const text = route.value.query.get("q") ?? "";
-  const { filter, unknown } = parseSearch(text, ["node", "kind", "type"]);
-  const words = (filter.node ?? []).map((p) => p.replaceAll("*", ""));
+  const { filter, problem } = parseSearch(text, ["node", "kind", "type"]);
   const matches = (e: Event) =>
-    words.every((w) => e.node?.includes(w)) &&
+    (filter.node ?? []).every((p) => matchesPattern(p, e.node ?? "")) &&
     (filter.kind ?? [e.kind]).includes(e.kind) &&
     (filter.type ?? [e.type ?? ""]).some((t) => t.toLowerCase() === (e.type ?? "").toLowerCase());
   const { all, again } = useEvents({ kind: filter.kind, type: filter.type?.[0] }, matches);
@@ -34,7 +34,7 @@ export function Events() {
     <>
       <h1>Events</h1>
       <p class="sub">The newest {shown.length} events that the server remembers, as they happen.</p>
-      {unknown.length > 0 && <p class="problem">The search has no key {unknown.join(", ")}. Keys are node, kind, type.</p>}
+      {problem && <p class="problem">{problem}</p>}
       {missed.value > 0 && (
         <p class="problem">
           The server had more events than this page can show: {number(missed.value)} are missing.{" "}

@@ -38,7 +38,7 @@ const looks: Record<string, string> = {
 const meanings: Record<string, string> = {
   NACKED: "the client refused the newest response",
   STALE: "no answer to a response for 30 s or more",
-  WAITING: "the next response waits for another type",
+  WAITING: "the next response waits for another type, or for content of the client's groups",
   SENT: "sent, not answered yet",
   NOT_SENT: "subscribed, and the newest state is not sent yet",
   SYNCED: "the client has accepted the newest state",

@@ -429,7 +429,7 @@ type Finding struct {
 
 // A Trouble is a likely problem that the server noticed and no client reported.
 type Trouble struct {
-	Code  string    `json:"code"` // "no-eds", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored", "rejected-roles", "rejected-tls"
+	Code  string    `json:"code"` // "no-eds", "no-resources", "unanswered", "same-node", "near-limit", "flaps", "disconnect-loop", "stale-endpoints", "not-stored", "rejected-roles", "rejected-tls"
 	Node  string    `json:"node,omitempty"`
 	Type  string    `json:"type,omitempty"`
 	Since time.Time `json:"since"`

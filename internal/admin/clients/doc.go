@@ -35,6 +35,10 @@ type Options struct {
 	// true, even if all clusters are static.
 	Expects func(node *xds.Node, t *xds.Type) bool
 
+	// Unfilled returns the first of the groups whose content is unknown, or "". The server sends nothing to a new
+	// client until all its groups have content. Nil: always "".
+	Unfilled func(groups []string) string
+
 	// Newest returns the newest commit of the store, for [Tracker.Propagation]. Each response and each answer calls it.
 	// Nil: the propagation of commits is not measured.
 	Newest func() (store.Commit, bool)

@@ -45,6 +45,7 @@ type snapshot struct {
 	overdue   []overdueAnswer
 	large     []message   // last responses whose size is near the message limit of gRPC clients
 	largest   []*xds.Type // the type of each response in large
+	unbegun   int64       // when the first stream without an opened type began; 0: there is none
 	accepted  int64       // time when the client first accepted clusters
 	warmed    bool        // the client has subscribed to endpoints
 	exclusive bool        // the client has a stream for ADS, CDS or LDS; a client opens only one
@@ -138,6 +139,9 @@ func (s *snapshot) inspect(of *xds.Type) {
 			s.exclusive = s.exclusive || r.info.API == "ADS"
 			if len(r.types) == 0 { // the client has not subscribed to anything yet
 				s.state = min(s.state, waiting)
+				if since := r.info.Since.UnixNano(); s.unbegun == 0 || since < s.unbegun {
+					s.unbegun = since
+				}
 			}
 		}
 		for i := range r.types {
@@ -175,6 +179,7 @@ const (
 	maxFlaps    = 5
 	flapsWithin = time.Minute
 	sameAfter   = 10 * time.Second // age from which a connection counts for "same-node", because a reconnecting client may have two for a moment
+	fillsAfter  = 10 * time.Second // time for the first load
 	warmsAfter  = 15 * time.Second
 	nearLimit   = xds.GRPCMessageSize / 8 * 7
 	maxShown    = 100 // maximum number of refusals, of troubles and of regressions in an answer
@@ -225,6 +230,14 @@ func (t *Tracker) clientTroubles(s *snapshot) {
 			Code: "unanswered", Node: s.node, Type: o.typ.Short, Since: time.Unix(0, o.since),
 			Text: fmt.Sprintf("it has not answered a response for %v", time.Duration(s.now-o.since).Round(time.Second)),
 		})
+	}
+	if s.unbegun != 0 && s.now-s.unbegun >= int64(fillsAfter) && t.opts.Unfilled != nil {
+		if group := t.opts.Unfilled(t.grouped(s).groups); group != "" {
+			s.troubles = append(s.troubles, api.Trouble{
+				Code: "no-resources", Node: s.node, Since: time.Unix(0, s.unbegun),
+				Text: fmt.Sprintf("its group %q has no resources, so the server sends nothing to it", group),
+			})
+		}
 	}
 	for i, m := range s.large {
 		if s.envoy { // Envoy has no such limit

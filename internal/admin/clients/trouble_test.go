@@ -79,6 +79,27 @@ func TestTroubles(t *testing.T) {
 			f.open(envoy("a"), "10.0.0.1:1", nil, xds.Cluster)
 			time.Sleep(time.Hour)
 		}, "[]"},
+		{"a group of the client has no content", func(f *fleet) {
+			f.opts.Unfilled = func(groups []string) string { return groups[1] }
+			f.opts.Groups = func(*xds.Node) []string { return []string{"a", "b"} }
+			f.open(envoy("a"), "10.0.0.1:1", nil)
+			time.Sleep(10 * time.Second)
+		}, "[no-resources a  10s]"},
+		{"its content may still be loaded", func(f *fleet) {
+			f.opts.Unfilled = func([]string) string { return "a" }
+			f.open(envoy("a"), "10.0.0.1:1", nil)
+			time.Sleep(9 * time.Second)
+		}, "[]"},
+		{"a client waits for its turn, and its groups have content", func(f *fleet) {
+			f.opts.Unfilled = func([]string) string { return "" }
+			f.open(envoy("a"), "10.0.0.1:1", nil)
+			time.Sleep(time.Hour)
+		}, "[]"},
+		{"the content was removed after the client got it", func(f *fleet) {
+			f.opts.Unfilled = func([]string) string { return "a" }
+			f.open(envoy("a"), "10.0.0.1:1", nil, xds.Route)
+			time.Sleep(time.Hour)
+		}, "[]"},
 		{"no answer", func(f *fleet) {
 			f.send(f.open(envoy("a"), "10.0.0.1:1", nil, xds.Route), xds.Route)
 			time.Sleep(31 * time.Second)

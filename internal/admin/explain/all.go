@@ -212,6 +212,10 @@ func (c *chain) sentAll() {
 		c.unknown(sent, "the client is not connected")
 		return
 	}
+	if c.streams[0].err != nil {
+		c.unknown(sent, "its stream has not begun")
+		return
+	}
 	for n := range c.unsettled(protocol.StateWaiting) {
 		what, advice := c.waits(n.WaitsFor)
 		c.breaks(sent, "", advice, "%s waits, since %s, for %s", title(n.t, n.Name), c.e.ago(n.Since), orElse(what, "content"))
@@ -231,6 +235,10 @@ func (c *chain) sentAll() {
 func (c *chain) acceptedAll(ctx context.Context) {
 	if !c.connected() {
 		c.unknown(accepted, "the client is not connected")
+		return
+	}
+	if c.streams[0].err != nil {
+		c.unknown(accepted, "its stream has not begun")
 		return
 	}
 	if c.refusalsAll(ctx) {

@@ -595,6 +595,16 @@ var failures = []struct {
 		says: []string{`CDS "a" refers to it, and the client has not accepted that (NACKED), so it does not ask`, `the client must accept CDS "a" first`},
 	},
 	{
+		name: "the node's group has no content", node: "z", what: "", broken: connected,
+		files: []string{"a/group.yaml", "match: {id: edge-1}\n", "a/c.yaml", resources(cluster("a"))},
+		act:   func(r *fixture) { xdstest.SotW(r, r.conn, r.node("z")).Subscribe(xds.Cluster) },
+		says: []string{
+			`but group "default", which the node gets, has no resources: the server sends nothing`, "subscribed: ?: ",
+			"sent: ?: its stream has not begun", "accepted: ?: its stream has not begun",
+			`put resources into group "default", or give the node another group`, "chancery get groups",
+		},
+	},
+	{
 		name: "of several streams the worst counts", what: "CDS a", broken: accepted, files: []string{"c.yaml", resources(cluster("a"))},
 		act: func(r *fixture) {
 			takes(xdstest.SotW(r, r.conn, r.node("edge-1")), xds.Cluster)

@@ -14,6 +14,7 @@ import (
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
+	"github.com/chancery-xds/chancery/store"
 )
 
 // The links from "loaded" to "subscribed", except "referenced". They use the source, the store and the
@@ -427,6 +428,11 @@ func (c *chain) connectedLink() {
 		if others := c.peers(); others > 1 {
 			text += fmt.Sprintf("; clients at %d addresses use this node id", others)
 		}
+		if group := Unfilled(c.e.d.Snapshot(), c.decision.Groups); l.err != nil && group != "" && c.e.d.Upstream == nil {
+			c.breaks(connected, "", fmt.Sprintf("put resources into group %s, or give the node another group; chancery get groups lists the groups that have resources", quote(group)),
+				"%s, but group %s, which the node gets, has no resources: the server sends nothing", text, quote(group))
+			return
+		}
 		if l.err != nil {
 			c.breaks(connected, "", "wait until the server has loaded the content of the client's groups", "%s, but %v", text, l.err)
 			return
@@ -448,6 +454,15 @@ func (c *chain) connectedLink() {
 		advice = fmt.Sprintf("did you mean %s? Else %s", quote(near), advice)
 	}
 	c.breaks(connected, "", advice, "no client with node id %s is connected, and none was lately", quote(c.id))
+}
+
+// Unfilled returns the first of the groups whose content is unknown, or "". The server sends nothing to a new
+// client until all its groups have content.
+func Unfilled(s *store.Snapshot, groups []string) string {
+	if i := slices.IndexFunc(groups, func(g string) bool { return s.View(g) == nil }); i >= 0 {
+		return groups[i]
+	}
+	return ""
 }
 
 // loop returns the trouble of clients that disconnect again and again after a response, or nil.

@@ -76,6 +76,7 @@ func New(o Options) *Parts {
 			}
 			return st.Identity.String()
 		},
+		Unfilled: func(groups []string) string { return explain.Unfilled(o.Snapshot(), groups) },
 		Expects: func(n *xds.Node, t *xds.Type) bool {
 			return !t.Is(xds.Endpoint) || expectation.endpoints(o.Snapshot(), p.groups(n))
 		},

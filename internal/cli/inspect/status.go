@@ -56,7 +56,8 @@ States of a client with a type:
             valid resources of the response
   STALE     it has not answered a response for 30 s
   SENT      a response is on its way
-  WAITING   the next response waits for an answer to another type
+  WAITING   the next response waits for an answer to another type, or for content of the
+            client's groups
   NOT_SENT  it subscribes, and there are no resources to send
   IDLE      it does not subscribe
 

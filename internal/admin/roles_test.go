@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,8 +187,12 @@ func TestRolesOfEndpoints(t *testing.T) {
 func TestEventsEndWithTheRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet()
-		s := newServer(f)
+		s, later := newServer(f), newServer(f)
 		withRoles(t, s, "viewer view")
+		withRoles(t, later, "other view")
+		var now atomic.Pointer[roles.Policy]
+		now.Store(s.Roles())
+		s.Roles = now.Load
 		h := s.Handler(public)
 		ended := make(chan struct{})
 		go func() {
@@ -195,7 +200,7 @@ func TestEventsEndWithTheRole(t *testing.T) {
 			ask(h, "GET /api/v1/events?new", "", as("viewer")...)
 		}()
 		time.Sleep(time.Minute)
-		withRoles(t, s, "other view")
+		now.Store(later.Roles())
 		began := time.Now()
 		<-ended
 		if took := time.Since(began); took > beat {

@@ -120,7 +120,7 @@ function Search({ view }: { view: string }) {
           type="search"
           value={text}
           aria-label="Search"
-          placeholder={view === "events" ? "kind:nack type:lds web" : "group:edge state:nacked type:lds web"}
+          placeholder={view === "events" ? "kind:refused type:lds web" : "group:edge state:refused type:lds web"}
         />
         <kbd>/</kbd>
       </form>

@@ -5,7 +5,7 @@ import { clockAhead, type Failure, type Resource, type State } from "./api";
 import { changes } from "./live";
 import { useLoad } from "./load";
 import { linkTo } from "./route";
-import { duration, number } from "./words";
+import { duration, number, wordOf } from "./words";
 
 // The time of the server, to the second.
 export const now = signal(Date.now());
@@ -48,7 +48,6 @@ const meanings: Record<string, string> = {
 };
 
 export const lookOf = (s: State) => looks[s] ?? "idle";
-export const wordOf = (s: string) => s.toLowerCase().replace("_", " ");
 
 export function StateTag({ state }: { state: State }) {
   return (

@@ -5,11 +5,11 @@ import { session, urlOf } from "./api";
 import { linesOf } from "./content";
 import { filled } from "./parts";
 import { parse } from "./route";
-import { parseSearch } from "./search";
+import { parseSearch, stateKey } from "./search";
 import { split } from "./stream";
 import { rowHeight, windowOf } from "./table";
 import { problemsOf } from "./views/problems";
-import { duration } from "./words";
+import { duration, wordOf } from "./words";
 
 describe("URLs", () => {
   it("encode each part as one segment", () => {
@@ -51,6 +51,16 @@ describe("search", () => {
   });
   it("keeps spaces in quotes", () => {
     expect(parseSearch('agent:"envoy 1.40.0" web "a b', ["agent"]).filter).toEqual({ agent: ["envoy 1.40.0"], node: ["**web**a b**"] });
+  });
+  it("has the words of the page for states and kinds", () => {
+    expect(parseSearch("state:refused kind:refused", ["state", "kind"]).filter).toEqual({ state: ["nacked"], kind: ["nack"] });
+    expect([stateKey("NACKED"), stateKey("NOT_SENT"), wordOf("NACKED"), wordOf("nack"), wordOf("NOT_SENT")]).toEqual([
+      "state:refused",
+      "state:not_sent",
+      "refused",
+      "refused",
+      "not sent",
+    ]);
   });
   it("keeps colons in values", () => {
     expect(parseSearch("node:stream:41", keys).filter).toEqual({ node: ["stream:41"] });
@@ -164,7 +174,7 @@ describe("problems", () => {
     });
     expect(lines.map((l) => [l.look, l.href])).toEqual([
       ["bad", "/clients/a?type=LDS&name=http"],
-      ["bad", "/clients?q=state%3Anacked+type%3Alds"],
+      ["bad", "/clients?q=state%3Arefused+type%3Alds"],
       ["warn", "/clients/a"],
     ]);
   });

@@ -13,5 +13,9 @@ export const units = (n: number, one: string) => (n === 1 ? one : `${one}s`);
 
 export const number = (n: number) => n.toLocaleString("en");
 
+// The words for states and kinds of events; others are those of the API.
+const words: Record<string, string> = { nacked: "refused", nack: "refused" };
+export const wordOf = (s: string) => words[s.toLowerCase()] ?? s.toLowerCase().replace("_", " ");
+
 // The beginning of a name that may be very long.
 export const short = (name: string) => (name.length > 200 ? `${name.slice(0, 200)}…` : name);

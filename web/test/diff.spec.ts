@@ -18,7 +18,7 @@ test("a refused version differs from the accepted one", async ({ page, world }) 
   world.write("listener.yaml", refused(quickstart("listener").replace("port_value: 10000", "port_value: 0")));
   await page.goto(`${world.url}/clients/edge-1`);
   await page
-    .getByRole("row", { name: /LDS http nacked/ })
+    .getByRole("row", { name: /LDS http refused/ })
     .getByRole("link", { name: "diff" })
     .click();
   await expect(page).toHaveURL(/\/diff\?from=accepted%3Aedge-1&to=sent%3Aedge-1&type=LDS&name=http$/);

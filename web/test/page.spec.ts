@@ -27,7 +27,7 @@ test("a refusal appears on the overview, leads to the line of the file, and goes
 
   await picture(page, "overview");
   await problem.click();
-  await expect(page).toHaveURL(/\/clients\?q=state%3Anacked\+type%3Alds/);
+  await expect(page).toHaveURL(/\/clients\?q=state%3Arefused\+type%3Alds/);
   await expect(page.getByRole("row")).toHaveCount(3);
   await accessible(page);
   await page.getByRole("link", { name: "edge-2" }).click();

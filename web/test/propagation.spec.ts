@@ -14,7 +14,7 @@ test("the propagation of a commit shows who accepted it and who lacks it", async
   world.write("listener.yaml", refused(quickstart("listener").replace("port_value: 10000", "port_value: 0")));
   const missing = page.getByRole("table", { name: "Missing clients" });
   await expect(missing.getByRole("row")).toHaveCount(4);
-  await expect(missing.getByRole("row", { name: /edge-1 nacked LDS .*cannot bind/ })).toBeVisible();
+  await expect(missing.getByRole("row", { name: /edge-1 refused LDS .*cannot bind/ })).toBeVisible();
   await expect(page.getByText("no client has accepted it yet")).toBeVisible();
   await expect(page.locator("main img")).toHaveCount(0);
   expect(await page.title()).not.toBe("owned");
@@ -24,6 +24,6 @@ test("the propagation of a commit shows who accepted it and who lacks it", async
   await expect(page).toHaveURL(/\?revision=\d+$/);
   await expect(page.getByRole("img", { name: /3 clients accepted it/ })).toBeVisible();
   await page.getByRole("link", { name: "all 3" }).click();
-  await expect(page).toHaveURL(/\/clients\?q=state%3Anacked\+state%3Astale/);
+  await expect(page).toHaveURL(/\/clients\?q=state%3Arefused\+state%3Astale/);
   await expect(page.getByRole("table", { name: "Clients" }).getByRole("row")).toHaveCount(4);
 });

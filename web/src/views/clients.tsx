@@ -1,11 +1,11 @@
 import { signal } from "@preact/signals";
 import type { Client, TypeStatus } from "../api";
 import { useLoad } from "../load";
-import { Ago, Empty, lookOf, NodeLink, Problem, StateTag, wordOf } from "../parts";
+import { Ago, Empty, lookOf, NodeLink, Problem, StateTag } from "../parts";
 import { go, linkTo, route } from "../route";
 import { parseSearch } from "../search";
 import { useShown, useWindow, VirtualTable } from "../table";
-import { number, short } from "../words";
+import { number, short, wordOf } from "../words";
 
 // The last two selected clients, to compare them.
 const selected = signal<string[]>([]);

@@ -5,7 +5,7 @@ import { Ago, Empty, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
 import { Head } from "../table";
-import { number, units } from "../words";
+import { number, units, wordOf } from "../words";
 
 const looks: Record<string, string> = {
   nack: "bad",
@@ -58,7 +58,7 @@ export function Events() {
                     <Ago at={e.at} />
                   </td>
                   <td>
-                    <span class={`tag ${looks[e.kind] ?? "idle"}`}>{e.kind}</span>
+                    <span class={`tag ${looks[e.kind] ?? "idle"}`}>{wordOf(e.kind)}</span>
                   </td>
                   <td class="mono wide">{e.node && <NodeLink node={e.node} />}</td>
                   <td>{e.type}</td>

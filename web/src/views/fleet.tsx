@@ -1,10 +1,11 @@
 import type { State, TypeLoad } from "../api";
 import { changes } from "../live";
 import { useLoad } from "../load";
-import { Empty, lookOf, NodeLink, now, Panel, Problem, ResourceLink, wordOf } from "../parts";
+import { Empty, lookOf, NodeLink, now, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
+import { stateKey } from "../search";
 import { Head } from "../table";
-import { duration, number, units } from "../words";
+import { duration, number, units, wordOf } from "../words";
 
 const soon = 30 * 86_400_000; // ms; the server warns of certificates that end within this time
 
@@ -36,11 +37,7 @@ export function Fleet() {
                           {(Object.entries(c.by) as [State, number][]).map(
                             ([state, n]) =>
                               n > 0 && (
-                                <a
-                                  key={state}
-                                  class={`tag ${lookOf(state)}`}
-                                  href={linkTo("clients", [], { q: `agent:"${agent}" state:${state.toLowerCase()}` })}
-                                >
+                                <a key={state} class={`tag ${lookOf(state)}`} href={linkTo("clients", [], { q: `agent:"${agent}" ${stateKey(state)}` })}>
                                   {number(n)} {wordOf(state)}
                                 </a>
                               ),

@@ -58,8 +58,8 @@ function Row({ group: g, hold, acts }: { group: Group; hold: Hold | undefined; a
       </td>
       <td>
         {nacked > 0 && (
-          <a class="tag bad" href={linkTo("clients", [], { q: `group:${g.name} state:nacked` })}>
-            {number(nacked)} nacked
+          <a class="tag bad" href={linkTo("clients", [], { q: `group:${g.name} state:refused` })}>
+            {number(nacked)} refused
           </a>
         )}
         {g.rejected && <span class="tag bad">load rejected</span>}

@@ -1,8 +1,9 @@
 import { request, type Status } from "../api";
 import { useAsk, useLoad } from "../load";
-import { Ago, Empty, Links, lookOf, Panel, Problem, wordOf } from "../parts";
+import { Ago, Empty, Links, lookOf, Panel, Problem } from "../parts";
 import { linkTo } from "../route";
-import { number } from "../words";
+import { stateKey } from "../search";
+import { number, wordOf } from "../words";
 import { ReloadAction } from "./commands";
 import { type Line, problemsOf } from "./problems";
 
@@ -102,7 +103,7 @@ function Clients({ s }: { s: Status }) {
         <>
           <div class="numbers">
             {by.map(({ state, n }) => (
-              <a key={state} href={linkTo("clients", [], { q: `state:${state.toLowerCase()}` })}>
+              <a key={state} href={linkTo("clients", [], { q: stateKey(state) })}>
                 <b class={lookOf(state)}>{number(n)}</b>
                 {wordOf(state)}
               </a>
@@ -140,7 +141,7 @@ function Groups() {
                 <td class="number">{number(g.clients.connected)}</td>
                 <td>
                   {nacked ? (
-                    <span class="tag bad">{number(nacked)} nacked</span>
+                    <span class="tag bad">{number(nacked)} refused</span>
                   ) : g.rejected ? (
                     <span class="tag warn">load rejected</span>
                   ) : (

@@ -1,6 +1,7 @@
 // The problems of a status, worst first. The server decides what a problem is; this gives each a line.
 import type { State, Status } from "../api";
 import { linkTo } from "../route";
+import { stateKey } from "../search";
 import { units } from "../words";
 
 export interface Line {
@@ -58,7 +59,7 @@ export function problemsOf(s: Status): Line[] {
       href:
         r.clients === 1 && r.nodes[0]
           ? linkTo("clients", [r.nodes[0]], { type: r.type, name: names[0] })
-          : linkTo("clients", [], { q: `state:${nacked.toLowerCase()} type:${r.type.toLowerCase()}` }),
+          : linkTo("clients", [], { q: `${stateKey(nacked)} type:${r.type.toLowerCase()}` }),
     });
   }
   for (const t of s.troubles) {
@@ -107,7 +108,7 @@ export function problemsOf(s: Status): Line[] {
   for (const e of c.earlier ?? []) {
     lines.push({
       look: "warn",
-      tag: "earlier version",
+      tag: "quarantine",
       text: `${e.type} ${e.name} is refused in its newest version. These clients get the version that others accepted.`,
       count: e.clients,
       unit: units(e.clients, "client"),

@@ -6,7 +6,7 @@ import { linkTo, route } from "../route";
 import { Head } from "../table";
 import { number, short, units } from "../words";
 
-const unsettled = "state:nacked state:stale state:waiting state:sent state:not_sent";
+const unsettled = "state:refused state:stale state:waiting state:sent state:not_sent";
 
 export function Propagation() {
   const { data, failure } = useLoad("/api/v1/propagation");

@@ -186,7 +186,7 @@ export function Rollout({ id }: { id: string }) {
                 <span>
                   <b class="ok">{number(r.acked)}</b>accepted
                 </span>
-                <a href={linkTo("clients", [], { q: groups.length === 1 ? `state:nacked group:${groups[0]?.[0]}` : "state:nacked" })}>
+                <a href={linkTo("clients", [], { q: groups.length === 1 ? `state:refused group:${groups[0]?.[0]}` : "state:refused" })}>
                   <b class={r.refused ? "bad" : ""}>{number(r.refused)}</b>refused
                 </a>
                 <span>

@@ -1,7 +1,7 @@
 import type { Event } from "../api";
 import { useEvents } from "../live";
 import { now, Panel } from "../parts";
-import { duration } from "../words";
+import { duration, wordOf } from "../words";
 
 const span = 5 * 60_000; // ms
 const width = 1000;
@@ -39,7 +39,7 @@ export function Timeline({ node }: { node: string }) {
                   key={e.id}
                   class={looks[e.kind] ?? "idle"}
                   style={{ left: `calc(56px + (100% - 56px) * ${at(e) / width})` }}
-                  title={`${e.kind} ${duration(until - Date.parse(e.at))} ago ${e.text ?? ""}`}
+                  title={`${wordOf(e.kind)} ${duration(until - Date.parse(e.at))} ago ${e.text ?? ""}`}
                 />
               ))}
           </div>

@@ -1,5 +1,5 @@
 import { signal, useSignal } from "@preact/signals";
-import { type JSX, render } from "preact";
+import { type JSX, options, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { type Failure, loadSession, replica, replicaBefore, session, signedOut, signIn, signOut, urlOf } from "./api";
 import { connection, follow, unfollow } from "./live";
@@ -19,6 +19,7 @@ import { Resource, Resources } from "./views/resources";
 import { Revision, Revisions } from "./views/revisions";
 import { Rollout, Rollouts } from "./views/rollouts";
 import { Try } from "./views/try";
+import { visible } from "./words";
 
 const helpOpen = signal(false);
 
@@ -243,6 +244,20 @@ const keepSession = () => {
 };
 setInterval(keepSession, sessionEvery);
 document.addEventListener("visibilitychange", keepSession);
+
+// Each text of the page passes here, so a name of a client cannot hide or reorder characters. Links keep the name.
+const before = options.vnode;
+options.vnode = (v) => {
+  const of = v as { type: unknown; props: unknown };
+  if (of.type === null && typeof of.props === "string") of.props = visible(of.props);
+  else if (typeof of.type === "string") {
+    const props = of.props as Record<string, unknown>;
+    for (const name of ["title", "aria-label"]) {
+      if (typeof props[name] === "string") props[name] = visible(props[name]);
+    }
+  }
+  before?.(v);
+};
 
 start();
 keepSession();

@@ -9,7 +9,7 @@ import { parseSearch, stateKey } from "./search";
 import { split } from "./stream";
 import { rowHeight, windowOf } from "./table";
 import { problemsOf } from "./views/problems";
-import { duration, wordOf } from "./words";
+import { duration, visible, wordOf } from "./words";
 
 describe("URLs", () => {
   it("encode each part as one segment", () => {
@@ -177,5 +177,13 @@ describe("problems", () => {
       ["bad", "/clients?q=state%3Arefused+type%3Alds"],
       ["warn", "/clients/a"],
     ]);
+  });
+});
+
+describe("texts", () => {
+  it("show invisible characters as escapes", () => {
+    for (const c of ["\u0000", "\u001b", "\u200b", "\u200f", "\u202a", "\u202e", "\u2066", "\u2069", "\ufeff"])
+      expect(visible(`a${c}b`)).toBe(`a\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}b`);
+    expect(visible("é 漢\n\t𝒳")).toBe("é 漢\n\t𝒳");
   });
 });

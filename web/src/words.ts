@@ -19,3 +19,11 @@ export const wordOf = (s: string) => words[s.toLowerCase()] ?? s.toLowerCase().r
 
 // The beginning of a name that may be very long.
 export const short = (name: string) => (name.length > 200 ? `${name.slice(0, 200)}…` : name);
+
+// Control characters, and characters that a browser does not show or that reorder text. Line breaks and tabs are part of long
+// texts.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to find
+const invisible = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+// A text with an escape, such as \u202e, for each invisible character.
+export const visible = (text: string) => text.replace(invisible, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);

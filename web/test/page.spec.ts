@@ -129,6 +129,10 @@ test("names of nodes cannot add markup", async ({ page, world }) => {
   await page.goto(`${world.url}/clients`);
   await page.getByRole("link", { name: "<img" }).click();
   await expect(heading(page)).toContainText("<img src=x onerror=");
+  await expect(heading(page)).toContainText("\\u202eexe");
+  await expect(page).toHaveURL(/%E2%80%AEexe$/);
+  expect(await page.locator("main").innerHTML()).not.toMatch(/>[^<]*\u202e/);
+  await expect(page.getByText("No client").or(page.getByRole("alert"))).toHaveCount(0);
   await expect(page.locator("main img")).toHaveCount(0);
   expect(await page.title()).not.toBe("owned");
   await page.goto(`${world.url}/events`);

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -218,9 +219,12 @@ func (s *Server) preview(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxChecked is the maximum number of bytes of a checked text. The worst text of this size takes 2 s and 250 MB, and one
-// check runs at a time.
+// maxChecked is the maximum number of bytes of a checked text. The worst text of this size takes 2 s and 250 MB.
 const maxChecked = 512 << 10
+
+// mostChecked returns the maximum number of bytes of a checked text under a memory limit. The worst text then takes an
+// eighth of the limit, and one check runs at a time over unix sockets, and one over the network (SAFE-14).
+func mostChecked(limit int64) int { return int(min(maxChecked, limit>>12)) }
 
 // check sends the findings about a text with resources, and their impact.
 func (s *Server) check(w http.ResponseWriter, r *http.Request) error {
@@ -234,8 +238,8 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) error {
 	if strings.TrimSpace(in.Text) == "" {
 		return wrong("text", "is missing: write resources as YAML or JSON", "")
 	}
-	if len(in.Text) > maxChecked {
-		return wrong("text", fmt.Sprintf("more than %d bytes", maxChecked), "chancery check reads files of any size")
+	if most := mostChecked(debug.SetMemoryLimit(-1)); len(in.Text) > most {
+		return wrong("text", fmt.Sprintf("more than %d bytes", most), "chancery check reads files of any size")
 	}
 	in.Group = cmp.Or(in.Group, groups.Default)
 	if err := s.knownGroup(in.Group); err != nil {

@@ -61,7 +61,7 @@ func (s *Server) idToken(ctx context.Context, given string) *credential {
 // oidcCookie sets the cookie of a transaction, or removes it. The cookie is Lax: the issuer's page sends the browser
 // back.
 func oidcCookie(w http.ResponseWriter, r *http.Request, value string) {
-	c := &http.Cookie{Name: cookieName(r) + "-oidc", Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil, MaxAge: int(oidcTime.Seconds())}
+	c := &http.Cookie{Name: cookieName(r) + "-oidc", Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil, MaxAge: int(oidcTime.Seconds())} //nolint:gosec // Lax, because the issuer sends the browser back
 	if value == "" {
 		c.MaxAge = -1
 	}

@@ -267,7 +267,7 @@ func TestBearerIDToken(t *testing.T) {
 		}
 	}
 	i.claims["groups"] = "dev"
-	if resp, body := b.get("/version", "Authorization", "Bearer "+i.token("chancery", time.Hour, "", i.key)); resp.StatusCode != 403 || !strings.Contains(body, "ana@example.com (u1) lacks the role view") {
+	if resp, body := b.get("/version", "Authorization", "Bearer "+i.token("chancery", time.Hour, "", i.key)); resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "ana@example.com (u1) lacks the role view") {
 		t.Errorf("SAFE-19 %s %s", resp.Status, body)
 	}
 	i.web.Close()

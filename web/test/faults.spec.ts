@@ -86,7 +86,7 @@ test("a refusal is visible in the conversation, though an accepted version follo
   await expect.poll(async () => (await fetch(`${world.url}/ready?node=edge-1`)).status).toBe(200);
   await page.goto(`${world.url}/clients/edge-1`);
   world.write("listener.yaml", refused(quickstart("listener")));
-  const nack = page.locator(".lane i[title^=nack]");
+  const nack = page.locator(".lane i[title^=refused]");
   await expect(nack).toBeVisible();
   const top = await nack.evaluate((e) => {
     const at = e.getBoundingClientRect();

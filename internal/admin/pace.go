@@ -15,9 +15,9 @@ const (
 	maxPace = 10 * time.Second
 
 	// costShare is the smallest pause between two answers, as a multiple of the time that the last one took, up to
-	// maxPause. So a question takes about 3 % of a core, however many pages ask it.
-	costShare = 30
-	maxPause  = 3 * time.Second
+	// maxPause. So a question takes less than 2 % of a core, however many pages ask it.
+	costShare = 60
+	maxPause  = 5 * time.Second
 
 	maxDemands = 64  // maximum number of different demands with a pace; others get their own answers
 	pacedRows  = 200 // maximum limit of a list with a pace: any number of callers may be slow to read it

@@ -78,11 +78,11 @@ func TestPace(t *testing.T) {
 	})
 	t.Run("expensive answers are rare", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := &counter{takes: 50 * time.Millisecond}
+			c := &counter{takes: 30 * time.Millisecond}
 			expect(t, c, "", "1", c.takes)
 			expect(t, c, "", "2", costShare*c.takes)
 			c.takes = time.Minute
-			expect(t, c, "", "3", (costShare-1)*50*time.Millisecond+c.takes)
+			expect(t, c, "", "3", (costShare-1)*30*time.Millisecond+c.takes)
 			c.takes = 0
 			expect(t, c, "", "4", 0)
 			time.Sleep(2 * maxPace)

@@ -183,12 +183,16 @@ func (m *messages) forget(stream uint32, gone bool) {
 	if !open {
 		return
 	}
-	if r := &m.open[at]; r.message != nil {
-		before := r.counts()
+	r := &m.open[at]
+	before := r.counts()
+	if r.message != nil {
 		r.message = nil
 		m.parts--
-		m.count(r, before)
 	}
+	if gone {
+		r.frames = 0 // gRPC drops what the server has not read
+	}
+	m.count(r, before)
 	if gone {
 		m.open = slices.Delete(m.open, at, at+1)
 		m.gone++

@@ -393,7 +393,7 @@ func TestAdminUsage(t *testing.T) {
 		says  string
 		flags []string
 	}{
-		{2, "--admin-listen: 0.0.0.0:1 can be reached from other machines: give --admin-token-file or --admin-client-ca", []string{"--admin-listen", "0.0.0.0:1"}},
+		{2, "--admin-listen: 0.0.0.0:1 can be reached from other machines: give --admin-token-file, --admin-client-ca or --admin-roles", []string{"--admin-listen", "0.0.0.0:1"}},
 		{2, "can be reached from other machines", []string{"--admin-listen", ":1"}},
 		{2, "can be reached from other machines", []string{"--admin-listen", "admin.example:1"}},
 		{2, "can be reached from other machines", []string{"--admin-listen", "0.0.0.0:1", "--admin-tls-cert", "x", "--admin-tls-key", "x"}},

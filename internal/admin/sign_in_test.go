@@ -62,176 +62,184 @@ func (b *browser) session(what string, more ...string) (is api.Session, code int
 
 // A caller signs in with a token, and then has its roles by a cookie that scripts of the page cannot read.
 func TestSignIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(newFleet())
-		withRoles(t, s, "ops operate edge", "all commit")
-		b := &browser{t: t, h: s.Handler(public), tls: true}
-		if is, code := b.session("GET"); code != 200 || is.Name != "" || is.SignedIn || fmt.Sprint(is.SignIn) != "[token]" || b.cookie != nil {
-			t.Errorf("SAFE-20 before: %d %+v", code, is)
-		}
-		is, code := b.session("POST", as("ops")...)
-		if want := "[{operate [edge]}]"; code != 200 || is.Name != "token ops" || fmt.Sprint(is.Roles) != want || !is.SignedIn || is.CSRF == "" || !is.Expires.Equal(time.Now().Add(session.Idle)) {
-			t.Fatalf("SAFE-20 %d %+v", code, is)
-		}
-		if c := b.cookie; c.Name != "__Host-chancery" || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 900 || strings.Contains(c.Value, "secret") {
-			t.Errorf("SAFE-20 %+v", c)
-		}
-		for _, c := range []struct {
-			what string
-			csrf string
-			code int
-		}{
-			{"GET /api/v1/status", "", 200},
-			{"POST /api/v1/groups/edge/disconnect", "", 403},
-			{"POST /api/v1/groups/edge/disconnect", "x", 403},
-			{"POST /api/v1/groups/edge/disconnect", b.csrf, 200},
-			{"POST /api/v1/groups/pay/disconnect", b.csrf, 403},
-			{"POST /api/v1/reload", b.csrf, 403},
-		} {
-			if w := b.send(c.what, "{}", api.CSRFHeader, c.csrf); w.Code != c.code {
-				t.Errorf("SAFE-20 %s with %q: %d %s", c.what, c.csrf, w.Code, w.Body)
+	t.Run("SAFE-20 a session begins, slides and ends", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(newFleet())
+			withRoles(t, s, "ops operate edge", "all commit")
+			b := &browser{t: t, h: s.Handler(public), tls: true}
+			if is, code := b.session("GET"); code != 200 || is.Name != "" || is.SignedIn || fmt.Sprint(is.SignIn) != "[token]" || b.cookie != nil {
+				t.Errorf("before: %d %+v", code, is)
 			}
-		}
-		// The session slides, but not for ever.
-		for range 40 {
-			time.Sleep(session.Idle - time.Second)
-			if is, _ = b.session("GET"); !is.SignedIn {
-				break
+			is, code := b.session("POST", as("ops")...)
+			if want := "[{operate [edge]}]"; code != 200 || is.Name != "token ops" || fmt.Sprint(is.Roles) != want || !is.SignedIn || is.CSRF == "" || !is.Expires.Equal(time.Now().Add(session.Idle)) {
+				t.Fatalf("%d %+v", code, is)
 			}
-		}
-		if age := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); is.SignedIn || age < session.Most || age > session.Most+session.Idle {
-			t.Errorf("SAFE-20 the session ends after %v", age)
-		}
-		if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
-			t.Errorf("SAFE-20 after the end: %d", w.Code)
-		}
-		// Signing out removes the cookie.
-		b.session("POST", as("ops")...)
-		if is, code := b.session("DELETE"); code != 403 || is.SignedIn {
-			t.Errorf("SAFE-20 sign-out without the token of the session: %d", code)
-		}
-		b.session("GET")
-		if is, code := b.session("DELETE", api.CSRFHeader, b.csrf); code != 200 || is.Name != "" || is.SignedIn || b.cookie != nil {
-			t.Errorf("SAFE-20 sign-out: %d %+v", code, is)
-		}
-		// An idle session ends.
-		b.session("POST", as("ops")...)
-		time.Sleep(session.Idle)
-		if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
-			t.Errorf("SAFE-20 idle: %d", w.Code)
-		}
+			if c := b.cookie; c.Name != "__Host-chancery" || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 900 || strings.Contains(c.Value, "secret") {
+				t.Errorf("%+v", c)
+			}
+			for _, c := range []struct {
+				what string
+				csrf string
+				code int
+			}{
+				{"GET /api/v1/status", "", 200},
+				{"POST /api/v1/groups/edge/disconnect", "", 403},
+				{"POST /api/v1/groups/edge/disconnect", "x", 403},
+				{"POST /api/v1/groups/edge/disconnect", b.csrf, 200},
+				{"POST /api/v1/groups/pay/disconnect", b.csrf, 403},
+				{"POST /api/v1/reload", b.csrf, 403},
+			} {
+				if w := b.send(c.what, "{}", api.CSRFHeader, c.csrf); w.Code != c.code {
+					t.Errorf("%s with %q: %d %s", c.what, c.csrf, w.Code, w.Body)
+				}
+			}
+			// The session slides, but not for ever.
+			for range 40 {
+				time.Sleep(session.Idle - time.Second)
+				if is, _ = b.session("GET"); !is.SignedIn {
+					break
+				}
+			}
+			if age := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); is.SignedIn || age < session.Most || age > session.Most+session.Idle {
+				t.Errorf("the session ends after %v", age)
+			}
+			if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
+				t.Errorf("after the end: %d", w.Code)
+			}
+			// Signing out removes the cookie.
+			b.session("POST", as("ops")...)
+			if is, code := b.session("DELETE"); code != 403 || is.SignedIn {
+				t.Errorf("sign-out without the token of the session: %d", code)
+			}
+			b.session("GET")
+			if is, code := b.session("DELETE", api.CSRFHeader, b.csrf); code != 200 || is.Name != "" || is.SignedIn || b.cookie != nil {
+				t.Errorf("sign-out: %d %+v", code, is)
+			}
+			// An idle session ends.
+			b.session("POST", as("ops")...)
+			time.Sleep(session.Idle)
+			if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
+				t.Errorf("idle: %d", w.Code)
+			}
+		})
 	})
 }
 
 // A changed token, and a changed roles file, end the session at once. Other servers with the token know the session.
 func TestSessionIsBoundToItsCredential(t *testing.T) {
-	one, two := newServer(newFleet()), newServer(newFleet())
-	for _, s := range []*Server{one, two} {
-		withRoles(t, s, "ops operate edge")
-	}
-	b := &browser{t: t, h: one.Handler(public), tls: true}
-	b.session("POST", as("ops")...)
-	b.h = two.Handler(public)
-	if is, _ := b.session("GET"); is.Name != "token ops" || !is.SignedIn {
-		t.Errorf("SAFE-20 another server of the store: %+v", is)
-	}
-	withRoles(t, two, "ops commit")
-	if is, _ := b.session("GET"); fmt.Sprint(is.Roles) != "[{commit []}]" {
-		t.Errorf("SAFE-20 another role: %+v", is)
-	}
-	p := one.Roles().WithTokens(map[string]string{"ops": "a new secret"})
-	one.Roles = func() *roles.Policy { return p }
-	withRoles(t, two, "other view")
-	for _, s := range []*Server{one, two} {
-		b.h = s.Handler(public)
-		if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
-			t.Errorf("SAFE-20 with another token, or without one: %d", w.Code)
+	t.Run("SAFE-20 a session ends with its credential", func(t *testing.T) {
+		one, two := newServer(newFleet()), newServer(newFleet())
+		for _, s := range []*Server{one, two} {
+			withRoles(t, s, "ops operate edge")
 		}
-	}
-	// The token of --admin-token-file, without roles.
-	s, token := newServer(newFleet()), secret
-	s.Token = func() (string, error) { return token, nil }
-	b = &browser{t: t, h: s.Handler(loopback)}
-	if is, code := b.session("POST", "Authorization", "Bearer "+secret); code != 200 || fmt.Sprint(is.Roles) != "[{commit []}]" || b.cookie.Secure || b.cookie.Name != "chancery" {
-		t.Errorf("SAFE-20 %d %+v %+v", code, is, b.cookie)
-	}
-	if w := b.send("POST /api/v1/reload", "{}", api.CSRFHeader, b.csrf); w.Code != 200 {
-		t.Errorf("SAFE-20 %d %s", w.Code, w.Body)
-	}
-	if w := b.send("GET /api/v1/status", "", "Authorization", "Bearer wrong"); w.Code != 401 {
-		t.Errorf("SAFE-20 a wrong token with a session: %d", w.Code)
-	}
-	token = secret + "2"
-	if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
-		t.Errorf("SAFE-20 %d", w.Code)
-	}
+		b := &browser{t: t, h: one.Handler(public), tls: true}
+		b.session("POST", as("ops")...)
+		b.h = two.Handler(public)
+		if is, _ := b.session("GET"); is.Name != "token ops" || !is.SignedIn {
+			t.Errorf("another server of the store: %+v", is)
+		}
+		withRoles(t, two, "ops commit")
+		if is, _ := b.session("GET"); fmt.Sprint(is.Roles) != "[{commit []}]" {
+			t.Errorf("another role: %+v", is)
+		}
+		p := one.Roles().WithTokens(map[string]string{"ops": "a new secret"})
+		one.Roles = func() *roles.Policy { return p }
+		withRoles(t, two, "other view")
+		for _, s := range []*Server{one, two} {
+			b.h = s.Handler(public)
+			if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
+				t.Errorf("with another token, or without one: %d", w.Code)
+			}
+		}
+		// The token of --admin-token-file, without roles.
+		s, token := newServer(newFleet()), secret
+		s.Token = func() (string, error) { return token, nil }
+		b = &browser{t: t, h: s.Handler(loopback)}
+		if is, code := b.session("POST", "Authorization", "Bearer "+secret); code != 200 || fmt.Sprint(is.Roles) != "[{commit []}]" || b.cookie.Secure || b.cookie.Name != "chancery" {
+			t.Errorf("%d %+v %+v", code, is, b.cookie)
+		}
+		if w := b.send("POST /api/v1/reload", "{}", api.CSRFHeader, b.csrf); w.Code != 200 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if w := b.send("GET /api/v1/status", "", "Authorization", "Bearer wrong"); w.Code != 401 {
+			t.Errorf("a wrong token with a session: %d", w.Code)
+		}
+		token = secret + "2"
+		if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
+			t.Errorf("%d", w.Code)
+		}
+	})
 }
 
 // A sign-in needs TLS or the loopback, and the right token in few tries.
 func TestSignInIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(newFleet())
-		withRoles(t, s, "ops operate")
-		var log bytes.Buffer
-		s.Log = slog.New(slog.NewTextHandler(&log, nil))
-		b := &browser{t: t, h: s.Handler(public)}
-		if is, _ := b.session("GET"); len(is.SignIn) != 0 {
-			t.Errorf("SAFE-20 %+v", is)
-		}
-		if _, code := b.session("POST", as("ops")...); code != 403 || b.cookie != nil {
-			t.Errorf("SAFE-20 over plain text: %d", code)
-		}
-		b.tls = true
-		for i := range maxTries {
-			if _, code := b.session("POST", "Authorization", "Bearer guess"); code != 401 {
-				t.Errorf("SAFE-20 try %d: %d", i, code)
+	t.Run("SAFE-20 a sign-in over plain text or without a token", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(newFleet())
+			withRoles(t, s, "ops operate")
+			var log bytes.Buffer
+			s.Log = slog.New(slog.NewTextHandler(&log, nil))
+			b := &browser{t: t, h: s.Handler(public)}
+			if is, _ := b.session("GET"); len(is.SignIn) != 0 {
+				t.Errorf("%+v", is)
 			}
-		}
-		if w := b.send("POST /api/v1/session", "{}", as("ops")...); w.Code != 429 || w.Header().Get("Retry-After") != "60" {
-			t.Errorf("SAFE-20 too many: %d %s", w.Code, w.Header().Get("Retry-After"))
-		}
-		if w := b.send("GET /api/v1/status", "", as("ops")...); w.Code != 200 {
-			t.Errorf("SAFE-20 a script at the same address: %d", w.Code)
-		}
-		other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.RemoteAddr, r.TLS = "198.51.100.7:1", &tls.ConnectionState{}
-			s.Handler(public).ServeHTTP(w, r)
+			if _, code := b.session("POST", as("ops")...); code != 403 || b.cookie != nil {
+				t.Errorf("over plain text: %d", code)
+			}
+			b.tls = true
+			for i := range maxTries {
+				if _, code := b.session("POST", "Authorization", "Bearer guess"); code != 401 {
+					t.Errorf("try %d: %d", i, code)
+				}
+			}
+			if w := b.send("POST /api/v1/session", "{}", as("ops")...); w.Code != 429 || w.Header().Get("Retry-After") != "60" {
+				t.Errorf("too many: %d %s", w.Code, w.Header().Get("Retry-After"))
+			}
+			if w := b.send("GET /api/v1/status", "", as("ops")...); w.Code != 200 {
+				t.Errorf("a script at the same address: %d", w.Code)
+			}
+			other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.RemoteAddr, r.TLS = "198.51.100.7:1", &tls.ConnectionState{}
+				s.Handler(public).ServeHTTP(w, r)
+			})
+			if w := ask(other, "POST /api/v1/session", "{}", as("ops")...); w.Code != 200 {
+				t.Errorf("another address: %d", w.Code)
+			}
+			time.Sleep(triesTime)
+			if _, code := b.session("POST", as("ops")...); code != 200 {
+				t.Errorf("later: %d", code)
+			}
+			if n := strings.Count(log.String(), "sign-in refused"); n != 2 || strings.Contains(log.String(), "guess") {
+				t.Errorf("the log:\n%s", &log)
+			}
 		})
-		if w := ask(other, "POST /api/v1/session", "{}", as("ops")...); w.Code != 200 {
-			t.Errorf("SAFE-20 another address: %d", w.Code)
+		b := &browser{t: t, h: newServer(newFleet()).Handler(loopback)}
+		if is, code := b.session("GET"); code != 200 || is.Name != "loopback" || fmt.Sprint(is.Roles) != "[{view []}]" || len(is.SignIn) != 0 {
+			t.Errorf("without credentials, the page is read-only: %d %+v", code, is)
 		}
-		time.Sleep(triesTime)
-		if _, code := b.session("POST", as("ops")...); code != 200 {
-			t.Errorf("SAFE-20 later: %d", code)
-		}
-		if n := strings.Count(log.String(), "sign-in refused"); n != 2 || strings.Contains(log.String(), "guess") {
-			t.Errorf("SAFE-20 the log:\n%s", &log)
+		if _, code := b.session("POST"); code != 400 {
+			t.Errorf("%d", code)
 		}
 	})
-	b := &browser{t: t, h: newServer(newFleet()).Handler(loopback)}
-	if is, code := b.session("GET"); code != 200 || is.Name != "loopback" || fmt.Sprint(is.Roles) != "[{view []}]" || len(is.SignIn) != 0 {
-		t.Errorf("SAFE-20 without credentials, the page is read-only: %d %+v", code, is)
-	}
-	if _, code := b.session("POST"); code != 400 {
-		t.Errorf("SAFE-20 %d", code)
-	}
 }
 
 // The memory for failed sign-ins is bounded.
 func TestFailedSignInsAreBounded(t *testing.T) {
-	var all tries
-	now := time.Now()
-	for i := range 3 * maxTriers {
-		all.failed(fmt.Sprint(i), now)
-	}
-	if n := len(all.of); n > maxTriers+1 {
-		t.Errorf("SAFE-20 %d addresses", n)
-	}
-	if all.wait("another", now) == 0 {
-		t.Error("SAFE-20 further addresses are not limited")
-	}
-	all.failed("new", now.Add(triesTime))
-	if n := len(all.of); n != 1 {
-		t.Errorf("SAFE-20 %d addresses later", n)
-	}
+	t.Run("SAFE-20 failed sign-ins are few", func(t *testing.T) {
+		var all tries
+		now := time.Now()
+		for i := range 3 * maxTriers {
+			all.failed(fmt.Sprint(i), now)
+		}
+		if n := len(all.of); n > maxTriers+1 {
+			t.Errorf("%d addresses", n)
+		}
+		if all.wait("another", now) == 0 {
+			t.Error("further addresses are not limited")
+		}
+		all.failed("new", now.Add(triesTime))
+		if n := len(all.of); n != 1 {
+			t.Errorf("%d addresses later", n)
+		}
+	})
 }

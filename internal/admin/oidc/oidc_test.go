@@ -159,7 +159,7 @@ func (b *browser) begin(i *issuer, to string) string {
 	i.asked = at.Query()
 	for _, c := range resp.Cookies() {
 		if c.Name != "chancery-oidc" || c.SameSite != http.SameSiteLaxMode || !c.HttpOnly || c.MaxAge != 300 {
-			b.t.Errorf("SAFE-20 %+v", c)
+			b.t.Errorf("%+v", c)
 		}
 	}
 	return i.asked.Get("state")
@@ -169,76 +169,80 @@ func (b *browser) begin(i *issuer, to string) string {
 var fromIssuer = []string{"Sec-Fetch-Site", "cross-site", "Accept", "text/html"}
 
 func TestSignInByIssuer(t *testing.T) {
-	i := newIssuer(t)
-	var log bytes.Buffer
-	_, web := i.server(&log)
-	b := newBrowser(t, web.URL)
-	if _, body := b.get("/api/v1/session"); !strings.Contains(body, `"sign_in":["token","oidc"]`) {
-		t.Error(body)
-	}
-	state := b.begin(i, "/clients?q=web")
-	if i.asked.Get("nonce") == "" || i.asked.Get("scope") != "openid profile email" || i.asked.Get("redirect_uri") != web.URL+"/api/v1/session/oidc/callback" {
-		t.Errorf("%v", i.asked)
-	}
-	resp, body := b.get("/api/v1/session/oidc/callback?code=code&state="+state, fromIssuer...)
-	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/clients?q=web" {
-		t.Fatalf("SAFE-20 %s %s", resp.Status, body)
-	}
-	if _, body := b.get("/api/v1/session"); !strings.Contains(body, `"name":"ana@example.com (u1)","roles":[{"role":"operate","groups":["edge"]}],"signed_in":true`) {
-		t.Error("SAFE-20 " + body)
-	}
-	if !strings.Contains(log.String(), `msg="operator signed in" by="ana@example.com (u1)"`) {
-		t.Error(log.String())
-	}
-	// The transaction is over.
-	if resp, _ := b.get("/api/v1/session/oidc/callback?code=code&state="+state, fromIssuer...); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("SAFE-20 the same answer again: %s", resp.Status)
-	}
-	// Only this request may come from another page.
-	if resp, _ := b.get("/api/v1/session", fromIssuer...); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("SAFE-16 %s", resp.Status)
-	}
-	for _, to := range []string{"", "https://evil.example", "//evil.example", "/\\evil.example", "javascript:x"} {
-		state := b.begin(i, to)
-		if resp, _ := b.get("/api/v1/session/oidc/callback?code=code&state="+state, fromIssuer...); resp.Header.Get("Location") != "/" {
-			t.Errorf("SAFE-20 %q leads to %q", to, resp.Header.Get("Location"))
+	t.Run("SAFE-20 a user signs in by an issuer", func(t *testing.T) {
+		i := newIssuer(t)
+		var log bytes.Buffer
+		_, web := i.server(&log)
+		b := newBrowser(t, web.URL)
+		if _, body := b.get("/api/v1/session"); !strings.Contains(body, `"sign_in":["token","oidc"]`) {
+			t.Error(body)
 		}
-	}
+		state := b.begin(i, "/clients?q=web")
+		if i.asked.Get("nonce") == "" || i.asked.Get("scope") != "openid profile email" || i.asked.Get("redirect_uri") != web.URL+"/api/v1/session/oidc/callback" {
+			t.Errorf("%v", i.asked)
+		}
+		resp, body := b.get("/api/v1/session/oidc/callback?code=code&state="+state, fromIssuer...)
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/clients?q=web" {
+			t.Fatalf("%s %s", resp.Status, body)
+		}
+		if _, body := b.get("/api/v1/session"); !strings.Contains(body, `"name":"ana@example.com (u1)","roles":[{"role":"operate","groups":["edge"]}],"signed_in":true`) {
+			t.Error(body)
+		}
+		if !strings.Contains(log.String(), `msg="operator signed in" by="ana@example.com (u1)"`) {
+			t.Error(log.String())
+		}
+		// The transaction is over.
+		if resp, _ := b.get("/api/v1/session/oidc/callback?code=code&state="+state, fromIssuer...); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("the same answer again: %s", resp.Status)
+		}
+		// Only this request may come from another page.
+		if resp, _ := b.get("/api/v1/session", fromIssuer...); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("SAFE-16 %s", resp.Status)
+		}
+		for _, to := range []string{"", "https://evil.example", "//evil.example", "/\\evil.example", "javascript:x"} {
+			state := b.begin(i, to)
+			if resp, _ := b.get("/api/v1/session/oidc/callback?code=code&state="+state, fromIssuer...); resp.Header.Get("Location") != "/" {
+				t.Errorf("%q leads to %q", to, resp.Header.Get("Location"))
+			}
+		}
+	})
 }
 
 // Answers of another sign-in, of another browser, and of a wrong issuer begin no session.
 func TestForgedAnswersOfIssuer(t *testing.T) {
-	i := newIssuer(t)
-	_, web := i.server(io.Discard)
-	another := newBrowser(t, web.URL).begin(i, "/")
-	for name, c := range map[string]struct {
-		query func(state string) string
-		nonce string
-		want  string
-	}{
-		"another state":    {func(string) string { return "code=code&state=" + another }, "", "another sign-in (state)"},
-		"no state":         {func(string) string { return "code=code" }, "", "another sign-in (state)"},
-		"a wrong code":     {func(state string) string { return "code=x&state=" + state }, "", "does not accept the code"},
-		"an error":         {func(state string) string { return "error=access_denied&state=" + state }, "", "access_denied"},
-		"another nonce":    {func(state string) string { return "code=code&state=" + state }, "n", "another sign-in (nonce)"},
-		"its right answer": {func(state string) string { return "code=code&state=" + state }, "", ""},
-	} {
+	t.Run("SAFE-20 forged answers of an issuer", func(t *testing.T) {
+		i := newIssuer(t)
+		_, web := i.server(io.Discard)
+		another := newBrowser(t, web.URL).begin(i, "/")
+		for name, c := range map[string]struct {
+			query func(state string) string
+			nonce string
+			want  string
+		}{
+			"another state":    {func(string) string { return "code=code&state=" + another }, "", "another sign-in (state)"},
+			"no state":         {func(string) string { return "code=code" }, "", "another sign-in (state)"},
+			"a wrong code":     {func(state string) string { return "code=x&state=" + state }, "", "does not accept the code"},
+			"an error":         {func(state string) string { return "error=access_denied&state=" + state }, "", "access_denied"},
+			"another nonce":    {func(state string) string { return "code=code&state=" + state }, "n", "another sign-in (nonce)"},
+			"its right answer": {func(state string) string { return "code=code&state=" + state }, "", ""},
+		} {
+			b := newBrowser(t, web.URL)
+			state := b.begin(i, "/")
+			i.nonce = c.nonce
+			resp, body := b.get("/api/v1/session/oidc/callback?"+c.query(state), fromIssuer...)
+			_, is := b.get("/api/v1/session")
+			if ok := c.want == ""; strings.Contains(is, `"signed_in":true`) != ok || !strings.Contains(body, c.want) || !ok && resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s: %s %s", name, resp.Status, body)
+			}
+			if strings.Contains(body, clientSecret) {
+				t.Errorf("%s: the answer has the secret", name)
+			}
+		}
 		b := newBrowser(t, web.URL)
-		state := b.begin(i, "/")
-		i.nonce = c.nonce
-		resp, body := b.get("/api/v1/session/oidc/callback?"+c.query(state), fromIssuer...)
-		_, is := b.get("/api/v1/session")
-		if ok := c.want == ""; strings.Contains(is, `"signed_in":true`) != ok || !strings.Contains(body, c.want) || !ok && resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("SAFE-20 %s: %s %s", name, resp.Status, body)
+		if resp, _ := b.get("/api/v1/session/oidc/callback?code=code&state="+another, fromIssuer...); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a browser without a transaction: %s", resp.Status)
 		}
-		if strings.Contains(body, clientSecret) {
-			t.Errorf("%s: the answer has the secret", name)
-		}
-	}
-	b := newBrowser(t, web.URL)
-	if resp, _ := b.get("/api/v1/session/oidc/callback?code=code&state="+another, fromIssuer...); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("SAFE-20 a browser without a transaction: %s", resp.Status)
-	}
+	})
 }
 
 // A script sends an ID token.
@@ -263,7 +267,7 @@ func TestBearerIDToken(t *testing.T) {
 		"without a signature":  {strings.Join(strings.Split(i.token("chancery", time.Hour, "", i.key), ".")[:2], ".") + ".", 401},
 	} {
 		if resp, body := b.get("/version", "Authorization", "Bearer "+c.token); resp.StatusCode != c.code {
-			t.Errorf("SAFE-20 %s: %s %s", name, resp.Status, body)
+			t.Errorf("%s: %s %s", name, resp.Status, body)
 		}
 	}
 	i.claims["groups"] = "dev"

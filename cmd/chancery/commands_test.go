@@ -35,8 +35,8 @@ var notHere = []struct {
 }{
 	{regexp.MustCompile(`^make( |$)`), "a stage of CI, or it takes minutes; that its targets exist is checked"},
 	{regexp.MustCompile(`^(docker|kubectl|protoc|buf|systemctl|apt|dnf) `), "another program, which need not be installed"},
-	{regexp.MustCompile(`^go (test|build|run) |^cd e2e && go test |^cd examples/(embedded|directory) && go run `), "it compiles, as CI does elsewhere"},
-	{regexp.MustCompile(`^(B="|D="|E="|\$B |\./report\.py |bin/(bench|files|refusals)\b|e2e/|cd bench )`), "a benchmark"},
+	{regexp.MustCompile(`^go (test|build|run) |^cd e2e && go test |^cd examples/(admin|embedded|directory) && go run `), "it compiles, as CI does elsewhere"},
+	{regexp.MustCompile(`^(B="|D="|E="|\$B |\./report\.py |bin/(bench|files|pages|refusals)\b|e2e/|cd bench )`), "a benchmark"},
 	{regexp.MustCompile(`^(SOAK|GO\w+|RUNS|E2E_\w+|MUTANT\w*)=`), "a stage of CI with other settings"},
 	{regexp.MustCompile(`chancery-k8s( |$)`), "a module of its own, which is tested by itself"},
 	{regexp.MustCompile(`\./client$|^helm | --(tls-cert tls\.crt|store-ca) |^chancery check (a\.yaml|.* --envoy /usr/bin/envoy)`), "the files, or the program, are yours"},

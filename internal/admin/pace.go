@@ -72,7 +72,7 @@ type pacer struct {
 	demands map[string]*demand
 }
 
-// A demand is what callers ask, with what is known of the last answer.
+// A demand is one question of callers, with the time and the cost of its last answer. The lock of the pacer guards it.
 type demand struct {
 	next *shared       // the answer that callers wait for, not begun yet; nil: none waits
 	last time.Time     // begin of the last answer
@@ -94,9 +94,9 @@ func (s *shared) Header() http.Header { return s.header }
 
 // answer returns the next answer to a question. The first caller that waits for it makes it.
 func (p *pacer) answer(ctx context.Context, key string, pace time.Duration, f func(http.ResponseWriter) error) (*shared, error) {
-	one, at, first := p.enter(key, pace)
-	if first {
-		p.serve(ctx, key, one, at, f)
+	d, one, at := p.enter(key, pace)
+	if d != nil {
+		p.serve(ctx, d, one, at, f)
 	}
 	select {
 	case <-one.done:
@@ -106,33 +106,32 @@ func (p *pacer) answer(ctx context.Context, key string, pace time.Duration, f fu
 	}
 }
 
-// enter returns the answer to wait for. If the caller is the first to wait, it must make the answer at the given time.
-func (p *pacer) enter(key string, pace time.Duration) (one *shared, at time.Time, first bool) {
+// enter returns the answer to wait for. If the caller is the first to wait, it also returns the demand: the caller must
+// make the answer at the given time.
+func (p *pacer) enter(key string, pace time.Duration) (d *demand, one *shared, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one = &shared{done: make(chan struct{}), header: http.Header{}, err: errLost}
-	d := p.demands[key]
+	d = p.demands[key]
 	if d == nil {
+		d = &demand{}
 		maps.DeleteFunc(p.demands, func(_ string, d *demand) bool { return d.next == nil && time.Since(d.last) > maxPace })
-		if len(p.demands) >= maxDemands {
-			return one, at, true
-		}
 		if p.demands == nil {
 			p.demands = map[string]*demand{}
 		}
-		d = &demand{}
-		p.demands[key] = d
+		if len(p.demands) < maxDemands {
+			p.demands[key] = d
+		}
 	}
 	if d.next != nil {
-		return d.next, at, false
+		return nil, d.next, at
 	}
-	d.next = one
-	return one, d.last.Add(max(pace, min(maxPause, costShare*d.cost))), true
+	d.next = &shared{done: make(chan struct{}), header: http.Header{}, err: errLost}
+	return d, d.next, d.last.Add(max(pace, min(maxPause, costShare*d.cost)))
 }
 
 // serve makes an answer at a time. Later callers wait for another one, because this one may not have what they
 // know of.
-func (p *pacer) serve(ctx context.Context, key string, one *shared, at time.Time, f func(http.ResponseWriter) error) {
+func (p *pacer) serve(ctx context.Context, d *demand, one *shared, at time.Time, f func(http.ResponseWriter) error) {
 	defer close(one.done)
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
@@ -142,7 +141,7 @@ func (p *pacer) serve(ctx context.Context, key string, one *shared, at time.Time
 	}
 	began := time.Now()
 	left := ctx.Err() != nil
-	p.update(key, func(d *demand) {
+	p.update(func() {
 		d.next = nil
 		if !left {
 			d.last = began
@@ -155,13 +154,12 @@ func (p *pacer) serve(ctx context.Context, key string, one *shared, at time.Time
 	if ctx.Err() == nil {
 		one.err = err
 	}
-	p.update(key, func(d *demand) { d.cost = time.Since(began) })
+	p.update(func() { d.cost = time.Since(began) })
 }
 
-func (p *pacer) update(key string, set func(*demand)) {
+// update changes a demand.
+func (p *pacer) update(set func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d := p.demands[key]; d != nil {
-		set(d)
-	}
+	set()
 }

@@ -57,6 +57,11 @@ export function StateTag({ state }: { state: State }) {
   );
 }
 
+const changeLooks: Record<string, string> = { added: "ok", removed: "bad", changed: "info" };
+
+// How a resource or a field differs: "added", "removed" or "changed".
+export const ChangeTag = ({ change }: { change: string }) => <span class={`tag ${changeLooks[change]}`}>{change}</span>;
+
 export function Panel(p: { title: ComponentChildren; note?: ComponentChildren; link?: ComponentChildren; children: ComponentChildren }) {
   return (
     <section class="panel">

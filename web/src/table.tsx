@@ -45,7 +45,7 @@ export function useShown<T>(data: T | undefined, from: number) {
 }
 
 // The head of a table.
-export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
+const Head = ({ columns }: { columns: ComponentChildren[] }) => (
   <>
     {columns.map((c, i) => (
       <th key={i} scope="col">
@@ -53,6 +53,18 @@ export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
       </th>
     ))}
   </>
+);
+
+// A table of few rows.
+export const Table = (p: { label?: string; columns: ComponentChildren[]; children: ComponentChildren }) => (
+  <table aria-label={p.label}>
+    <thead>
+      <tr>
+        <Head columns={p.columns} />
+      </tr>
+    </thead>
+    <tbody>{p.children}</tbody>
+  </table>
 );
 
 interface Props<T> {

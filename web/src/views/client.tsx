@@ -2,7 +2,7 @@ import type { Explanation, Client as OneClient } from "../api";
 import { useLoad } from "../load";
 import { Ago, Code, Empty, Links, Panel, Problem, ResourceLink, StateTag } from "../parts";
 import { linkTo, route, setQuery } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number } from "../words";
 import { ClientActions } from "./commands";
 import { Timeline } from "./timeline";
@@ -103,29 +103,22 @@ function Chain({ of: e }: { of: Explanation }) {
 function Types({ client, node }: { client: OneClient; node: string }) {
   return (
     <Panel title="What it has">
-      <table>
-        <thead>
-          <tr>
-            <Head columns={["type", "state", "resources", "accepted"]} />
+      <Table columns={["type", "state", "resources", "accepted"]}>
+        {client.types.map((t) => (
+          <tr key={`${t.stream} ${t.url}`}>
+            <td>
+              <a href={linkTo("clients", [node], { type: t.type })} title={t.url}>
+                {t.type}
+              </a>
+            </td>
+            <td>
+              <StateTag state={t.state} />
+            </td>
+            <td class="number">{t.wildcard ? `all${t.names ? ` + ${number(t.names)}` : ""}` : number(t.names)}</td>
+            <td>{t.acked ? <Ago at={t.acked.at} /> : "never"}</td>
           </tr>
-        </thead>
-        <tbody>
-          {client.types.map((t) => (
-            <tr key={`${t.stream} ${t.url}`}>
-              <td>
-                <a href={linkTo("clients", [node], { type: t.type })} title={t.url}>
-                  {t.type}
-                </a>
-              </td>
-              <td>
-                <StateTag state={t.state} />
-              </td>
-              <td class="number">{t.wildcard ? `all${t.names ? ` + ${number(t.names)}` : ""}` : number(t.names)}</td>
-              <td>{t.acked ? <Ago at={t.acked.at} /> : "never"}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </Table>
       {client.types.length === 0 && <Empty>It has no subscription.</Empty>}
     </Panel>
   );
@@ -142,41 +135,34 @@ function Resources({ node, type }: { node: string; type: string }) {
     >
       <Problem failure={failure} />
       {data && data.items.length > 0 && (
-        <table>
-          <thead>
-            <tr>
-              <Head
-                columns={[
-                  "type",
-                  "name",
-                  "state",
-                  "place",
-                  <span key="why" class="hidden">
-                    reason
-                  </span>,
-                ]}
-              />
+        <Table
+          columns={[
+            "type",
+            "name",
+            "state",
+            "place",
+            <span key="why" class="hidden">
+              reason
+            </span>,
+          ]}
+        >
+          {data.items.map((r) => (
+            <tr key={`${r.type} ${r.name}`}>
+              <td>{r.type}</td>
+              <td class="mono wide">
+                <ResourceLink of={r}>{r.name}</ResourceLink>
+              </td>
+              <td>
+                <StateTag state={r.state} />
+              </td>
+              <td class="mono">{r.place}</td>
+              <td>
+                <a href={linkTo("clients", [node], { type: r.type, name: r.name })}>why</a>{" "}
+                {r.sent !== r.acked && <a href={linkTo("diff", [], { from: `accepted:${node}`, to: `sent:${node}`, type: r.type, name: r.name })}>diff</a>}
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {data.items.map((r) => (
-              <tr key={`${r.type} ${r.name}`}>
-                <td>{r.type}</td>
-                <td class="mono wide">
-                  <ResourceLink of={r}>{r.name}</ResourceLink>
-                </td>
-                <td>
-                  <StateTag state={r.state} />
-                </td>
-                <td class="mono">{r.place}</td>
-                <td>
-                  <a href={linkTo("clients", [node], { type: r.type, name: r.name })}>why</a>{" "}
-                  {r.sent !== r.acked && <a href={linkTo("diff", [], { from: `accepted:${node}`, to: `sent:${node}`, type: r.type, name: r.name })}>diff</a>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          ))}
+        </Table>
       )}
       {data && data.total === 0 && <Empty>It has no resource.</Empty>}
     </Panel>

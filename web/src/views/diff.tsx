@@ -2,7 +2,7 @@
 import type { Difference, Diff as Differences, FieldValue } from "../api";
 import { changes } from "../live";
 import { useLoad } from "../load";
-import { Empty, Panel, Problem, ResourceLink } from "../parts";
+import { ChangeTag, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { go, linkTo, route } from "../route";
 import { number, short, units } from "../words";
 import { ImpactPanel } from "./impact";
@@ -120,13 +120,11 @@ const Sides = ({ of: d }: { of: Differences }) => (
   <>{[d.from, d.to].map((s) => `${short(s.of)}${s.note ? ` (${short(s.note)})` : ""}: ${number(s.resources)} ${units(s.resources, "resource")}`).join(" → ")}</>
 );
 
-const looks: Record<string, string> = { added: "ok", removed: "bad", changed: "info" };
-
 function One({ of: x }: { of: Difference }) {
   return (
     <section class="difference" aria-label={`${x.kind} ${x.type} ${short(x.name)}`}>
       <h3>
-        <span class={`tag ${looks[x.kind]}`}>{x.kind}</span> {x.type}{" "}
+        <ChangeTag change={x.kind} /> {x.type}{" "}
         <span class="mono">{x.kind === "removed" ? short(x.name) : <ResourceLink of={x}>{short(x.name)}</ResourceLink>}</span>{" "}
         <span class="age">
           {x.group} {x.place}

@@ -1,7 +1,7 @@
 import { useLoad } from "../load";
 import { Empty, Problem } from "../parts";
 import { linkTo, route } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number, units } from "../words";
 
 export function Endpoints() {
@@ -25,24 +25,17 @@ export function Endpoints() {
       )}
       {data && data.items.length > 0 && (
         <section class="panel scroll">
-          <table aria-label="Clusters">
-            <thead>
-              <tr>
-                <Head columns={["cluster", "group", "endpoints"]} />
+          <Table label="Clusters" columns={["cluster", "group", "endpoints"]}>
+            {data.items.map((c) => (
+              <tr key={`${c.group} ${c.cluster}`}>
+                <td class="mono wide">
+                  <a href={linkTo("endpoints", [c.cluster], { group: c.group })}>{c.cluster}</a>
+                </td>
+                <td>{c.group}</td>
+                <td class={`number ${c.total ? "" : "warn"}`}>{c.total ? number(c.total) : "all removed or expired"}</td>
               </tr>
-            </thead>
-            <tbody>
-              {data.items.map((c) => (
-                <tr key={`${c.group} ${c.cluster}`}>
-                  <td class="mono wide">
-                    <a href={linkTo("endpoints", [c.cluster], { group: c.group })}>{c.cluster}</a>
-                  </td>
-                  <td>{c.group}</td>
-                  <td class={`number ${c.total ? "" : "warn"}`}>{c.total ? number(c.total) : "all removed or expired"}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+            ))}
+          </Table>
         </section>
       )}
     </>
@@ -65,30 +58,23 @@ export function Cluster({ cluster }: { cluster: string }) {
         <section class="panel scroll" key={c.group}>
           {!c.endpoints?.length && <Empty>All endpoints are removed or expired. The server sends none, also if files have some.</Empty>}
           {c.endpoints && c.endpoints.length > 0 && (
-            <table aria-label={`Endpoints in group ${c.group}`}>
-              <thead>
-                <tr>
-                  <Head columns={["endpoint", "address", "health", "zone", "priority", "weight", "lease"]} />
+            <Table label={`Endpoints in group ${c.group}`} columns={["endpoint", "address", "health", "zone", "priority", "weight", "lease"]}>
+              {c.endpoints.map((e) => (
+                <tr key={e.id}>
+                  <td class="mono wide">{e.id}</td>
+                  <td class="mono">
+                    {e.address.includes(":") ? `[${e.address}]` : e.address}:{e.port}
+                  </td>
+                  <td>
+                    <span class={`tag ${healths[e.health ?? ""] ?? "idle"}`}>{(e.health || "unknown").toLowerCase()}</span>
+                  </td>
+                  <td>{[e.locality?.region, e.locality?.zone, e.locality?.sub_zone].filter(Boolean).join("/")}</td>
+                  <td class="number">{e.priority ?? 0}</td>
+                  <td class="number">{e.weight || 1}</td>
+                  <td>{e.ttl ? e.ttl : <span class="age">none</span>}</td>
                 </tr>
-              </thead>
-              <tbody>
-                {c.endpoints.map((e) => (
-                  <tr key={e.id}>
-                    <td class="mono wide">{e.id}</td>
-                    <td class="mono">
-                      {e.address.includes(":") ? `[${e.address}]` : e.address}:{e.port}
-                    </td>
-                    <td>
-                      <span class={`tag ${healths[e.health ?? ""] ?? "idle"}`}>{(e.health || "unknown").toLowerCase()}</span>
-                    </td>
-                    <td>{[e.locality?.region, e.locality?.zone, e.locality?.sub_zone].filter(Boolean).join("/")}</td>
-                    <td class="number">{e.priority ?? 0}</td>
-                    <td class="number">{e.weight || 1}</td>
-                    <td>{e.ttl ? e.ttl : <span class="age">none</span>}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+              ))}
+            </Table>
           )}
         </section>
       ))}

@@ -4,7 +4,7 @@ import { missed, useEvents } from "../live";
 import { Ago, Empty, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number, units, wordOf } from "../words";
 
 const looks: Record<string, string> = {
@@ -45,30 +45,23 @@ export function Events() {
       )}
       {shown.length ? (
         <section class="panel">
-          <table aria-label="Events">
-            <thead>
-              <tr>
-                <Head columns={["age", "event", "node", "type", "text"]} />
+          <Table label="Events" columns={["age", "event", "node", "type", "text"]}>
+            {shown.map((e) => (
+              <tr key={e.id}>
+                <td>
+                  <Ago at={e.at} />
+                </td>
+                <td>
+                  <span class={`tag ${looks[e.kind] ?? "idle"}`}>{wordOf(e.kind)}</span>
+                </td>
+                <td class="mono wide">{e.node && <NodeLink node={e.node} />}</td>
+                <td>{e.type}</td>
+                <td class="wide" title={e.text}>
+                  {e.text || (e.count !== undefined && `${number(e.count)} ${units(e.count, "resource")}`)}
+                </td>
               </tr>
-            </thead>
-            <tbody>
-              {shown.map((e) => (
-                <tr key={e.id}>
-                  <td>
-                    <Ago at={e.at} />
-                  </td>
-                  <td>
-                    <span class={`tag ${looks[e.kind] ?? "idle"}`}>{wordOf(e.kind)}</span>
-                  </td>
-                  <td class="mono wide">{e.node && <NodeLink node={e.node} />}</td>
-                  <td>{e.type}</td>
-                  <td class="wide" title={e.text}>
-                    {e.text || (e.count !== undefined && `${number(e.count)} ${units(e.count, "resource")}`)}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+            ))}
+          </Table>
         </section>
       ) : (
         <Empty>No event {text ? "matches" : "yet"}.</Empty>

@@ -4,7 +4,7 @@ import { useLoad } from "../load";
 import { Empty, lookOf, NodeLink, now, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
 import { stateKey } from "../search";
-import { Head } from "../table";
+import { Table } from "../table";
 import { duration, number, units, wordOf } from "../words";
 
 const soon = 30 * 86_400_000; // ms; the server warns of certificates that end within this time
@@ -22,31 +22,24 @@ export function Fleet() {
             <Panel title="Versions of clients">
               {!f.agents.length && <Empty>No client is connected.</Empty>}
               {f.agents.length > 0 && (
-                <table aria-label="Versions">
-                  <thead>
-                    <tr>
-                      <Head columns={["program", "clients", "state"]} />
+                <Table label="Versions" columns={["program", "clients", "state"]}>
+                  {f.agents.map(({ agent, clients: c }) => (
+                    <tr key={agent}>
+                      <td class="wide">{agent ? <a href={linkTo("clients", [], { q: `agent:"${agent}"` })}>{agent}</a> : "unknown"}</td>
+                      <td class="number">{number(c.connected)}</td>
+                      <td>
+                        {(Object.entries(c.by) as [State, number][]).map(
+                          ([state, n]) =>
+                            n > 0 && (
+                              <a key={state} class={`tag ${lookOf(state)}`} href={linkTo("clients", [], { q: `agent:"${agent}" ${stateKey(state)}` })}>
+                                {number(n)} {wordOf(state)}
+                              </a>
+                            ),
+                        )}
+                      </td>
                     </tr>
-                  </thead>
-                  <tbody>
-                    {f.agents.map(({ agent, clients: c }) => (
-                      <tr key={agent}>
-                        <td class="wide">{agent ? <a href={linkTo("clients", [], { q: `agent:"${agent}"` })}>{agent}</a> : "unknown"}</td>
-                        <td class="number">{number(c.connected)}</td>
-                        <td>
-                          {(Object.entries(c.by) as [State, number][]).map(
-                            ([state, n]) =>
-                              n > 0 && (
-                                <a key={state} class={`tag ${lookOf(state)}`} href={linkTo("clients", [], { q: `agent:"${agent}" ${stateKey(state)}` })}>
-                                  {number(n)} {wordOf(state)}
-                                </a>
-                              ),
-                          )}
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
+                  ))}
+                </Table>
               )}
             </Panel>
             <Loads
@@ -85,26 +78,19 @@ function Loads({ title, note, of: all }: { title: string; note: string; of: Type
       {!all.length && <Empty>There is none.</Empty>}
       {all.length > 0 && (
         <div class="scroll">
-          <table aria-label={title}>
-            <thead>
-              <tr>
-                <Head columns={["client", "type", "bytes", "resources", "names"]} />
+          <Table label={title} columns={["client", "type", "bytes", "resources", "names"]}>
+            {all.map((l, i) => (
+              <tr key={i}>
+                <td class="mono wide">
+                  <NodeLink node={l.node} />
+                </td>
+                <td>{l.type}</td>
+                <td class="number">{number(l.bytes)}</td>
+                <td class="number">{number(l.resources)}</td>
+                <td class="number">{number(l.names)}</td>
               </tr>
-            </thead>
-            <tbody>
-              {all.map((l, i) => (
-                <tr key={i}>
-                  <td class="mono wide">
-                    <NodeLink node={l.node} />
-                  </td>
-                  <td>{l.type}</td>
-                  <td class="number">{number(l.bytes)}</td>
-                  <td class="number">{number(l.resources)}</td>
-                  <td class="number">{number(l.names)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+            ))}
+          </Table>
         </div>
       )}
     </Panel>

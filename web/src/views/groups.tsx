@@ -5,7 +5,7 @@ import { changes } from "../live";
 import { useAsk, useLoad } from "../load";
 import { Ago, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number, units } from "../words";
 import { GroupActions } from "./commands";
 
@@ -25,18 +25,11 @@ export function Groups() {
       ))}
       <div class="stack">
         <section class="panel scroll">
-          <table aria-label="Groups">
-            <thead>
-              <tr>
-                <Head columns={["group", "selects", "resources", "clients", "state", "place", ...(acts ? ["actions"] : [])]} />
-              </tr>
-            </thead>
-            <tbody>
-              {data?.items.map((g) => (
-                <Row key={g.name} group={g} hold={holds.find((h) => h.group === g.name)} acts={acts} />
-              ))}
-            </tbody>
-          </table>
+          <Table label="Groups" columns={["group", "selects", "resources", "clients", "state", "place", ...(acts ? ["actions"] : [])]}>
+            {data?.items.map((g) => (
+              <Row key={g.name} group={g} hold={holds.find((h) => h.group === g.name)} acts={acts} />
+            ))}
+          </Table>
         </section>
         <Preview />
       </div>
@@ -139,49 +132,35 @@ function Result({ of: p }: { of: Found }) {
         </p>
       ))}
       {p.groups.length > 0 && (
-        <table aria-label="Groups of the node">
-          <thead>
-            <tr>
-              <Head columns={["group", "because", "rule"]} />
+        <Table label="Groups of the node" columns={["group", "because", "rule"]}>
+          {p.groups.map((g) => (
+            <tr key={g.name}>
+              <td>{g.name}</td>
+              <td class="mono text">{g.why}</td>
+              <td class="mono">{g.place}</td>
             </tr>
-          </thead>
-          <tbody>
-            {p.groups.map((g) => (
-              <tr key={g.name}>
-                <td>{g.name}</td>
-                <td class="mono text">{g.why}</td>
-                <td class="mono">{g.place}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          ))}
+        </Table>
       )}
       {p.refused && <Empty>The server refuses this node.</Empty>}
       {!p.refused && !p.total && <Empty>The node gets no resources.</Empty>}
       {p.resources.length > 0 && (
         <div class="scroll">
-          <table aria-label="Resources of the node">
-            <thead>
-              <tr>
-                <Head columns={["type", "name", "group", "bytes", "place"]} />
+          <Table label="Resources of the node" columns={["type", "name", "group", "bytes", "place"]}>
+            {p.resources.map((r) => (
+              <tr key={`${r.type} ${r.name}`}>
+                <td>{r.type}</td>
+                <td class="mono wide">
+                  <ResourceLink of={r}>{r.name}</ResourceLink>
+                </td>
+                <td>
+                  {r.group} {r.hides && <span class="age">hides {r.hides.join(", ")}</span>}
+                </td>
+                <td class="number">{number(r.bytes)}</td>
+                <td class="mono">{r.place}</td>
               </tr>
-            </thead>
-            <tbody>
-              {p.resources.map((r) => (
-                <tr key={`${r.type} ${r.name}`}>
-                  <td>{r.type}</td>
-                  <td class="mono wide">
-                    <ResourceLink of={r}>{r.name}</ResourceLink>
-                  </td>
-                  <td>
-                    {r.group} {r.hides && <span class="age">hides {r.hides.join(", ")}</span>}
-                  </td>
-                  <td class="number">{number(r.bytes)}</td>
-                  <td class="mono">{r.place}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+            ))}
+          </Table>
         </div>
       )}
       {p.total > p.resources.length && <Empty>and {number(p.total - p.resources.length)} more</Empty>}

@@ -3,7 +3,7 @@ import type { Propagation as Answer, Spread } from "../api";
 import { useLoad } from "../load";
 import { Ago, Empty, NodeLink, Panel, Problem, StateTag } from "../parts";
 import { linkTo, route } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number, short, units } from "../words";
 
 const unsettled = "state:refused state:stale state:waiting state:sent state:not_sent";
@@ -111,27 +111,20 @@ function Missing({ of: d }: { of: Answer }) {
       {!n && <Empty>{d.clients.connected ? "All clients have accepted it." : "No client is connected."}</Empty>}
       {d.missing.length > 0 && (
         <div class="scroll">
-          <table aria-label="Missing clients">
-            <thead>
-              <tr>
-                <Head columns={["node", "state", "type", "reason"]} />
+          <Table label="Missing clients" columns={["node", "state", "type", "reason"]}>
+            {d.missing.map((m) => (
+              <tr key={m.path ?? m.node}>
+                <td class="mono wide">
+                  <NodeLink node={m.node || (m.path ?? "")}>{short(m.node || (m.path ?? ""))}</NodeLink>
+                </td>
+                <td>
+                  <StateTag state={m.state} />
+                </td>
+                <td>{m.type && <a href={linkTo("clients", [m.node || (m.path ?? "")], { type: m.type })}>{m.type}</a>}</td>
+                <td class="text">{short(m.why ?? "")}</td>
               </tr>
-            </thead>
-            <tbody>
-              {d.missing.map((m) => (
-                <tr key={m.path ?? m.node}>
-                  <td class="mono wide">
-                    <NodeLink node={m.node || (m.path ?? "")}>{short(m.node || (m.path ?? ""))}</NodeLink>
-                  </td>
-                  <td>
-                    <StateTag state={m.state} />
-                  </td>
-                  <td>{m.type && <a href={linkTo("clients", [m.node || (m.path ?? "")], { type: m.type })}>{m.type}</a>}</td>
-                  <td class="text">{short(m.why ?? "")}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+            ))}
+          </Table>
         </div>
       )}
     </Panel>
@@ -141,28 +134,21 @@ function Missing({ of: d }: { of: Answer }) {
 function Commits({ all, chosen }: { all: Spread[]; chosen: number | undefined }) {
   return (
     <Panel title="Last commits">
-      <table aria-label="Last commits">
-        <thead>
-          <tr>
-            <Head columns={["commit", "when", "clients", "p50", "p99"]} />
+      <Table label="Last commits" columns={["commit", "when", "clients", "p50", "p99"]}>
+        {all.map((s) => (
+          <tr key={s.revision} aria-selected={s.revision === chosen}>
+            <td>
+              <a href={linkTo("propagation", [], { revision: s.revision })}>{s.revision}</a>
+            </td>
+            <td>
+              <Ago at={s.at} />
+            </td>
+            <td class="number">{number(s.clients)}</td>
+            <td class="number">{s.clients > 0 && took(s.p50_ms)}</td>
+            <td class="number">{s.clients > 0 && took(s.p99_ms)}</td>
           </tr>
-        </thead>
-        <tbody>
-          {all.map((s) => (
-            <tr key={s.revision} aria-selected={s.revision === chosen}>
-              <td>
-                <a href={linkTo("propagation", [], { revision: s.revision })}>{s.revision}</a>
-              </td>
-              <td>
-                <Ago at={s.at} />
-              </td>
-              <td class="number">{number(s.clients)}</td>
-              <td class="number">{s.clients > 0 && took(s.p50_ms)}</td>
-              <td class="number">{s.clients > 0 && took(s.p99_ms)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </Table>
     </Panel>
   );
 }

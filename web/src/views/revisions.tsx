@@ -1,9 +1,9 @@
 import type { ChangedItem, Revision as Rev } from "../api";
 import { changes } from "../live";
 import { useLoad } from "../load";
-import { Ago, Empty, Panel, Problem, ResourceLink } from "../parts";
+import { Ago, ChangeTag, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number, units } from "../words";
 import { RestoreAction } from "./commands";
 import { ImpactPanel } from "./impact";
@@ -42,34 +42,27 @@ export function Revisions() {
       )}
       {data && data.items.length > 0 && (
         <section class="panel scroll">
-          <table aria-label="Revisions">
-            <thead>
-              <tr>
-                <Head columns={["revision", "when", "author", "message", "changes", "source", "state"]} />
+          <Table label="Revisions" columns={["revision", "when", "author", "message", "changes", "source", "state"]}>
+            {data.items.map((r) => (
+              <tr key={r.revision}>
+                <td>
+                  <RevisionLink of={r.revision} />
+                </td>
+                <td>
+                  <Ago at={r.time} />
+                </td>
+                <td class="cut">{r.author}</td>
+                <td class="text">{r.message}</td>
+                <td class="mono">
+                  <Changed of={r} />
+                </td>
+                <td class="mono cut">{r.source}</td>
+                <td>
+                  <Marks of={r} served={served} />
+                </td>
               </tr>
-            </thead>
-            <tbody>
-              {data.items.map((r) => (
-                <tr key={r.revision}>
-                  <td>
-                    <RevisionLink of={r.revision} />
-                  </td>
-                  <td>
-                    <Ago at={r.time} />
-                  </td>
-                  <td class="cut">{r.author}</td>
-                  <td class="text">{r.message}</td>
-                  <td class="mono">
-                    <Changed of={r} />
-                  </td>
-                  <td class="mono cut">{r.source}</td>
-                  <td>
-                    <Marks of={r} served={served} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+            ))}
+          </Table>
         </section>
       )}
     </>
@@ -105,39 +98,30 @@ function Marks({ of: r, served }: { of: Rev; served?: string | undefined }) {
   );
 }
 
-const looks: Record<string, string> = { added: "ok", removed: "bad", changed: "info" };
-
 // The changes of a revision, or of a text that is not committed.
 export function ChangesTable({ items }: { items: ChangedItem[] }) {
   return (
     <div class="scroll">
-      <table aria-label="Changes">
-        <thead>
-          <tr>
-            <Head columns={["change", "type", "name", "group", "bytes", "place"]} />
+      <Table label="Changes" columns={["change", "type", "name", "group", "bytes", "place"]}>
+        {items.map((c) => (
+          <tr key={`${c.group} ${c.type} ${c.name}`}>
+            <td>
+              <ChangeTag change={c.change} />
+            </td>
+            <td>{c.type || "group"}</td>
+            <td class="mono wide">
+              {c.type && c.name && c.change !== "removed" ? (
+                <ResourceLink of={{ type: c.type, name: c.name }}>{c.name}</ResourceLink>
+              ) : (
+                c.name || (c.type ? "version of the type" : "definition")
+              )}
+            </td>
+            <td class="cut">{c.group}</td>
+            <td class="number">{c.before && c.bytes && c.before !== c.bytes ? `${number(c.before)} → ${number(c.bytes)}` : number(c.bytes || c.before)}</td>
+            <td class="mono cut">{c.place}</td>
           </tr>
-        </thead>
-        <tbody>
-          {items.map((c) => (
-            <tr key={`${c.group} ${c.type} ${c.name}`}>
-              <td>
-                <span class={`tag ${looks[c.change]}`}>{c.change}</span>
-              </td>
-              <td>{c.type || "group"}</td>
-              <td class="mono wide">
-                {c.type && c.name && c.change !== "removed" ? (
-                  <ResourceLink of={{ type: c.type, name: c.name }}>{c.name}</ResourceLink>
-                ) : (
-                  c.name || (c.type ? "version of the type" : "definition")
-                )}
-              </td>
-              <td class="cut">{c.group}</td>
-              <td class="number">{c.before && c.bytes && c.before !== c.bytes ? `${number(c.before)} → ${number(c.bytes)}` : number(c.bytes || c.before)}</td>
-              <td class="mono cut">{c.place}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </Table>
     </div>
   );
 }

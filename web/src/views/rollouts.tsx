@@ -3,7 +3,7 @@ import { changes } from "../live";
 import { useLoad } from "../load";
 import { Ago, Empty, NodeLink, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { duration, number, units } from "../words";
 import { RolloutActions } from "./commands";
 import { NoStore, RevisionLink } from "./revisions";
@@ -32,39 +32,32 @@ export function Rollouts() {
           )}
           {data && data.items.length > 0 && (
             <div class="scroll">
-              <table aria-label="Rollouts">
-                <thead>
-                  <tr>
-                    <Head columns={["rollout", "phase", "to", "step", "accepted", "began", "author", "message"]} />
+              <Table label="Rollouts" columns={["rollout", "phase", "to", "step", "accepted", "began", "author", "message"]}>
+                {data.items.map((r) => (
+                  <tr key={r.id}>
+                    <td>
+                      <a class="mono" href={linkTo("rollouts", [r.id])}>
+                        {r.id}
+                      </a>
+                    </td>
+                    <td>
+                      <Phase of={r} />
+                    </td>
+                    <td>
+                      <RevisionLink of={r.revision} />
+                    </td>
+                    <td>
+                      {r.step} of {r.steps?.length ?? 0}
+                    </td>
+                    <td>{!ended(r) && `${number(r.acked)} of ${number(r.clients)}`}</td>
+                    <td>
+                      <Ago at={r.began} />
+                    </td>
+                    <td class="cut">{r.author}</td>
+                    <td class="text">{r.message}</td>
                   </tr>
-                </thead>
-                <tbody>
-                  {data.items.map((r) => (
-                    <tr key={r.id}>
-                      <td>
-                        <a class="mono" href={linkTo("rollouts", [r.id])}>
-                          {r.id}
-                        </a>
-                      </td>
-                      <td>
-                        <Phase of={r} />
-                      </td>
-                      <td>
-                        <RevisionLink of={r.revision} />
-                      </td>
-                      <td>
-                        {r.step} of {r.steps?.length ?? 0}
-                      </td>
-                      <td>{!ended(r) && `${number(r.acked)} of ${number(r.clients)}`}</td>
-                      <td>
-                        <Ago at={r.began} />
-                      </td>
-                      <td class="cut">{r.author}</td>
-                      <td class="text">{r.message}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+                ))}
+              </Table>
             </div>
           )}
         </Panel>

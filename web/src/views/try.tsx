@@ -4,7 +4,7 @@ import { changes } from "../live";
 import { useAsk, useLoad } from "../load";
 import { Empty, Panel, Problem } from "../parts";
 import { route, setQuery } from "../route";
-import { Head } from "../table";
+import { Table } from "../table";
 import { number, units } from "../words";
 import { ImpactPanel } from "./impact";
 import { ChangesTable } from "./revisions";
@@ -78,27 +78,20 @@ function Findings({ of: c }: { of: Check }) {
         {!c.findings.length && <Empty>The text has no findings.</Empty>}
         {c.findings.length > 0 && (
           <div class="scroll">
-            <table aria-label="Findings">
-              <thead>
-                <tr>
-                  <Head columns={["place", "code", "finding"]} />
+            <Table label="Findings" columns={["place", "code", "finding"]}>
+              {c.findings.map((f, i) => (
+                <tr key={i}>
+                  <td class="mono">{f.line && `${f.line}:${f.column}`}</td>
+                  <td>
+                    <span class={`tag ${f.warning ? "warn" : "bad"}`}>{f.code}</span>
+                  </td>
+                  <td class="text">
+                    {f.path && <span class="mono">{f.path}: </span>}
+                    {f.message} {f.hint && <span class="age">{f.hint}</span>}
+                  </td>
                 </tr>
-              </thead>
-              <tbody>
-                {c.findings.map((f, i) => (
-                  <tr key={i}>
-                    <td class="mono">{f.line && `${f.line}:${f.column}`}</td>
-                    <td>
-                      <span class={`tag ${f.warning ? "warn" : "bad"}`}>{f.code}</span>
-                    </td>
-                    <td class="text">
-                      {f.path && <span class="mono">{f.path}: </span>}
-                      {f.message} {f.hint && <span class="age">{f.hint}</span>}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+              ))}
+            </Table>
           </div>
         )}
       </Panel>

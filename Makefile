@@ -60,7 +60,7 @@ memory: ## What takes how much memory, and what is slow and not concurrent: with
 	@packages=$$(tools/packages-with '$(PLAIN)'); $(GOTEST) -run '$(PLAIN)' $$packages
 
 sim: ## The simulation of both halves of the protocol, WORLDS worlds
-	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol; cat $$SIM_SUMMARY
+	@export WORLDS=$(WORLDS) GOGC=1600 SIM_SUMMARY=$(RESULTS)/sim.txt; rm -f $$SIM_SUMMARY; $(GOTEST) -timeout 2h -run Simulation ./protocol ./protocol/internal/client; cat $$SIM_SUMMARY
 
 fuzz: ## Each fuzz target for FUZZTIME: 1,000 inputs (1000x), since there are many; or a time (1m)
 	GOGC=$(ROOM) tools/fuzz $(FUZZTIME)

@@ -1,233 +1,95 @@
 package protocol
 
 import (
-	"cmp"
-	"slices"
-	"strings"
-	"time"
-
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ClientOptions configures a client. The zero value is ready to use.
-type ClientOptions struct {
-	// The client sends Node with the first request of each stream: "Only the first request on a
-	// stream is guaranteed to carry the node identifier."
-	Node *xds.Node
-
-	// Legacy changes the first request if "*" is the only subscription of a type with an implicit
-	// wildcard ([xds.Type.Implicit]). The client then sends an empty list of names, which every
-	// server understands.
-	Legacy bool
-
-	// Check returns the reason why a resource cannot be used, or nil. The text of the error becomes
-	// the text of the NACK. Without Check, all resources are accepted. A panic counts as an error.
-	// The client calls Check only for wanted resources that differ from the resource held.
-	Check func(*xds.Resource) error
-
-	// Timeout is how long the server may take to send a requested name: "If a client requests a
-	// resource, it should wait for 15 seconds before deciding that it does not exist" (CLI-3).
-	// Zero: 15 s, or 30 s if Transient; negative: for ever. A wildcard has no timeout.
-	Timeout time.Duration
-
-	// Transient treats a resource that did not arrive in time as unavailable, not as missing (gRFC
-	// A88, resource_timer_is_transient_error).
-	Transient bool
-
-	// Retain keeps a resource that the server removes (gRFC A53, ignore_resource_deletion).
-	Retain bool
-
-	// DropOnError drops a resource whose newest state is refused, removed, or reported as NOT_FOUND
-	// or PERMISSION_DENIED (gRFC A88, fail_on_data_errors). It overrides Retain.
-	DropOnError bool
-
-	// Budget limits the memory of the resources that the client holds. A response that would exceed it
-	// is refused: none of its resources is used, and its removals count. Nil: no limit.
-	Budget *Budget
-}
-
 // A Client is the client side of the protocol across streams. Subscriptions and resources survive a
-// reconnect, nonces do not. Like [Session], a Client is pure: subscriptions, responses and time are
-// inputs, requests and events are outputs. A Client is not safe for concurrent use; one goroutine
-// owns it.
+// reconnect, nonces do not. Like [Session], a Client is pure: it performs no I/O and reads no clock.
+// It is not safe for concurrent use; one goroutine owns it.
 //
-// A subscribed name finds a resource if it is the name of the resource or "*". With delta, an alias
-// and the collection of the resource find it, too.
+//	inputs   Subscribe, Unsubscribe, Connected, Disconnected, Receive, Advance, Adopt, Doubt
+//	outputs  Requests, Events, Deadline
+//	state    State, States, Types, Wants, Held, Found, Lookup, Version
+//	end      Release
 //
-// After each call, the owner drains [Client.Events]. Before the next call of [Client.Receive], the
-// owner also drains [Client.Requests], which has the ACK or NACK of the last response. Terms: see
-// doc.go.
-type Client struct {
-	variant xds.Variant
-	opts    ClientOptions
-	types   []*clientType // in push order, which is the order of requests
-	all     bool          // an aggregated stream is connected
-	greeted bool          // the node was sent on this stream
-	now     time.Time
-	timers  clientTimers
-	events  []ClientEvent
-}
-
-// A clientType has the subscriptions and resources of one type.
-type clientType struct {
-	typ   *xds.Type
-	delta bool // names also match by alias and collection
-
-	names   map[string]*clientName     // asked, told, held, or refused: see clientName
-	all     *clientName                // names["*"]; nil: none
-	asks    int                        // number of names with asked set
-	changed map[string]bool            // names whose asked and told differ
-	found   map[string]map[string]bool // delta: by alias or collection, the names of the held resources that match
-	spoiled map[string]map[string]bool // delta: the same for refused resources; the inverse of fault.by
-	list    []string                   // the asked names, sorted; nil: not computed
-	strays  int                        // number of names that are kept only because a resource was refused
-	round   uint64                     // number of the last response; see clientName.round
-
-	// SotW: the names of the last response in the order of the response (nil for unknown names),
-	// followed by other names. Most names are in the same place in the next response.
-	rows   []*clientName
-	listed bool // rows has all names that the next full state may lack: see clientName.shows
-
-	// State of the current stream.
-	streams  bool   // the type has a stream of its own
-	greeted  bool   // the node was sent on this stream
-	opened   bool   // a request was sent
-	nameless bool   // no request has listed a name, so "*" is implied
-	steady   bool   // told is unchanged since the first request
-	nonce    string // nonce of the newest response
-	verdicts []verdict
-
-	version string // the last accepted version_info; SotW only
-	exact   bool   // the client holds all resources of this version, for the told names
-}
-
-// A verdict is an ACK or NACK that is still to be sent.
-type verdict struct {
-	nonce, version string
-	status         *xds.Status // nil: ACK
-}
+// Call Advance before the other inputs, and again at Deadline. After each input, drain Events. Before
+// the next Receive, also drain Requests, which has the ACK or NACK of the last response.
+// [client.Client] documents the methods.
+type Client = client.Client
 
 // NewClient returns a client without subscriptions and without a stream.
-func NewClient(v xds.Variant, opts ClientOptions) *Client {
-	if opts.Timeout == 0 {
-		opts.Timeout = 15 * time.Second
-		if opts.Transient {
-			opts.Timeout *= 2
-		}
-	}
-	return &Client{variant: v, opts: opts}
-}
+func NewClient(v xds.Variant, opts ClientOptions) *Client { return client.New(v, opts) }
 
-// find returns the state of a type, or nil. A response does not create a state, because a server
-// could send any number of types.
-func (c *Client) find(t *xds.Type) *clientType {
-	for _, w := range c.types {
-		if w.typ.Is(t) {
-			return w
-		}
-	}
-	return nil
-}
+// ClientOptions configures a client. The zero value is ready to use. [client.Options] has the details
+// of each field:
+//
+//	Node         sent with the first request of each stream
+//	Legacy       "*" alone is requested as an empty list of names, which every server understands
+//	Check        returns the reason why a resource cannot be used; nil: all are accepted
+//	Timeout      how long the server may take to send a requested name; zero: 15 s
+//	Transient    a resource that did not arrive in time is unavailable, not missing
+//	Retain       a resource that the server removes stays in use
+//	DropOnError  a resource with a data error does not stay in use
+//	Budget       limits the memory of the resources held; nil: no limit
+type ClientOptions = client.Options
 
-func (c *Client) of(t *xds.Type) *clientType {
-	if w := c.find(t); w != nil {
-		return w
-	}
-	w := &clientType{typ: t, delta: c.variant == xds.Delta, names: map[string]*clientName{}, changed: map[string]bool{}, found: map[string]map[string]bool{}, spoiled: map[string]map[string]bool{}}
-	c.types = append(c.types, w)
-	slices.SortStableFunc(c.types, func(a, b *clientType) int {
-		return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))
-	})
-	return w
-}
+// A Budget limits the memory of the resources that one or more clients hold (SAFE-14): see its field
+// Limit. All clients with the same Budget belong to one goroutine. The zero value has no limit.
+type Budget = client.Budget
 
-// Subscribe adds names; [xds.Wildcard] is allowed. If the client has already refused the resource
-// with one of these names, the new subscription gets a Refused event, too.
-func (c *Client) Subscribe(t *xds.Type, names ...string) {
-	w := c.of(t)
-	for _, name := range names {
-		name = xds.CanonicalName(name)
-		if n := w.name(name); !n.asked {
-			n.asked = true
-			w.asks++
-			w.turn(name, n)
-			w.tidy(name, n)
-			c.inform(w, name, n)
-		}
-	}
-}
+// A ClientEvent is a change of one name: of its resource or, if it has no resource, of the reason
+// for that. Each change is reported once, in order, but only for names that are still subscribed.
+// [client.Event] has the details of each field:
+//
+//	Kind, Type  what has changed, of which resource type
+//	Name        the name of the resource; without a resource, the subscribed name
+//	Asked       the subscribed names that find the resource
+//	Resource    the resource in use after the change; Removed: the dropped resource
+//	Err         the reason; nil for Updated, and if the server removed the resource
+type ClientEvent = client.Event
 
-// Unsubscribe removes names. The client accepts and holds the resources of these names until
-// [Client.Requests] has yielded the request without them.
-func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
-	w := c.find(t)
-	if w == nil {
-		return
-	}
-	for _, name := range names {
-		name = xds.CanonicalName(name)
-		n := w.names[name]
-		if n == nil || !n.asked {
-			continue
-		}
-		n.asked = false
-		w.asks--
-		w.turn(name, n)
-		if !w.opened || !n.told {
-			c.drop(w, name, n)
-		}
-	}
-}
+// ClientEventKind is the kind of a [ClientEvent].
+type ClientEventKind = client.EventKind
 
-// turn records that the field asked of a name has changed.
-func (w *clientType) turn(name string, n *clientName) {
-	w.list = nil
-	if n.asked != n.told {
-		w.changed[name] = true
-	} else {
-		delete(w.changed, name)
-	}
-}
+// The kinds of events. [client.EventKind] describes them in full.
+const (
+	Updated  ClientEventKind = client.Updated  // the resource is new, has changed, or is good again
+	Removed  ClientEventKind = client.Removed  // the client dropped the resource, because the server removed it or its TTL expired
+	Absent   ClientEventKind = client.Absent   // the name has no resource and had none before, or a refused resource is gone
+	TimedOut ClientEventKind = client.TimedOut // the server sent nothing in time, which does not mean that the resource is missing
+	Refused  ClientEventKind = client.Refused  // the client cannot use the resource that the server sent
+	Errored  ClientEventKind = client.Errored  // the server reports an error of the resource, or a removal that the client ignores
+)
 
-// Connected tells the client that a new stream has begun: for one type, or for all types if only is
-// nil. "The nonce is valid only in the context of an individual xDS stream; it does not survive
-// stream restarts."
-func (c *Client) Connected(only *xds.Type) {
-	c.Disconnected(only)
-	if only == nil {
-		c.all = true
-	} else {
-		c.of(only).streams = true
-	}
-}
+// A ReportedError is an error that a server reports for a resource instead of sending it
+// ("resource_errors").
+type ReportedError = client.ReportedError
 
-// Disconnected tells the client that the stream of one type has ended, or that all streams have
-// ended if only is nil. The client keeps its resources. Without a stream, missing names have no
-// timeout, but TTLs continue.
-func (c *Client) Disconnected(only *xds.Type) {
-	if only == nil {
-		c.all, c.greeted = false, false
-	}
-	for _, w := range c.types {
-		if only != nil && !w.typ.Is(only) {
-			continue
-		}
-		w.streams, w.greeted, w.opened, w.nonce, w.verdicts = false, false, false, "", nil
-		for name, n := range w.names {
-			if n.res == nil {
-				c.stop(n)
-			}
-			if !n.asked && n.told {
-				c.drop(w, name, n)
-			}
-		}
-	}
-}
+// The reasons in a [ClientEvent]. Test with [errors.Is].
+var (
+	ErrExpired = client.ErrExpired // the TTL of the resource expired
+	ErrSilent  = client.ErrSilent  // the server did not send the resource in time
+	ErrGone    = client.ErrGone    // the server removed the resource, but the client keeps using it
+)
 
-// drop forgets a name that is no longer asked. It is called if no request about the name is needed,
-// because the server does not know the name or has no stream.
-func (c *Client) drop(w *clientType, name string, n *clientName) {
-	w.exact = w.exact && !n.told // the version also covers this name
-	w.tell(name, n)
-	c.shed(w, name)
-}
+// A ClientState is the state of one name at a client. [client.State] has the details of each field:
+//
+//	Name, Status                the name and its state
+//	Resource, Version, Updated  the resource in use, its version, and when it changed
+//	Err, Refused, Failed        why the newest state is not in use, its version, and since when
+type ClientState = client.State
+
+// A ClientStatus is the state of a name, as in the client status discovery service (CSDS).
+type ClientStatus = client.Status
+
+// The states of a name at a client.
+const (
+	Requested     ClientStatus = client.Requested     // nothing was received
+	DoesNotExist  ClientStatus = client.DoesNotExist  // the server reported that, or sent nothing in time
+	Accepted      ClientStatus = client.Accepted      // ACKED: the newest state is in use, or the name finds other resources
+	Rejected      ClientStatus = client.Rejected      // NACKED: the newest state is refused, or all resources that the name finds are refused
+	ReceivedError ClientStatus = client.ReceivedError // RECEIVED_ERROR: the server reports an error
+	Overdue       ClientStatus = client.Overdue       // TIMEOUT: nothing was received in time; with ClientOptions.Transient
+)

@@ -1,6 +1,8 @@
 // Package protocol implements the xDS transport protocol as two pure state machines: [Session]
 // is the server side of one stream, [Client] is the client side across streams. The package
-// starts no goroutine, takes no lock, reads no clock and performs no I/O.
+// starts no goroutine, takes no lock, reads no clock and performs no I/O. The two halves share only
+// the types of package xds. The client is in package internal/client, whose doc.go describes it; the
+// rest of this text describes the session.
 //
 // # Inputs and outputs of a session
 //
@@ -165,34 +167,6 @@
 //	what ends without an answer        blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each
 //	                                   next to its rule; Deadline takes the earliest
 //	what a client held before          recall (SotW), resume (delta)
-//
-// # The client
-//
-// A [Client] outlives its streams. Inputs are [Client.Subscribe], [Client.Connected],
-// [Client.Receive] and [Client.Advance], which comes first. After each input, drain [Client.Events]
-// and [Client.Requests]. A clientName has all that the client knows of a name (clientname.go):
-//
-//	asked, told    subscribed to; the server knows it. A difference is due as a request. Each
-//	               resource held is covered by one of the two
-//	res            held under this name. "*" and, with delta, an alias or a collection find it,
-//	               too; found lists the resources that such a name finds
-//	fault          the newest state cannot be used: it was refused, or the server reports an
-//	               error. The resource held stays, except with DropOnError
-//	gone           the name finds nothing: the server reported so, or sent nothing in time
-//	timer          held: its TTL, with or without a stream. Otherwise the wait for the resource,
-//	               from the request to the first word of the server or the end of the stream
-//
-// Where to change a rule:
-//
-//	requests, and the versions that a resume states  clientask.go
-//	the meaning of a response, and its verdict       clienttake.go
-//	changes of a name, and their events              clienthold.go
-//	which names find a resource, when it is dropped  clientname.go
-//	timers                                           clienttime.go
-//
-// A client states a version_info only if it holds all resources of this version, for the names of
-// the stream's first request. The cost of a delta response is its own size, not the number of
-// resources held. The client remembers nothing of a response for names without a subscription.
 //
 // # Invariants
 //

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/internal/testkit/worlds"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -77,7 +78,7 @@ func liveHeap() uint64 {
 // the heap by 10 % at most". Every body is replaced several times, so a reference to an old body
 // would show.
 func TestMemory(t *testing.T) {
-	if raceEnabled {
+	if worlds.RaceEnabled {
 		t.Skip("slow, and nothing here is concurrent")
 	}
 	t.Run("sent once", func(t *testing.T) { memory(t, 0, 0) })

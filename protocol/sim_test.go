@@ -2,83 +2,27 @@ package protocol_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/testkit/worlds"
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/protocol/protocoltest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-var (
-	seedFlag   = flag.Int64("seed", -1, "simulate the world of this seed alone")
-	worldsFlag = flag.Int("worlds", 0, "how many worlds to simulate, in all tests together; 0: $WORLDS, or 200,000; 5,000 with -short, 500 with -race")
-	fromFlag   = flag.Int("from", 0, "the first seed: worlds that nobody has seen yet")
-	allFlag    = flag.Bool("all", false, "go on after a world that fails, and list all that do")
-)
-
-// raceEnabled is set under the race detector. It makes worlds slow and has nothing to find in
-// them, for nothing here is concurrent.
-var raceEnabled bool
-
 func session(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) protocoltest.Session {
 	return protocol.NewSession(v, only, view, opts)
 }
 
-// worlds is how many worlds a run of all simulations tries. Half of them are
-// TestSimulation's, two fifths NeverBreaks', a tenth SotWEqualsDelta's.
-func worlds() int {
-	n, _ := strconv.Atoi(os.Getenv("WORLDS"))
-	switch {
-	case *worldsFlag > 0:
-		return *worldsFlag
-	case n > 0:
-		return n
-	case raceEnabled:
-		return 500
-	case testing.Short():
-		return 5_000
-	}
-	return 200_000
-}
-
-// parts into which each sort of world is split, so that no core idles for long at the end.
-const parts = 8
-
-// failed is set when a world fails. Without -all, no other world begins then.
-var failed atomic.Bool
-
-// play tries n worlds of a sort, or the one that -seed asks for, in parallel parts.
-func play(t *testing.T, name string, n int, f func(t *testing.T, test string, seed uint64)) {
-	test := t.Name() + "/" + strings.ReplaceAll(name, " ", "_")
-	if *seedFlag >= 0 {
-		t.Run(name, func(t *testing.T) { f(t, test, uint64(*seedFlag)) })
-		return
-	}
-	for part := range parts {
-		t.Run(fmt.Sprintf("%s/%d", name, part), func(t *testing.T) {
-			t.Parallel()
-			defer func() { failed.Store(failed.Load() || t.Failed()) }()
-			for seed := *fromFlag + part; seed < *fromFlag+n && (*allFlag || !t.Failed() && !failed.Load()); seed += parts {
-				f(t, test, uint64(seed))
-			}
-		})
-	}
-}
-
 // Both halves of the protocol against each other, with clients of all kinds, with and without
-// hints.
+// hints. TestSimulation has half of all worlds, NeverBreaks two fifths, SotWEqualsDelta a tenth.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	seen := summary(t)
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-		play(t, v.String(), worlds()/4, func(t *testing.T, test string, seed uint64) {
+		worlds.Play(t, v.String(), worlds.Count()/4, func(t *testing.T, test string, seed uint64) {
 			r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v})
 			seen.report(t, test, seed, r, err)
 		})
@@ -97,7 +41,7 @@ func TestSimulationNeverBreaks(t *testing.T) {
 			if who == "grpc" && v == xds.Delta {
 				continue // it speaks SotW only
 			}
-			play(t, fmt.Sprintf("ADS-3 %s %s", who, v), worlds()*2/25, func(t *testing.T, test string, seed uint64) {
+			worlds.Play(t, fmt.Sprintf("ADS-3 %s %s", who, v), worlds.Count()*2/25, func(t *testing.T, test string, seed uint64) {
 				r, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: v, Client: who, Whole: true})
 				seen.report(t, test, seed, r, err)
 			})
@@ -111,7 +55,7 @@ func TestSimulationSotWEqualsDelta(t *testing.T) {
 	t.Parallel()
 	seen := summary(t)
 	for _, who := range []string{"generic", "separate"} {
-		play(t, who, worlds()/40, func(t *testing.T, test string, seed uint64) {
+		worlds.Play(t, who, worlds.Count()/40, func(t *testing.T, test string, seed uint64) {
 			a, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.SotW, Client: who, Accept: true})
 			seen.report(t, test+" sotw", seed, a, err)
 			b, err := protocoltest.Simulate(session, protocoltest.Config{Seed: seed, Variant: xds.Delta, Client: who, Accept: true})

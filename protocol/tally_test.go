@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/testkit/worlds"
 	"github.com/chancery-xds/chancery/protocol/protocoltest"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -42,7 +43,7 @@ func (c *tally) report(t *testing.T, test string, seed uint64, r protocoltest.Re
 	listed := test
 	test, _, _ = strings.Cut(test, " ")
 	replay := fmt.Sprintf("%v\nreplay: go test ./protocol -run '%s' -seed %d", f.Err, test, f.Seed)
-	if *allFlag {
+	if worlds.All() {
 		what, _, _ := strings.Cut(f.Err.Error(), "\n")
 		t.Errorf("failed: %s %d: %s\n%s", listed, seed, what, replay)
 		return
@@ -95,7 +96,7 @@ func summary(t *testing.T) *tally {
 		}
 		all.sum(c.Result)
 		text := fmt.Sprintf("%s: %s", t.Name(), c)
-		if len(all.tests) == 3 && *seedFlag < 0 {
+		if len(all.tests) == 3 && !worlds.Replays() {
 			text += fmt.Sprintf("the simulation: %s%s", all.tally, all.excuses())
 			for _, what := range all.excess() {
 				t.Error(what)
@@ -164,7 +165,7 @@ func (c *tally) excess() (out []string) {
 // excuse that changed nothing, the world ends as before.
 func TestExcusesTurnVerdicts(t *testing.T) {
 	tried, seeds := map[protocoltest.Excuse]int{}, uint64(150)
-	if raceEnabled {
+	if worlds.RaceEnabled {
 		seeds = 40
 	}
 	for seed := range seeds {

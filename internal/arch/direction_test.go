@@ -26,7 +26,7 @@ var layers = []layer{
 	{"vocabulary", "has the types of xDS and of the admin API, and the client of the admin API",
 		"xds findings internal/tablecache internal/admin/api internal/admin/client proto/*/*/*"},
 	{"core", "turns bytes into requests, and requests into responses",
-		"protocol wire"},
+		"protocol protocol/internal/* wire"},
 	{"envoy", "reads messages through the descriptors of Envoy; serves and watches nothing",
 		"refs internal/envoy internal/envoy/* internal/admin/csds internal/yamlkeys internal/check/* internal/auth/certs internal/disk/lastgood"},
 	{"server and client", "move messages: the store, the streams, the client library",
@@ -51,7 +51,7 @@ const testkits = "internal/testkit/* xds/xdstest protocol/protocoltest internal/
 // apart lists pairs of packages. The first must not link the second, although their layers would allow it.
 var apart = []struct{ from, to, why string }{
 	{"client client/*", "server store", "a program that embeds the client does not link the server"},
-	{"xds protocol wire refs store server lazy rest metrics findings groups groups/cel source/dir client client/*", "admin web internal/admin internal/admin/clients internal/admin/explain internal/admin/wiring", "a program without the admin API does not link it or its page"},
+	{"xds protocol protocol/internal/* wire refs store server lazy rest metrics findings groups groups/cel source/dir client client/*", "admin web internal/admin internal/admin/clients internal/admin/explain internal/admin/wiring", "a program without the admin API does not link it or its page"},
 	{"server rest", "store", "they use a store through an interface"},
 	{"internal/cli internal/cli/*", "internal/daemon internal/daemon/* internal/admin", "commands use the daemon only through its admin API"},
 	{"internal/daemon/*", "internal/daemon", "parts of the daemon do not depend on the whole"},
@@ -88,7 +88,7 @@ var someGenerated = []struct{ packages, modules, why string }{
 }
 
 // stdOnly are packages that link only the standard library and this repository.
-const stdOnly = "xds web protocol protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/faults internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
+const stdOnly = "xds web protocol protocol/internal/* protocol/protocoltest findings internal/admin/api internal/admin/client internal/limit/rate internal/limit/fair internal/tablecache internal/text internal/text/jsonscan internal/text/glob internal/panics internal/faults internal/listen internal/disk internal/logs/* internal/daemon/health internal/envoy/bootstrap internal/endpoints/register"
 
 func matches(patterns, pkg string) bool {
 	return slices.ContainsFunc(strings.Fields(patterns), func(pattern string) bool {

@@ -51,13 +51,6 @@ var rooms = map[string]string{
 	"saying.beatAt": "beat.go",
 	"saying.unfed":  "beat.go",
 
-	// The client is one room of several files.
-	"Client":     "clientask.go clientevent.go clienttime.go",
-	"clientType": "clientask.go clientname.go clienthold.go clienttake.go clienttime.go",
-	"clientName": "budget.go client.go clienthold.go clienttake.go clienttime.go",
-	"fault":      "clienthold.go",
-	"verdict":    "clienttake.go",
-
 	"Event":    "settle.go",
 	"Interest": "want.go",
 }

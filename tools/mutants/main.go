@@ -39,16 +39,18 @@ import (
 
 // dependents are other packages whose tests run on mutants that survive the tests of their own package.
 var dependents = map[string][]string{
-	"protocol": {"client"},
-	"server":   {"rest"},
-	"store":    {"lazy"},
-	"xds":      {"wire", "store"},
+	"protocol":                 {"client"},
+	"protocol/internal/client": {"client"},
+	"server":                   {"rest"},
+	"store":                    {"lazy"},
+	"xds":                      {"wire", "store"},
 }
 
 // simulations are tests of a package that play as many random worlds as their environment says. A mutant meets few
 // worlds first. A survivor that is not known to be equivalent meets many.
 var simulations = map[string]struct{ tests, few, many string }{
-	"protocol": {"Simulation", "WORLDS=500", "WORLDS=5000"},
+	"protocol":                 {"Simulation", "WORLDS=500", "WORLDS=5000"},
+	"protocol/internal/client": {"Simulation", "WORLDS=500", "WORLDS=5000"},
 }
 
 // A pkg is a package with mutants.

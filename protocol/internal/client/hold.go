@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"bytes"
@@ -8,11 +8,11 @@ import (
 )
 
 // This file changes the state of a name: held, refused, removed, absent, or in error. Terms: see
-// "The client" in doc.go.
+// doc.go.
 
 // hold puts a resource in use. It replaces an equal resource, too, because the old one may keep the
 // memory of its response in use.
-func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource, version string) {
+func (c *Client) hold(w *typeState, name string, n *nameState, r *xds.Resource, version string) {
 	old, f := n.res, n.fault
 	same := old != nil && !n.foreign && alike(old, r)
 	if old != nil {
@@ -33,7 +33,7 @@ func (c *Client) hold(w *clientType, name string, n *clientName, r *xds.Resource
 	if same {
 		asked = slices.DeleteFunc(slices.Clone(w.askers(name, r)), func(s string) bool { return !f.reached(s) && !slices.Contains(ended, s) })
 	}
-	c.tellOf(w, ClientEvent{Kind: Updated, Name: name, Resource: r, Asked: asked})
+	c.tellOf(w, Event{Kind: Updated, Name: name, Resource: r, Asked: asked})
 	if old != nil {
 		c.abandon(w, name, old, r)
 	}
@@ -48,7 +48,7 @@ func alike(a, b *xds.Resource) bool {
 
 // found ends the timeouts of the other names that find a resource. It also ends errors that the
 // server reported for these names, and returns the names with such an error.
-func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []string) {
+func (c *Client) found(w *typeState, name string, r *xds.Resource) (ended []string) {
 	if w.all != nil {
 		w.all.fault = nil // the Updated event shows that the fault is over
 	}
@@ -70,7 +70,7 @@ func (c *Client) found(w *clientType, name string, r *xds.Resource) (ended []str
 // abandon handles the names that found the old state of a resource. A name that does not find the
 // new state r gets a Removed event. If r is nil, no name finds the resource any more: then the
 // caller adds one event for all names.
-func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
+func (c *Client) abandon(w *typeState, name string, old, r *xds.Resource) {
 	if !w.delta {
 		return
 	}
@@ -88,13 +88,13 @@ func (c *Client) abandon(w *clientType, name string, old, r *xds.Resource) {
 		}
 		w.lacking(s, n)
 		if r != nil && !stays[s] {
-			c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Asked: asker(s, n)})
+			c.tellOf(w, Event{Kind: Removed, Name: name, Resource: old, Asked: asker(s, n)})
 		}
 	}
 }
 
 // lacking records that a name does not exist, unless the name finds another resource.
-func (w *clientType) lacking(name string, n *clientName) {
+func (w *typeState) lacking(name string, n *nameState) {
 	if n.res == nil && !w.finds(name) && name != xds.Wildcard {
 		n.gone = absence
 	}
@@ -102,7 +102,7 @@ func (w *clientType) lacking(name string, n *clientName) {
 
 // over ends the fault of a name. Names that got the Refused event of this fault get an Absent event
 // now, unless they find one of the resources told, for which another event was added.
-func (c *Client) over(w *clientType, name string, n *clientName, why error, told ...*xds.Resource) {
+func (c *Client) over(w *typeState, name string, n *nameState, why error, told ...*xds.Resource) {
 	f := n.fault
 	n.fault = nil
 	if f == nil || len(f.by) == 0 {
@@ -133,7 +133,7 @@ func (c *Client) over(w *clientType, name string, n *clientName, why error, told
 }
 
 // gone adds an Absent event for a refused resource that is gone.
-func (c *Client) gone(w *clientType, name string, asked []string, why error) {
+func (c *Client) gone(w *typeState, name string, asked []string, why error) {
 	if len(asked) == 0 {
 		return
 	}
@@ -141,30 +141,30 @@ func (c *Client) gone(w *clientType, name string, asked []string, why error) {
 	if others := w.finding(name); len(others) > 0 {
 		stays = w.names[others[0]].res
 	}
-	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Resource: stays, Asked: asked, Err: why})
+	c.tellOf(w, Event{Kind: Absent, Name: name, Resource: stays, Asked: asked, Err: why})
 }
 
 // repeat adds a second event after a Removed event: the newest state of the resource is still
 // refused.
-func (c *Client) repeat(w *clientType, name string, n *clientName, asked []string) {
+func (c *Client) repeat(w *typeState, name string, n *nameState, asked []string) {
 	if len(asked) == 0 {
 		return
 	}
-	c.tellOf(w, ClientEvent{Kind: n.fault.kind(), Name: name, Err: n.fault.err, Asked: asked})
+	c.tellOf(w, Event{Kind: n.fault.kind(), Name: name, Err: n.fault.err, Asked: asked})
 }
 
 // inform adds the event for a new subscription to a name whose resource is refused.
-func (c *Client) inform(w *clientType, name string, n *clientName) {
+func (c *Client) inform(w *typeState, name string, n *nameState) {
 	f := n.fault
 	if f == nil || f.of == "" || w.knows(name, f) {
 		return
 	}
 	f.by = append(f.by, name)
-	c.tellOf(w, ClientEvent{Kind: f.kind(), Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
+	c.tellOf(w, Event{Kind: f.kind(), Name: name, Resource: n.res, Err: f.err, Asked: []string{name}})
 }
 
 // asker returns a list with the name if it is asked, and otherwise an empty list.
-func asker(name string, n *clientName) []string {
+func asker(name string, n *nameState) []string {
 	if !n.asked {
 		return []string{}
 	}
@@ -172,7 +172,7 @@ func asker(name string, n *clientName) []string {
 }
 
 // lose drops a resource and any refused state of it, and adds an event with the reason.
-func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
+func (c *Client) lose(w *typeState, name string, n *nameState, why error) {
 	old := n.res
 	c.release(w, name, n, why)
 	c.over(w, name, n, why, old)
@@ -181,18 +181,18 @@ func (c *Client) lose(w *clientType, name string, n *clientName, why error) {
 
 // release drops a resource and adds an event with the reason. If a newer state was refused, it
 // stays refused. An error that the server reported for the dropped resource ends.
-func (c *Client) release(w *clientType, name string, n *clientName, why error) {
+func (c *Client) release(w *typeState, name string, n *nameState, why error) {
 	old := n.res
 	c.let(w, name, n)
 	if n.fault != nil && n.fault.of == "" {
 		n.fault = nil
 	}
 	w.lacking(name, n)
-	c.tellOf(w, ClientEvent{Kind: Removed, Name: name, Resource: old, Err: why})
+	c.tellOf(w, Event{Kind: Removed, Name: name, Resource: old, Err: why})
 }
 
 // let drops a resource without an event.
-func (c *Client) let(w *clientType, name string, n *clientName) {
+func (c *Client) let(w *typeState, name string, n *nameState) {
 	old := n.res
 	w.unindex(name, old)
 	c.keep(n, nil)
@@ -203,7 +203,7 @@ func (c *Client) let(w *clientType, name string, n *clientName) {
 
 // remove handles a name that the server reports as not existing. A name in removed_resources has no
 // timeout any more (CLI-3).
-func (c *Client) remove(w *clientType, name string, why error) {
+func (c *Client) remove(w *typeState, name string, why error) {
 	n := w.names[name]
 	switch {
 	case n == nil || name == xds.Wildcard: // a wildcard cannot be absent
@@ -222,7 +222,7 @@ func (c *Client) remove(w *clientType, name string, why error) {
 // unfind handles an alias or a collection that does not exist any more. It drops the resources that
 // only this name found. The server did not mention the names of these resources, so their refused
 // states stay refused.
-func (c *Client) unfind(w *clientType, name string, why error) {
+func (c *Client) unfind(w *typeState, name string, why error) {
 	for _, s := range w.finding(name) {
 		n := w.names[s]
 		switch {
@@ -240,13 +240,13 @@ func (c *Client) unfind(w *clientType, name string, why error) {
 }
 
 // retain keeps a resource although the server has removed it.
-func (c *Client) retain(w *clientType, name string, n *clientName) {
+func (c *Client) retain(w *typeState, name string, n *nameState) {
 	n.foreign = true
 	c.blame(w, name, n, nil, ErrGone)
 }
 
 // nothing handles a removed name if no resource is held under this name.
-func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
+func (c *Client) nothing(w *typeState, name string, n *nameState, why error) {
 	if n.told {
 		for _, s := range w.spoils(name) {
 			w.part(name, s)
@@ -264,20 +264,20 @@ func (c *Client) nothing(w *clientType, name string, n *clientName, why error) {
 }
 
 // absent records that a name does not find any resource. It adds an event, but only once.
-func (c *Client) absent(w *clientType, name string, n *clientName, why error) {
+func (c *Client) absent(w *typeState, name string, n *nameState, why error) {
 	if n.gone == absence && n.fault == nil {
 		return
 	}
 	c.stop(n)
 	n.gone, n.fault = absence, nil
-	c.tellOf(w, ClientEvent{Kind: Absent, Name: name, Err: why})
+	c.tellOf(w, Event{Kind: Absent, Name: name, Err: why})
 	w.tidy(name, n)
 }
 
 // missing handles a name that resource_errors reports as not existing. A resource held stays in
 // use: "By default, we will ignore the error and continue using the cached version of the resource"
 // (gRFC A88).
-func (c *Client) missing(w *clientType, name string) {
+func (c *Client) missing(w *typeState, name string) {
 	n := w.names[name]
 	switch {
 	case n == nil || name == xds.Wildcard:
@@ -291,7 +291,7 @@ func (c *Client) missing(w *clientType, name string) {
 }
 
 // report handles the other errors in resource_errors.
-func (c *Client) report(w *clientType, e xds.ResourceError) {
+func (c *Client) report(w *typeState, e xds.ResourceError) {
 	name := xds.CanonicalName(e.Name)
 	n := w.names[name]
 	if n == nil || !n.told && n.res == nil {
@@ -313,7 +313,7 @@ func (c *Client) report(w *clientType, e xds.ResourceError) {
 // blame records an error that the server reports, and adds an event, but only once. If the resource
 // was dropped because of the error, the caller passes the names that get the event (asked).
 // Otherwise all names get it that find the resource, and all names that got the Refused event.
-func (c *Client) blame(w *clientType, name string, n *clientName, asked []string, err error) {
+func (c *Client) blame(w *typeState, name string, n *nameState, asked []string, err error) {
 	f := &fault{err: err, text: err.Error(), last: err.Error(), at: c.now}
 	if old := n.fault; old != nil {
 		if asked == nil && !old.refused && old.text == f.text {
@@ -335,13 +335,13 @@ func (c *Client) blame(w *clientType, name string, n *clientName, asked []string
 	asked = slices.DeleteFunc(without(asked, f.heard...), func(s string) bool { return w.knows(s, f) })
 	asked = append(w.told(f), asked...)
 	f.heard = append(without(f.heard, asked...), asked...)
-	c.tellOf(w, ClientEvent{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
+	c.tellOf(w, Event{Kind: Errored, Name: name, Resource: n.res, Asked: asked, Err: err})
 }
 
 // refuse records that a resource cannot be used, and adds an event, once for each name that finds
 // the resource. A different error is also reported to names that found an earlier refused state,
 // even if the new state no longer has the alias.
-func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) {
+func (c *Client) refuse(w *typeState, name string, r *xds.Resource, err error) {
 	n := w.name(name)
 	n.round = max(n.round, w.round)
 	if old := n.res; old != nil && c.opts.DropOnError {
@@ -359,7 +359,7 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	if !known {
 		asked = w.told(f)
 	}
-	w.finders(name, r, func(s string, x *clientName) bool {
+	w.finders(name, r, func(s string, x *nameState) bool {
 		if isEither(x) && !w.knows(s, f) {
 			f.by = append(f.by, s)
 			w.spoil(s, name)
@@ -373,7 +373,7 @@ func (c *Client) refuse(w *clientType, name string, r *xds.Resource, err error) 
 	})
 	w.tidy(name, n)
 	if len(asked) > 0 {
-		c.tellOf(w, ClientEvent{Kind: Refused, Name: name, Resource: n.res, Err: err, Asked: asked})
+		c.tellOf(w, Event{Kind: Refused, Name: name, Resource: n.res, Err: err, Asked: asked})
 	}
 }
 

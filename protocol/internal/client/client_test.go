@@ -1,4 +1,4 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A talk is a conversation with a client; the test is the server.
 type talk struct {
 	*testing.T
-	*protocol.Client
+	*client.Client
 }
 
-func newTalk(t *testing.T, v xds.Variant, opts protocol.ClientOptions) talk {
+func newTalk(t *testing.T, v xds.Variant, opts client.Options) talk {
 	if opts.Check == nil {
 		opts.Check = func(r *xds.Resource) error {
 			if string(r.Body) == "bad" {
@@ -26,7 +26,7 @@ func newTalk(t *testing.T, v xds.Variant, opts protocol.ClientOptions) talk {
 			return nil
 		}
 	}
-	c := talk{t, protocol.NewClient(v, opts)}
+	c := talk{t, client.New(v, opts)}
 	c.Connected(nil)
 	return c
 }
@@ -97,7 +97,7 @@ func (c talk) holds(t *xds.Type, want string) {
 
 func TestClient(t *testing.T) {
 	t.Run("CLI-14 delta: a nonce only on ACK and NACK", func(t *testing.T) {
-		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c := newTalk(t, xds.Delta, client.Options{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("EDS nonce= sub=[a]")
 		_ = c.respond(xds.Endpoint, "1", "", "a=1")
@@ -113,7 +113,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-14 SotW: always the newest nonce of the type", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c := newTalk(t, xds.SotW, client.Options{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.Subscribe(xds.Route, "r")
 		c.want("EDS nonce= names=[a]", "RDS nonce= names=[r]")
@@ -129,7 +129,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-2 SotW: a NACK has the version in use, and the client uses the good resources", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c := newTalk(t, xds.SotW, client.Options{})
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.want("CDS nonce= names=[*]")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
@@ -142,7 +142,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-5 duplicate names", func(t *testing.T) {
-		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c := newTalk(t, xds.Delta, client.Options{})
 		c.Subscribe(xds.Endpoint, "a", "b")
 		c.want("EDS nonce= sub=[a b]")
 		_ = c.respond(xds.Endpoint, "1", "", "a=1", "a=2", "b=1")
@@ -153,7 +153,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-6 the client ignores unrequested resources, and sends an ACK", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c := newTalk(t, xds.SotW, client.Options{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("EDS nonce= names=[a]")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "x=bad")
@@ -164,7 +164,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-7 a missing resource is deleted only in a full-state type", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c := newTalk(t, xds.SotW, client.Options{})
 		c.Subscribe(xds.Cluster, "a", "b")
 		c.Subscribe(xds.Endpoint, "a", "b")
 		c.want("CDS nonce= names=[a b]", "EDS nonce= names=[a b]")
@@ -177,7 +177,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-7 an unsubscribed resource is held until the request is sent", func(t *testing.T) {
-		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c := newTalk(t, xds.Delta, client.Options{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("EDS nonce= sub=[a]")
 		_ = c.respond(xds.Endpoint, "1", "", "a=1")
@@ -191,7 +191,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("SotW: resume by version_info, without nonce, node first", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{Node: &xds.Node{ID: "n"}, Legacy: true})
+		c := newTalk(t, xds.SotW, client.Options{Node: &xds.Node{ID: "n"}, Legacy: true})
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.Subscribe(xds.Endpoint, "a")
 		c.want("CDS nonce= node=n", "EDS nonce= names=[a]")
@@ -204,7 +204,7 @@ func TestClient(t *testing.T) {
 	t.Run("SOTW-12 the client states no version that it holds only in part", func(t *testing.T) {
 		// The server sends nothing to a client that states the current version. After a new
 		// subscription or a refused part, such a client would miss resources for ever.
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c := newTalk(t, xds.SotW, client.Options{})
 		c.Subscribe(xds.Cluster, "a")
 		c.want("CDS nonce= names=[a]")
 		c.Subscribe(xds.Cluster, xds.Wildcard)
@@ -222,7 +222,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("delta: resume by initial_resource_versions", func(t *testing.T) {
-		c := newTalk(t, xds.Delta, protocol.ClientOptions{Legacy: true})
+		c := newTalk(t, xds.Delta, client.Options{Legacy: true})
 		c.Subscribe(xds.Cluster, xds.Wildcard)
 		c.Subscribe(xds.Endpoint, "a", "b")
 		c.want("CDS nonce=", "EDS nonce= sub=[a b]")
@@ -234,7 +234,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("SUB-3 an empty list never opens a type, and leaves the legacy wildcard in two steps", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{Legacy: true})
+		c := newTalk(t, xds.SotW, client.Options{Legacy: true})
 		c.Subscribe(xds.Cluster, "a")
 		c.Unsubscribe(xds.Cluster, "a")
 		c.want()
@@ -248,7 +248,7 @@ func TestClient(t *testing.T) {
 	})
 
 	t.Run("CLI-12 an alias matches like the name", func(t *testing.T) {
-		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c := newTalk(t, xds.Delta, client.Options{})
 		c.Subscribe(xds.VirtualHost, "r/host")
 		c.want("VHDS nonce= sub=[r/host]")
 		r := &xds.Resource{Stamp: &xds.Stamp{Name: "r/vhost"}, Body: []byte("1"), Aliases: []string{"r/host"}}
@@ -266,7 +266,7 @@ func TestClient(t *testing.T) {
 // keep resources because of an alias.
 func TestClientAliases(t *testing.T) {
 	for v, want := range map[xds.Variant]int{xds.SotW: 0, xds.Delta: 1} {
-		c := protocol.NewClient(v, protocol.ClientOptions{})
+		c := client.New(v, client.Options{})
 		c.Connected(nil)
 		c.Subscribe(xds.Secret, xds.Wildcard)
 		for range c.Requests() {

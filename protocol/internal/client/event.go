@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// ClientEventKind is the kind of a [ClientEvent].
-type ClientEventKind uint8
+// EventKind is the kind of a [Event].
+type EventKind uint8
 
 const (
 	// Updated: the resource is new, has changed, or is good again.
-	Updated ClientEventKind = iota + 1
+	Updated EventKind = iota + 1
 	// Removed: the client dropped the resource. The server removed it, or its TTL expired
 	// ([ErrExpired]).
 	Removed
@@ -23,10 +23,10 @@ const (
 	// resource that the name finds.
 	Absent
 	// TimedOut: the server sent nothing in time ([ErrSilent]), which does not mean that the
-	// resource is missing; only with [ClientOptions.Transient].
+	// resource is missing; only with [Options.Transient].
 	TimedOut
 	// Refused: the client cannot use the resource that the server sent. The resource held stays in
-	// use, except with [ClientOptions.DropOnError]. Each name that finds the refused resource gets
+	// use, except with [Options.DropOnError]. Each name that finds the refused resource gets
 	// this event once. Later the same name gets Updated, Removed or Absent for this resource, even
 	// if the name also finds other resources.
 	Refused
@@ -35,14 +35,14 @@ const (
 	Errored
 )
 
-var clientKinds = [...]string{"", "updated", "removed", "absent", "timed out", "refused", "errored"}
+var kinds = [...]string{"", "updated", "removed", "absent", "timed out", "refused", "errored"}
 
-func (k ClientEventKind) String() string { return clientKinds[k] }
+func (k EventKind) String() string { return kinds[k] }
 
-// A ClientEvent is a change of one name: of its resource or, if it has no resource, of the reason
+// A Event is a change of one name: of its resource or, if it has no resource, of the reason
 // for that. Each change is reported once, in order, but only for names that are still subscribed.
-type ClientEvent struct {
-	Kind ClientEventKind
+type Event struct {
+	Kind EventKind
 	Type *xds.Type
 
 	// Name is the name of the resource in its canonical form ([xds.CanonicalName]). Without a
@@ -65,7 +65,7 @@ var (
 	// not send the resource in time: test with [errors.Is].
 	ErrSilent = errors.New("the server did not send it")
 	// ErrGone is the reason of an Errored event: the server removed the resource, but the client
-	// keeps using it ([ClientOptions.Retain], and gRFC A88).
+	// keeps using it ([Options.Retain], and gRFC A88).
 	ErrGone = errors.New("the server reports that it does not exist")
 )
 
@@ -79,11 +79,11 @@ func (e *ReportedError) Error() string {
 }
 
 // Events yields the events since the last call, in order.
-func (c *Client) Events() iter.Seq[ClientEvent] {
-	return func(yield func(ClientEvent) bool) {
+func (c *Client) Events() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
 		for len(c.events) > 0 {
 			e := c.events[0]
-			c.events[0] = ClientEvent{}
+			c.events[0] = Event{}
 			c.events = c.events[1:]
 			if !yield(e) {
 				return
@@ -95,7 +95,7 @@ func (c *Client) Events() iter.Seq[ClientEvent] {
 
 // tellOf adds an event. If the event has no list of asked names, all names that find the resource
 // get it.
-func (c *Client) tellOf(w *clientType, e ClientEvent) {
+func (c *Client) tellOf(w *typeState, e Event) {
 	e.Type = w.typ
 	if e.Asked == nil {
 		if e.Resource != nil {

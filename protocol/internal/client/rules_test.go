@@ -1,4 +1,4 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/testkit/scaling"
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/internal/testkit/worlds"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -45,7 +46,7 @@ func (c talk) say() {
 }
 
 // ask returns a client that subscribes to names at time 0.
-func ask(t *testing.T, v xds.Variant, opts protocol.ClientOptions, typ *xds.Type, names ...string) talk {
+func ask(t *testing.T, v xds.Variant, opts client.Options, typ *xds.Type, names ...string) talk {
 	c := newTalk(t, v, opts)
 	c.at(0)
 	c.Subscribe(typ, names...)
@@ -61,7 +62,7 @@ func bothVariants(t *testing.T, name string, f func(t *testing.T, v xds.Variant)
 
 func TestClientVerdicts(t *testing.T) {
 	bothVariants(t, "CLI-2 the NACK names every bad resource, and the client uses the good ones", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a", "b", "c")
 		resp := &xds.Response{Type: xds.Endpoint, Nonce: "1", Version: "v", Malformed: []error{errors.New("cannot be read")}, Changes: &xds.Changes{Upserts: []*xds.Resource{
 			xds.NewResource(xds.Endpoint, "a", []byte("bad")), xds.NewResource(xds.Cluster, "b", []byte("1")), nil,
 			xds.NewResource(xds.Endpoint, "", []byte("1")), xds.NewResource(xds.Endpoint, "*", []byte("1")), xds.NewResource(xds.Endpoint, "c", []byte("3")),
@@ -76,14 +77,14 @@ func TestClientVerdicts(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-2 a check that panics is an error of that resource", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{Check: func(r *xds.Resource) error { panic("at " + r.Name) }}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{Check: func(r *xds.Resource) error { panic("at " + r.Name) }}, xds.Endpoint, "a")
 		if err := c.respond(xds.Endpoint, "1", "v", "a=1"); err == nil || err.Error() != "a: the check panicked: at a" {
 			t.Error(err)
 		}
 	})
 
 	bothVariants(t, "CLI-2 unchanged content is reported once, and again after a NACK", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
 		_ = c.respond(xds.Endpoint, "2", "v", "a=1")
 		c.told("updated a [a] 1")
@@ -96,7 +97,7 @@ func TestClientVerdicts(t *testing.T) {
 
 	bothVariants(t, "CLI-2 a doubted resource stays in use, and is checked again on each stream until it is accepted", func(t *testing.T, v xds.Variant) {
 		var bad error
-		c := ask(t, v, protocol.ClientOptions{Check: func(*xds.Resource) error { return bad }}, xds.Endpoint, "a", "b")
+		c := ask(t, v, client.Options{Check: func(*xds.Resource) error { return bad }}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1", "b=1")
 		c.told("updated a [a] 1", "updated b [b] 1")
 		c.say()
@@ -135,7 +136,7 @@ func TestClientVerdicts(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-6 a response of a type without a subscription gets neither ACK nor NACK", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a")
 		for _, typ := range []*xds.Type{xds.Cluster, xds.TypeOf("x.y/Z"), nil} {
 			if err := c.Receive(&xds.Response{Type: typ, Nonce: "1", Malformed: []error{errors.New("x")}}); err != nil {
 				t.Error(err)
@@ -147,7 +148,7 @@ func TestClientVerdicts(t *testing.T) {
 	})
 
 	t.Run("CLI-2 CLI-14 a repeated or empty nonce gets an answer", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a")
+		c := ask(t, xds.Delta, client.Options{}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "", "a=1")
 		_ = c.respond(xds.Endpoint, "1", "", "a=2")
 		_ = c.respond(xds.Endpoint, "", "", "a=3")
@@ -156,7 +157,7 @@ func TestClientVerdicts(t *testing.T) {
 	})
 
 	t.Run("CLI-1 with a stream for each type, the first request of each has the node", func(t *testing.T) {
-		c := talk{t, protocol.NewClient(xds.SotW, protocol.ClientOptions{Node: &xds.Node{ID: "n"}})}
+		c := talk{t, client.New(xds.SotW, client.Options{Node: &xds.Node{ID: "n"}})}
 		c.Subscribe(xds.Cluster, "a")
 		c.Subscribe(xds.Endpoint, "a")
 		c.want()
@@ -174,7 +175,7 @@ func TestClientVerdicts(t *testing.T) {
 
 func TestClientAbsence(t *testing.T) {
 	bothVariants(t, "CLI-3 absent 15 s after the request, once, for each name", func(t *testing.T, v xds.Variant) {
-		c := newTalk(t, v, protocol.ClientOptions{})
+		c := newTalk(t, v, client.Options{})
 		c.at(0)
 		c.Subscribe(xds.Endpoint, "a", "b", "*")
 		if c.at(20); !c.Client.Deadline().IsZero() {
@@ -190,13 +191,13 @@ func TestClientAbsence(t *testing.T) {
 		c.told("absent a [a]: the server did not send it within 15s")
 		c.at(100)
 		c.told()
-		if s := c.State(xds.Endpoint, "a").Status; s != protocol.DoesNotExist {
+		if s := c.State(xds.Endpoint, "a").Status; s != client.DoesNotExist {
 			t.Error(s)
 		}
 	})
 
 	t.Run("CLI-3 the timer ends with the stream, and starts again on the next", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{Timeout: 3 * time.Second}, xds.Endpoint, "a")
+		c := ask(t, xds.SotW, client.Options{Timeout: 3 * time.Second}, xds.Endpoint, "a")
 		c.at(2)
 		c.Disconnected(nil)
 		c.at(60)
@@ -210,7 +211,7 @@ func TestClientAbsence(t *testing.T) {
 	})
 
 	t.Run("CLI-3 removed_resources, an alias without a body and resource_errors end the timer at once", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "a", "b", "c", "d", "e")
+		c := ask(t, xds.Delta, client.Options{}, xds.Endpoint, "a", "b", "c", "d", "e")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{Removed: []string{"a", "x"}, Absent: []string{"b"}, Missing: []string{"c"}},
 			Errors: []xds.ResourceError{{Name: "d", Status: xds.Status{Code: 7, Message: "no"}}, {Name: "x"}}})
 		c.told("absent a [a]", "absent b [b]", "absent c [c]: the server reports that it does not exist", "errored d [d]: the server reports code 7: no")
@@ -220,14 +221,14 @@ func TestClientAbsence(t *testing.T) {
 	})
 
 	t.Run("CLI-3 a refused resource ends the timer", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a")
+		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=bad")
 		c.at(100)
 		c.told("refused a [a]: it is bad")
 	})
 
 	t.Run("CLI-3 with Transient the timer is 30 s and reports a slow server", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{Transient: true}, xds.Endpoint, "a")
+		c := ask(t, xds.SotW, client.Options{Transient: true}, xds.Endpoint, "a")
 		c.at(29)
 		c.told()
 		c.at(30)
@@ -235,7 +236,7 @@ func TestClientAbsence(t *testing.T) {
 	})
 
 	t.Run("CLI-3 a full state removes only resources that the client got before", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "a", "b", "c")
+		c := ask(t, xds.SotW, client.Options{}, xds.Cluster, "a", "b", "c")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1", "c=bad")
 		_ = c.respond(xds.Cluster, "2", "w")
 		c.told("updated a [a] 1", "refused c [c]: it is bad", "removed a [a] 1", "absent c [c]")
@@ -244,7 +245,7 @@ func TestClientAbsence(t *testing.T) {
 	})
 
 	t.Run("CLI-3 an unreadable resource may be the missing one", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "a")
+		c := ask(t, xds.SotW, client.Options{}, xds.Cluster, "a")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Version: "w", Malformed: []error{errors.New("cannot be read")}})
 		c.holds(xds.Cluster, "a=1")
@@ -259,7 +260,7 @@ func TestClientTTL(t *testing.T) {
 		return &xds.Response{Type: xds.Cluster, Nonce: "2", Version: "v", Changes: &xds.Changes{Beats: []*xds.Resource{r}}}
 	}
 	bothVariants(t, "CLI-8 a heartbeat refreshes the TTL, and its end removes the resource", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{Retain: true}, xds.Cluster, "a", "b")
+		c := ask(t, v, client.Options{Retain: true}, xds.Cluster, "a", "b")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 3 * time.Second
 		r.Seal("1")
@@ -283,7 +284,7 @@ func TestClientTTL(t *testing.T) {
 	})
 
 	t.Run("CLI-8 CLI-15 a heartbeat of another version is refused", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "a")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "a")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 3 * time.Second
 		r.Seal("1")
@@ -303,7 +304,7 @@ func TestClientTTL(t *testing.T) {
 
 func TestClientIgnoresHeartbeatsOfOthers(t *testing.T) {
 	bothVariants(t, "CLI-8 CLI-15 a heartbeat of a resource that is not held has no effect", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "xdstp://x/t/*")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a", "xdstp://x/t/*")
 		for _, name := range []string{"a", "xdstp://x/t/a", "b"} {
 			r := xds.NewResource(nil, name, nil)
 			r.TTL = time.Second
@@ -330,7 +331,7 @@ func TestClientFinds(t *testing.T) {
 	}
 
 	t.Run("CLI-12 a resource matches a subscription by its alias until it loses the alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.VirtualHost, "r/host", "*")
+		c := ask(t, xds.Delta, client.Options{}, xds.VirtualHost, "r/host", "*")
 		send(c, xds.VirtualHost, made("r/v", "1", "r/host"))
 		c.told("updated r/v [* r/host] 1")
 		if r := c.Lookup(xds.VirtualHost, "r/host"); r == nil || r.Name != "r/v" {
@@ -340,20 +341,20 @@ func TestClientFinds(t *testing.T) {
 		c.told()
 		send(c, xds.VirtualHost, made("r/v", "2"))
 		c.told("updated r/v [*] 2", "removed r/v [r/host] 1")
-		if s := c.State(xds.VirtualHost, "r/host").Status; s != protocol.DoesNotExist {
+		if s := c.State(xds.VirtualHost, "r/host").Status; s != client.DoesNotExist {
 			t.Error(s)
 		}
 	})
 
 	t.Run("CLI-12 the removal of an alias removes its resource", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.VirtualHost, "r/host")
+		c := ask(t, xds.Delta, client.Options{}, xds.VirtualHost, "r/host")
 		send(c, xds.VirtualHost, made("r/v", "1", "r/host"))
 		_ = c.respond(xds.VirtualHost, "2", "", "-r/host")
 		c.told("updated r/v [r/host] 1", "removed r/v [r/host] 1")
 	})
 
 	t.Run("CLI-11 a glob collection matches its subscription, in any order of parameters", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.LbEndpoint, "xdstp://a/t/x/*?b=2&a=1")
+		c := ask(t, xds.Delta, client.Options{}, xds.LbEndpoint, "xdstp://a/t/x/*?b=2&a=1")
 		send(c, xds.LbEndpoint, made("xdstp://a/t/x/1?b=2&a=1", "1"), made("xdstp://a/t/y/1?a=1&b=2", "2"))
 		c.told("updated xdstp://a/t/x/1?a=1&b=2 [xdstp://a/t/x/*?a=1&b=2] 1")
 		c.Unsubscribe(xds.LbEndpoint, "xdstp://a/t/x/*?a=1&b=2")
@@ -374,20 +375,20 @@ func TestClientDataErrors(t *testing.T) {
 	const gone = ": the server reports that it does not exist"
 	for _, x := range []struct {
 		name  string
-		opts  protocol.ClientOptions
+		opts  client.Options
 		does  func(talk)
 		told  string
 		holds string
 	}{
-		{"an error is ambient", protocol.ClientOptions{}, func(c talk) { reported(c, 7) }, "errored a [a] 1: the server reports code 7: no", "a=1"},
-		{"not found is ambient", protocol.ClientOptions{}, missing, "errored a [a] 1" + gone, "a=1"},
-		{"a removal removes", protocol.ClientOptions{}, removed, "removed a [a] 1", ""},
-		{"a removal is kept", protocol.ClientOptions{Retain: true}, removed, "errored a [a] 1" + gone, "a=1"},
-		{"permission denied drops", protocol.ClientOptions{DropOnError: true}, func(c talk) { reported(c, 7) }, "errored a [a]: the server reports code 7: no", ""},
-		{"others do not drop", protocol.ClientOptions{DropOnError: true}, func(c talk) { reported(c, 14) }, "errored a [a] 1: the server reports code 14: no", "a=1"},
-		{"not found drops", protocol.ClientOptions{DropOnError: true}, missing, "removed a [a] 1" + gone, ""},
-		{"a refusal drops", protocol.ClientOptions{DropOnError: true}, refused, "refused a [a]: it is bad", ""},
-		{"a removal drops all the same", protocol.ClientOptions{DropOnError: true, Retain: true}, removed, "removed a [a] 1", ""},
+		{"an error is ambient", client.Options{}, func(c talk) { reported(c, 7) }, "errored a [a] 1: the server reports code 7: no", "a=1"},
+		{"not found is ambient", client.Options{}, missing, "errored a [a] 1" + gone, "a=1"},
+		{"a removal removes", client.Options{}, removed, "removed a [a] 1", ""},
+		{"a removal is kept", client.Options{Retain: true}, removed, "errored a [a] 1" + gone, "a=1"},
+		{"permission denied drops", client.Options{DropOnError: true}, func(c talk) { reported(c, 7) }, "errored a [a]: the server reports code 7: no", ""},
+		{"others do not drop", client.Options{DropOnError: true}, func(c talk) { reported(c, 14) }, "errored a [a] 1: the server reports code 14: no", "a=1"},
+		{"not found drops", client.Options{DropOnError: true}, missing, "removed a [a] 1" + gone, ""},
+		{"a refusal drops", client.Options{DropOnError: true}, refused, "refused a [a]: it is bad", ""},
+		{"a removal drops all the same", client.Options{DropOnError: true, Retain: true}, removed, "removed a [a] 1", ""},
 	} {
 		t.Run("CLI-11 "+x.name, func(t *testing.T) {
 			c := ask(t, xds.Delta, x.opts, xds.Endpoint, "a")
@@ -406,7 +407,7 @@ func TestClientDataErrors(t *testing.T) {
 
 func TestClientAdopts(t *testing.T) {
 	t.Run("CLI-4 CLI-10 the client uses adopted resources, and states them without a version", func(t *testing.T) {
-		c := newTalk(t, xds.Delta, protocol.ClientOptions{})
+		c := newTalk(t, xds.Delta, client.Options{})
 		c.Subscribe(xds.Endpoint, "a", "b")
 		r, own := xds.NewResource(nil, "a", []byte("1")), xds.NewResource(nil, "b", []byte("2"))
 		c.Adopt(xds.Endpoint, false, r, xds.NewResource(nil, "nobody", []byte("3")))
@@ -417,7 +418,7 @@ func TestClientAdopts(t *testing.T) {
 		c.told("updated a [a] 1")
 	})
 	t.Run("CLI-4 CLI-10 SotW: the client states no version of adopted resources", func(t *testing.T) {
-		c := newTalk(t, xds.SotW, protocol.ClientOptions{})
+		c := newTalk(t, xds.SotW, client.Options{})
 		c.Subscribe(xds.Cluster, "*")
 		c.Adopt(xds.Cluster, true, xds.NewResource(nil, "a", []byte("1")))
 		c.want("CDS nonce= names=[*]")
@@ -436,7 +437,7 @@ func TestClientMemory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	for _, names := range [][]string{{"a"}, {"a", "*"}} {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, names...)
+		c := ask(t, xds.Delta, client.Options{}, xds.Endpoint, names...)
 		before := heap()
 		func() {
 			const many = 20_000
@@ -458,7 +459,7 @@ func TestClientMemory(t *testing.T) {
 		for range c.Events() {
 		}
 		c.say()
-		if grown := int64(heap()) - int64(before); !raceEnabled && grown > 1<<20 {
+		if grown := int64(heap()) - int64(before); !worlds.RaceEnabled && grown > 1<<20 {
 			t.Errorf("%v: %d bytes are left", names, grown)
 		}
 		runtime.KeepAlive(c.Client)
@@ -483,7 +484,7 @@ func TestClientCosts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			of := func(n int) func() time.Duration {
 				return func() time.Duration {
-					return run(ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, asked...), n)
+					return run(ask(t, xds.Delta, client.Options{}, xds.Cluster, asked...), n)
 				}
 			}
 			scaling.AtMost(t, 25, of(2_500), of(20_000))
@@ -531,7 +532,7 @@ func TestClientCosts(t *testing.T) {
 
 func TestClientRefusals(t *testing.T) {
 	bothVariants(t, "CLI-2 CLI-3 a waiting name gets the refusal of an unreadable resource", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v", "b=1")
 		c.told("updated b [b] 1")
 		bad := func(name string) error {
@@ -541,13 +542,13 @@ func TestClientRefusals(t *testing.T) {
 		c.told("refused a [a]: a cannot be read", "refused b [b] 1: b cannot be read")
 		c.at(20)
 		c.told()
-		if s := c.State(xds.Endpoint, "a"); s.Status != protocol.Rejected {
+		if s := c.State(xds.Endpoint, "a"); s.Status != client.Rejected {
 			t.Error(s)
 		}
 	})
 
 	bothVariants(t, "CLI-2 the wildcard gets the removal of a refused resource", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad", "y=1")
 		c.told("refused x [*]: it is bad", "updated y [*] 1")
 		gone := &xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(xds.Cluster, "y", []byte("1"))}}}
@@ -556,25 +557,25 @@ func TestClientRefusals(t *testing.T) {
 		}
 		_ = c.Receive(gone)
 		c.told("absent x [*]")
-		if s := c.State(xds.Cluster, "x"); s.Status != protocol.Requested {
+		if s := c.State(xds.Cluster, "x"); s.Status != client.Requested {
 			t.Error(s)
 		}
 	})
 
 	t.Run("CLI-12 a name gets the removal of a refused resource that its alias matches", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "alias")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "alias")
 		r := xds.NewResource(xds.Cluster, "x", []byte("bad"))
 		r.Aliases = []string{"alias"}
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"x"}}})
 		c.told("refused x [alias]: it is bad", "absent x [alias]")
-		if s := c.State(xds.Cluster, "alias"); s.Status != protocol.DoesNotExist {
+		if s := c.State(xds.Cluster, "alias"); s.Status != client.DoesNotExist {
 			t.Error(s)
 		}
 	})
 
 	bothVariants(t, "CLI-2 the wildcard gets the removal of a refused resource, also with a subscription by name", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
+		c := ask(t, v, client.Options{}, xds.Cluster, "*", "x")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.told("refused x [* x]: it is bad")
 		gone := &xds.Response{Type: xds.Cluster, Nonce: "2"}
@@ -586,7 +587,7 @@ func TestClientRefusals(t *testing.T) {
 	})
 
 	t.Run("CLI-3 the wildcard gets the absence of a refused resource after the end of a subscription by name", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*", "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "*", "x")
 		c.Unsubscribe(xds.Cluster, "x") // the server does not know the name yet
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.told("refused x [*]: it is bad")
@@ -595,7 +596,7 @@ func TestClientRefusals(t *testing.T) {
 	})
 
 	t.Run("CLI-2 CLI-3 the wildcard gets the removal of a refused resource, also with a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		c.Subscribe(xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"x"}}})
@@ -607,7 +608,7 @@ func TestClientRefusals(t *testing.T) {
 	})
 
 	t.Run("CLI-7 CLI-12 a heartbeat and a removal in one response remove the resource", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Endpoint, "x")
 		_ = c.respond(xds.Endpoint, "1", "v", "x=1")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Changes: &xds.Changes{
 			Beats: []*xds.Resource{{Stamp: &xds.Stamp{Name: "x", Version: "v"}, TTL: time.Second}}, Removed: []string{"x"},
@@ -616,7 +617,7 @@ func TestClientRefusals(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-2 CLI-12 the wildcard gets the error and the removal of a refused resource after a subscription by name has ended", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*", "x")
+		c := ask(t, v, client.Options{}, xds.Cluster, "*", "x")
 		_ = c.respond(xds.Cluster, "1", "v", "x=bad")
 		reports := &xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "x", Status: xds.Status{Code: 14, Message: "trouble"}}}}
 		_ = c.Receive(reports)
@@ -634,20 +635,20 @@ func TestClientRefusals(t *testing.T) {
 	})
 
 	t.Run("CLI-12 a removed resource leaves no refusal for its alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "s", "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "s", "x")
 		x := xds.NewResource(xds.Cluster, "x", []byte("bad"))
 		x.Aliases = []string{"s"}
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{x}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "x", Status: xds.Status{Code: 14, Message: "trouble"}}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: &xds.Changes{Removed: []string{"x"}}})
 		c.told("refused x [x s]: it is bad", "errored x [x s]: the server reports code 14: trouble", "absent x [x s]")
-		if s := c.State(xds.Cluster, "s"); s.Status != protocol.DoesNotExist {
+		if s := c.State(xds.Cluster, "s"); s.Status != client.DoesNotExist {
 			t.Error(s.Status)
 		}
 	})
 
 	t.Run("CLI-12 the refusal of one matching resource does not repeat that of another", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x")
 		y := xds.NewResource(xds.Cluster, "y", []byte("1"))
 		y.Aliases = []string{"x"}
 		for range 2 {
@@ -657,13 +658,13 @@ func TestClientRefusals(t *testing.T) {
 	})
 
 	t.Run("CLI-12 the loss of an alias is reported for the resource that had it, not for the resource of that name", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "b")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "b")
 		a, b := xds.NewResource(xds.Cluster, "a", []byte("1")), xds.NewResource(xds.Cluster, "b", []byte("2"))
 		a.Aliases = []string{"b"}
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{a, b}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Removed: []string{"a"}}})
 		c.told("updated a [b] 1", "updated b [b] 2", "removed a [b] 1")
-		if s := c.State(xds.Cluster, "b"); s.Status != protocol.Accepted || c.Lookup(xds.Cluster, "b") != b {
+		if s := c.State(xds.Cluster, "b"); s.Status != client.Accepted || c.Lookup(xds.Cluster, "b") != b {
 			t.Error(s)
 		}
 	})

@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ func (c *Client) Check() error {
 		if w.all != w.names[xds.Wildcard] {
 			return fmt.Errorf("%s: all is not the entry of the wildcard", w.typ)
 		}
-		rows := map[*clientName]bool{}
+		rows := map[*nameState]bool{}
 		for _, n := range w.rows {
 			rows[n] = true
 		}
@@ -63,7 +63,7 @@ func (c *Client) Check() error {
 			if n.res == nil {
 				continue
 			}
-			if !w.covers(name, n.res, func(n *clientName) bool { return n.asked || n.told }, "") {
+			if !w.covers(name, n.res, func(n *nameState) bool { return n.asked || n.told }, "") {
 				return fmt.Errorf("%s %s is held without a subscription", w.typ, name)
 			}
 			if w.delta {

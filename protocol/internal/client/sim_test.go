@@ -1,20 +1,21 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/chancery-xds/chancery/internal/testkit/worlds"
 	"github.com/chancery-xds/chancery/protocol/protocoltest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // The client against servers of all kinds: CLI-2, CLI-3, CLI-4, CLI-6, CLI-7, CLI-8, CLI-12 and
 // CLI-14 hold, whatever the server does.
-func TestSimulationOfClient(t *testing.T) {
+func TestSimulation(t *testing.T) {
 	t.Parallel()
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
 		for _, server := range protocoltest.Servers {
-			play(t, server+" "+v.String(), worlds()/100, func(t *testing.T, test string, seed uint64) {
+			worlds.Play(t, server+" "+v.String(), worlds.Count()/100, func(t *testing.T, test string, seed uint64) {
 				_, err := protocoltest.SimulateClient(protocoltest.ClientConfig{Seed: seed, Variant: v, Server: server})
 				tellClient(t, test, err)
 			})
@@ -31,15 +32,15 @@ func tellClient(t *testing.T, test string, err error) {
 	if !ok {
 		t.Fatal(err)
 	}
-	if !*allFlag {
+	if !worlds.All() {
 		for _, l := range f.Story {
 			t.Log(l)
 		}
 	}
-	t.Errorf("%v\nreplay: go test ./protocol -run '%s' -seed %d", f.Err, test, f.Seed)
+	t.Errorf("%v\nreplay: go test ./protocol/internal/client -run '%s' -seed %d", f.Err, test, f.Seed)
 }
 
-// FuzzClient sends arbitrary responses to a client, judged as in TestSimulationOfClient: no panic,
+// FuzzClient sends arbitrary responses to a client, judged as in TestSimulation: no panic,
 // nothing held without a subscription, at most one verdict for each response.
 func FuzzClient(f *testing.F) {
 	f.Add([]byte("a server that was never written, and says what it likes to whoever asks"), false)
@@ -48,7 +49,11 @@ func FuzzClient(f *testing.F) {
 		if len(data) == 0 || len(data) > 2000 {
 			t.Skip()
 		}
-		if _, err := protocoltest.SimulateClient(protocoltest.ClientConfig{Choices: data, Variant: variant(delta), Server: "wild"}); err != nil {
+		v := xds.SotW
+		if delta {
+			v = xds.Delta
+		}
+		if _, err := protocoltest.SimulateClient(protocoltest.ClientConfig{Choices: data, Variant: v, Server: "wild"}); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -1,4 +1,4 @@
-package protocol_test
+package client_test
 
 import (
 	"fmt"
@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // holding returns a client that holds n clusters by a wildcard, and the clusters.
-func holding(v xds.Variant, n int) (*protocol.Client, []*xds.Resource) {
-	c := protocol.NewClient(v, protocol.ClientOptions{Check: func(*xds.Resource) error { return nil }})
+func holding(v xds.Variant, n int) (*client.Client, []*xds.Resource) {
+	c := client.New(v, client.Options{Check: func(*xds.Resource) error { return nil }})
 	c.Subscribe(xds.Cluster, xds.Wildcard)
 	c.Connected(nil)
 	drain(c)
@@ -25,7 +25,7 @@ func holding(v xds.Variant, n int) (*protocol.Client, []*xds.Resource) {
 	return c, rs
 }
 
-func drain(c *protocol.Client) {
+func drain(c *client.Client) {
 	for range c.Events() {
 	}
 	for range c.Requests() {

@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"iter"
@@ -38,7 +38,7 @@ func (c *Client) Requests() iter.Seq[xds.Request] {
 
 // due reports whether a request is due. Without a subscription there is no first request, because
 // an empty first request would mean "*".
-func (w *clientType) due(connected bool) bool {
+func (w *typeState) due(connected bool) bool {
 	if !connected {
 		return false
 	}
@@ -50,7 +50,7 @@ func (w *clientType) due(connected bool) bool {
 
 // open prepares the first request on a stream. It reports whether the request must have an empty
 // list of names, which implies "*".
-func (w *clientType) open(legacy bool) bool {
+func (w *typeState) open(legacy bool) bool {
 	// A server does not send the resources of a version that the client states. So the client
 	// states no version if its subscription has changed since then, or if it holds only some of the
 	// resources.
@@ -63,14 +63,14 @@ func (w *clientType) open(legacy bool) bool {
 }
 
 // everything reports whether "*" is the only subscription.
-func (w *clientType) everything() bool {
+func (w *typeState) everything() bool {
 	return w.asks == 1 && w.has(xds.Wildcard, isAsked)
 }
 
 // sotw fills in a DiscoveryRequest (CLI-14). "All subsequent requests from the client must set the
 // response_nonce field to the most recent nonce received from the server on that stream". If
 // several responses arrive together, each gets an answer with its own nonce.
-func (c *Client) sotw(w *clientType, req *xds.Request) {
+func (c *Client) sotw(w *typeState, req *xds.Request) {
 	first := !w.opened
 	if first {
 		w.open(c.opts.Legacy)
@@ -98,7 +98,7 @@ func (c *Client) sotw(w *clientType, req *xds.Request) {
 // incremental fills in a DeltaDiscoveryRequest (CLI-14). The request has a nonce only if it answers
 // a response: "The nonce field is required and used to pair a DeltaDiscoveryResponse to a
 // DeltaDiscoveryRequest ACK or NACK."
-func (c *Client) incremental(w *clientType, req *xds.Request) {
+func (c *Client) incremental(w *typeState, req *xds.Request) {
 	first := !w.opened
 	if first {
 		if !w.open(c.opts.Legacy) {
@@ -125,7 +125,7 @@ func (c *Client) incremental(w *clientType, req *xds.Request) {
 // initial returns the names and versions of the resources held (CLI-4). If the server does not know
 // that the client holds a resource, the version is empty. Then the server sends the state or the
 // removal of this resource.
-func (w *clientType) initial() (list []xds.Version) {
+func (w *typeState) initial() (list []xds.Version) {
 	for _, name := range slices.Sorted(maps.Keys(w.names)) {
 		if n := w.names[name]; n.res != nil {
 			v := xds.Version{Name: n.res.Name}
@@ -139,7 +139,7 @@ func (w *clientType) initial() (list []xds.Version) {
 }
 
 // verdict removes and returns the oldest verdict that is due.
-func (w *clientType) verdict() (v verdict, ok bool) {
+func (w *typeState) verdict() (v verdict, ok bool) {
 	if len(w.verdicts) == 0 {
 		return v, false
 	}
@@ -148,7 +148,7 @@ func (w *clientType) verdict() (v verdict, ok bool) {
 }
 
 // asking returns the asked names, sorted; nil if there are none.
-func (w *clientType) asking() []string {
+func (w *typeState) asking() []string {
 	if w.list == nil && w.asks > 0 {
 		w.list = make([]string, 0, w.asks)
 		for name, n := range w.names {
@@ -164,7 +164,7 @@ func (w *clientType) asking() []string {
 // tellAll records that the server knows all asked names after the request which is sent now. It
 // drops resources that none of these names finds, and starts the timeouts of new names. On a new
 // stream, it starts the timeouts of all names, because timeouts end with a stream.
-func (c *Client) tellAll(w *clientType, first bool) {
+func (c *Client) tellAll(w *typeState, first bool) {
 	var dropped []string
 	names := slices.Sorted(maps.Keys(w.changed))
 	if len(names) > 0 {

@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"errors"
@@ -48,15 +48,15 @@ func beats(r *xds.Response) bool {
 // An intake is one response while it is applied.
 type intake struct {
 	*Client
-	w       *clientType
+	w       *typeState
 	version string
 	wrong   complaint
 	fresh   map[string]uint64 // for names that were unknown before: how often the response has the name
-	rows    []*clientName     // becomes clientType.rows
-	at      int               // the expected place of the next resource in clientType.rows
+	rows    []*nameState      // becomes typeState.rows
+	at      int               // the expected place of the next resource in typeState.rows
 }
 
-func (c *Client) apply(w *clientType, resp *xds.Response) error {
+func (c *Client) apply(w *typeState, resp *xds.Response) error {
 	w.round += seenTold
 	in := &intake{Client: c, w: w, version: resp.Version}
 	changes := resp.Changes
@@ -135,7 +135,7 @@ func (in *intake) seen(name string) uint64 {
 }
 
 // times does the same as seen, for a name that was known before.
-func (in *intake) times(n *clientName) uint64 {
+func (in *intake) times(n *nameState) uint64 {
 	if n.round < in.w.round {
 		return seenNever
 	}
@@ -160,7 +160,7 @@ func (in *intake) see(name string, times uint64) {
 
 // find returns the state of a resource's name, or nil if the name is unknown. It looks at the
 // expected place first, which costs less than a lookup of the name.
-func (in *intake) find(r *xds.Resource) (n *clientName) {
+func (in *intake) find(r *xds.Resource) (n *nameState) {
 	if rows := in.w.rows; in.at < len(rows) && rows[in.at].holds(r) {
 		in.at++
 		return rows[in.at-1]
@@ -175,7 +175,7 @@ func (in *intake) find(r *xds.Resource) (n *clientName) {
 // count counts how often the response has each name, in order to find duplicates and
 // contradictions.
 func (in *intake) count(c *xds.Changes) {
-	in.rows = make([]*clientName, len(c.Upserts))
+	in.rows = make([]*nameState, len(c.Upserts))
 	for i, r := range c.Upserts {
 		if r == nil || r.Stamp == nil {
 			continue
@@ -260,7 +260,7 @@ func (in *intake) take(i int, r *xds.Resource) {
 }
 
 // row returns the state of the name of resource i, and how often the response has this name.
-func (in *intake) row(i int, name string) (*clientName, uint64) {
+func (in *intake) row(i int, name string) (*nameState, uint64) {
 	if n := in.rows[i]; n != nil && n.res != nil { // in other cases the state may be forgotten or new
 		in.put(i, n)
 		return n, in.times(n)
@@ -270,7 +270,7 @@ func (in *intake) row(i int, name string) (*clientName, uint64) {
 	return n, in.seen(name)
 }
 
-func (in *intake) put(i int, n *clientName) {
+func (in *intake) put(i int, n *nameState) {
 	in.rows[i] = n
 	if n != nil {
 		n.place = int32(i)
@@ -279,7 +279,7 @@ func (in *intake) put(i int, n *clientName) {
 
 // check returns the reason why the client cannot use a resource, or nil. It skips a resource that
 // is already in use, except a doubted one (Client.Doubt).
-func (in *intake) check(n *clientName, r *xds.Resource) (err error) {
+func (in *intake) check(n *nameState, r *xds.Resource) (err error) {
 	if in.opts.Check == nil || n != nil && n.res != nil && !n.doubted && alike(n.res, r) {
 		return nil
 	}

@@ -1,10 +1,10 @@
-package protocol_test
+package client_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -26,39 +26,39 @@ func TestClientRefusalsEnd(t *testing.T) {
 		asked []string
 		says  []*xds.Changes
 		told  []string
-		s     protocol.ClientStatus // of the last subscribed name
+		s     client.Status // of the last subscribed name
 	}{
 		{"CLI-12 a name matches another resource, and its own refused resource is removed", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), removed, removed},
-			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, protocol.Accepted},
+			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, client.Accepted},
 		{"CLI-12 a name matches another resource, and its own refused resource is missing", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), missing, missing},
-			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1" + gone}, protocol.Accepted},
+			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1" + gone}, client.Accepted},
 		{"CLI-12 a name matches two other resources, and gets one event about its own", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("z", "1", "x"), aliased("x", "bad")), removed},
-			[]string{"updated y [* x] 1", "updated z [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, protocol.Accepted},
+			[]string{"updated y [* x] 1", "updated z [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, client.Accepted},
 		{"CLI-12 a name gets the refusal and the correction of a second matching resource", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "bad", "x")), has(aliased("z", "2", "x"))},
-			[]string{"updated y [x] 1", "refused z [x]: it is bad", "updated z [x] 2"}, protocol.Accepted},
+			[]string{"updated y [x] 1", "refused z [x]: it is bad", "updated z [x] 2"}, client.Accepted},
 		{"CLI-12 each of two refusals has its own events", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}},
-			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]"}, protocol.Rejected},
+			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]"}, client.Rejected},
 		{"CLI-12 after two refused resources are removed, the name does not exist", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x"), aliased("z", "bad", "x")), {Removed: []string{"y"}}, {Removed: []string{"z"}}, removed},
-			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]", "absent z [* x]"}, protocol.DoesNotExist},
+			[]string{"refused y [* x]: it is bad", "refused z [* x]: it is bad", "absent y [* x]", "absent z [* x]"}, client.DoesNotExist},
 		{"CLI-12 a second refusal without the alias does not end the first", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "bad")), {Removed: []string{"y"}}},
-			[]string{"refused y [* x]: it is bad", "absent y [* x]"}, protocol.DoesNotExist},
+			[]string{"refused y [* x]: it is bad", "absent y [* x]"}, client.DoesNotExist},
 		{"CLI-12 the corrected resource has lost the alias: absent for the alias", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), has(aliased("y", "1"))},
-			[]string{"refused y [* x]: it is bad", "updated y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
+			[]string{"refused y [* x]: it is bad", "updated y [*] 1", "absent y [x]"}, client.DoesNotExist},
 		{"CLI-12 the held version is removed: absent for the alias of the refused version", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1")), has(aliased("y", "bad", "x")), {Removed: []string{"y"}}},
-			[]string{"updated y [*] 1", "refused y [* x] 1: it is bad", "removed y [*] 1", "absent y [x]"}, protocol.DoesNotExist},
+			[]string{"updated y [*] 1", "refused y [* x] 1: it is bad", "removed y [*] 1", "absent y [x]"}, client.DoesNotExist},
 		{"CLI-12 the absence of one name does not end a refusal for another", []string{"x", "z"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), removed},
-			[]string{"updated y [x] 1", "refused y [z] 1: it is bad", "removed y [x] 1"}, protocol.Rejected},
+			[]string{"updated y [x] 1", "refused y [z] 1: it is bad", "removed y [x] 1"}, client.Rejected},
 		{"CLI-12 the absence of a name removes its held and refused resource in one event", []string{"x"}, []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "x")), removed},
-			[]string{"updated y [x] 1", "refused y [x] 1: it is bad", "removed y [x] 1"}, protocol.DoesNotExist},
+			[]string{"updated y [x] 1", "refused y [x] 1: it is bad", "removed y [x] 1"}, client.DoesNotExist},
 		{"CLI-12 an absent name does not match the refused resource", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "bad", "x")), removed, removed, has(aliased("y", "bad", "x"))},
-			[]string{"refused y [* x]: it is bad", "absent y [x]", "refused y [x]: it is bad"}, protocol.Rejected},
+			[]string{"refused y [* x]: it is bad", "absent y [x]", "refused y [x]: it is bad"}, client.Rejected},
 		{"CLI-12 a match of another resource does not end the refusal of the name's own resource", []string{"x"}, []*xds.Changes{has(aliased("x", "bad")), has(aliased("y", "1", "x")), has(aliased("y", "1", "x"))},
-			[]string{"refused x [x]: it is bad", "updated y [x] 1"}, protocol.Rejected},
+			[]string{"refused x [x]: it is bad", "updated y [x] 1"}, client.Rejected},
 		{"CLI-3 a refused resource is missing: the wildcard gets absent once", []string{"*"}, []*xds.Changes{has(aliased("x", "bad")), missing, missing},
-			[]string{"refused x [*]: it is bad", "absent x [*]" + gone}, protocol.Requested},
+			[]string{"refused x [*]: it is bad", "absent x [*]" + gone}, client.Requested},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			talk := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, c.asked...)
+			talk := ask(t, xds.Delta, client.Options{}, xds.Cluster, c.asked...)
 			for _, changes := range c.says {
 				_ = talk.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
 			}
@@ -70,7 +70,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	}
 
 	t.Run("CLI-12 a new subscription by alias does not repeat the refusal for the wildcard", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "*")
 		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "bad", "x"))}
 		_ = c.Receive(bad)
 		c.Subscribe(xds.Cluster, "x")
@@ -83,7 +83,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	t.Run("CLI-12 a retained resource stays in error after the removal of an alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{Retain: true}, xds.Cluster, "x")
+		c := ask(t, xds.Delta, client.Options{Retain: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}, Removed: []string{"x"}}})
 		c.told("refused x [x]: it is bad", "updated y [x] 1", "errored y [x] 1"+gone, "absent x [x] 1")
@@ -92,7 +92,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	t.Run("CLI-12 the error of a retained resource is reported once to each name", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{Retain: true}, xds.Cluster, "x", "z")
+		c := ask(t, xds.Delta, client.Options{Retain: true}, xds.Cluster, "x", "z")
 		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), {Removed: []string{"y"}}, has(aliased("y", "bad", "z")), {Removed: []string{"y"}}, {Removed: []string{"y"}}} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
 		}
@@ -109,7 +109,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	t.Run("CLI-12 the held version is sent again: absent for the alias of the refused version", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x", "z")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x", "z")
 		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), has(aliased("y", "1", "x"))} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
 		}
@@ -117,7 +117,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	t.Run("CLI-12 the removal of the matching name keeps the refusal for a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x", "z")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x", "z")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x"))})
 		c.Subscribe(xds.Cluster, "y")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "bad", "z")}, Removed: []string{"x"}}})
@@ -125,24 +125,24 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	t.Run("CLI-12 an error ends with its resource, also for a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x")), Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 5, Message: "no"}}}})
 		c.Subscribe(xds.Cluster, "y")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: removed})
 		c.told("updated y [x] 1", "errored y [x] 1: the server reports code 5: no", "removed y [y x] 1")
-		if is := c.State(xds.Cluster, "y").Status; is != protocol.DoesNotExist {
+		if is := c.State(xds.Cluster, "y").Status; is != client.DoesNotExist {
 			t.Errorf("status %s, want DoesNotExist", is)
 		}
 	})
 
 	t.Run("CLI-3 a missing name removes the held resource and keeps a refusal by alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "x")
+		c := ask(t, xds.Delta, client.Options{DropOnError: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})
 		c.told("updated x [x] 1", "refused y [x]: it is bad", "removed x [x] 1"+gone)
 	})
 
 	t.Run("CLI-6 CLI-12 the removal of a name that is not sent yet keeps its adopted resource", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "z")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "z")
 		c.Subscribe(xds.Cluster, "x", "y")
 		c.Adopt(xds.Cluster, true, aliased("y", "1", "x"))
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: removed})
@@ -150,7 +150,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-2 CLI-5 a duplicate is not used after an unsubscription that is not sent yet", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{}, xds.Cluster, "*")
 		twice := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "1"), aliased("x", "2"))}
 		_ = c.Receive(twice)
 		c.Unsubscribe(xds.Cluster, "*")
@@ -160,7 +160,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-2 CLI-5 a duplicate is not used when the memory for refusals is full", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{DropOnError: true}, xds.Endpoint, "*")
+		c := ask(t, v, client.Options{DropOnError: true}, xds.Endpoint, "*")
 		many := []*xds.Resource{xds.NewResource(xds.Endpoint, "x", []byte("1"))}
 		for i := range 1000 {
 			many = append(many, xds.NewResource(xds.Endpoint, fmt.Sprint(i), []byte("bad")))
@@ -171,7 +171,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-3 a new subscription gets the known refusal of its resource", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{}, xds.Cluster, "*")
 		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))}
 		_ = c.Receive(bad)
 		c.Subscribe(xds.Cluster, "x")
@@ -182,7 +182,7 @@ func TestClientRefusalsEnd(t *testing.T) {
 	})
 
 	t.Run("CLI-3 a refused resource is missing: absent also for a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "*")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		c.Subscribe(xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: missing})

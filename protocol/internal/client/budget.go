@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ type Budget struct {
 }
 
 // keep makes r the held resource of a name, and counts it. A nil r means that the client holds none.
-func (c *Client) keep(n *clientName, r *xds.Resource) {
+func (c *Client) keep(n *nameState, r *xds.Resource) {
 	if b := c.opts.Budget; b != nil {
 		b.used += r.Memory() - n.res.Memory()
 	}

@@ -1,4 +1,4 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -26,7 +26,7 @@ func TestClientComparesCanonicalNames(t *testing.T) {
 		"NAME-2 twice, refused": {xds.Response{Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(nil, asked, []byte("2")), xds.NewResource(nil, said, []byte("2"))}}}, "refused " + asked + " [" + asked + "] 1: duplicate resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Endpoint, asked)
+			c := ask(t, xds.Delta, client.Options{}, xds.Endpoint, asked)
 			_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(nil, asked, []byte("1"))}}})
 			c.told("updated " + asked + " [" + asked + "] 1")
 			tt.resp.Type, tt.resp.Nonce = xds.Endpoint, "2"
@@ -38,7 +38,7 @@ func TestClientComparesCanonicalNames(t *testing.T) {
 
 func TestClientDropsOnPermissionDenied(t *testing.T) {
 	t.Run("CLI-11 each name that matches the resource gets the error", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{DropOnError: true}, xds.Cluster, "*", "x")
+		c := ask(t, xds.Delta, client.Options{DropOnError: true}, xds.Cluster, "*", "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 7, Message: "no"}}}})
 		c.told("updated y [* x] 1", "errored y [* x]: the server reports code 7: no")
@@ -48,7 +48,7 @@ func TestClientDropsOnPermissionDenied(t *testing.T) {
 
 func TestClientAdoptsOnlyBodies(t *testing.T) {
 	bothVariants(t, "CLI-4 a resource without a body is not held", func(t *testing.T, v xds.Variant) {
-		c := newTalk(t, v, protocol.ClientOptions{})
+		c := newTalk(t, v, client.Options{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.Adopt(xds.Endpoint, true, &xds.Resource{Stamp: &xds.Stamp{Name: "a"}}, nil, &xds.Resource{Body: []byte("1")})
 		c.holds(xds.Endpoint, "")
@@ -57,14 +57,14 @@ func TestClientAdoptsOnlyBodies(t *testing.T) {
 
 func TestClientLosesResourceWithItsAlias(t *testing.T) {
 	t.Run("CLI-12 the new state lacks the only matching alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}}})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "2")}}})
 		c.holds(xds.Cluster, "")
 		c.told("updated y [x] 1", "removed y [x] 1")
 	})
 	t.Run("CLI-12 a duplicate alias counts once", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{}, xds.Cluster, "x")
+		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x")
 		for i, body := range []string{"1", "bad"} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: string(rune('1' + i)), Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", body, "x", "x")}}})
 		}
@@ -74,7 +74,7 @@ func TestClientLosesResourceWithItsAlias(t *testing.T) {
 
 func TestClientHeartbeatWithoutTTL(t *testing.T) {
 	bothVariants(t, "CLI-8 the TTL of the resource continues", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a")
 		r := xds.NewResource(nil, "a", []byte("1"))
 		r.TTL = 10 * time.Second
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Version: "v", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}})
@@ -86,7 +86,7 @@ func TestClientHeartbeatWithoutTTL(t *testing.T) {
 
 func TestClientStatesVersionThatWasRepeated(t *testing.T) {
 	t.Run("CLI-4 a full state repeats the accepted version after a NACK", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, xds.SotW, client.Options{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1")
 		_ = c.respond(xds.Cluster, "2", "w", "a=bad")
 		_ = c.respond(xds.Cluster, "3", "v", "a=1")
@@ -95,7 +95,7 @@ func TestClientStatesVersionThatWasRepeated(t *testing.T) {
 		c.want("CDS nonce= version=v names=[*]")
 	})
 	t.Run("CLI-4 another type may have sent only a part", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1", "b=1")
 		_ = c.respond(xds.Endpoint, "2", "w", "a=bad")
 		_ = c.respond(xds.Endpoint, "3", "v", "a=1")
@@ -107,7 +107,7 @@ func TestClientStatesVersionThatWasRepeated(t *testing.T) {
 
 func TestClientStateOfResource(t *testing.T) {
 	bothVariants(t, "its version, and no time if the owner gives none", func(t *testing.T, v xds.Variant) {
-		c := newTalk(t, v, protocol.ClientOptions{})
+		c := newTalk(t, v, client.Options{})
 		c.Subscribe(xds.Endpoint, "a")
 		c.say()
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
@@ -120,7 +120,7 @@ func TestClientStateOfResource(t *testing.T) {
 
 func TestClientCutsInvalidText(t *testing.T) {
 	t.Run("CLI-2 a long text without a start of a character", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{Check: func(*xds.Resource) error { return errors.New(strings.Repeat("\x80", 5000)) }}, xds.Endpoint, "a")
+		c := ask(t, xds.SotW, client.Options{Check: func(*xds.Resource) error { return errors.New(strings.Repeat("\x80", 5000)) }}, xds.Endpoint, "a")
 		if err := c.respond(xds.Endpoint, "1", "v", "a=1"); err == nil || err.Error() != "a: …" {
 			t.Errorf("%q", err)
 		}

@@ -1,4 +1,4 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -22,13 +22,13 @@ func TestClientRows(t *testing.T) {
 			for seed := range uint64(150) {
 				t.Run(fmt.Sprintf("CLI-3 CLI-5 CLI-8 CLI-12 %s %s seed %d", v, typ, seed), func(t *testing.T) {
 					rnd := rand.New(rand.NewPCG(seed, 3))
-					opts := protocol.ClientOptions{Retain: seed%3 == 1, DropOnError: seed%5 == 1, Check: func(r *xds.Resource) error {
+					opts := client.Options{Retain: seed%3 == 1, DropOnError: seed%5 == 1, Check: func(r *xds.Resource) error {
 						if strings.HasPrefix(string(r.Body), "bad") {
 							return errors.New(string(r.Body))
 						}
 						return nil
 					}}
-					w := &rowsWorld{rnd: rnd, typ: typ, clients: [2]*protocol.Client{protocol.NewClient(v, opts), protocol.NewClient(v, opts)}}
+					w := &rowsWorld{rnd: rnd, typ: typ, clients: [2]*client.Client{client.New(v, opts), client.New(v, opts)}}
 					for range 60 {
 						w.step(t)
 					}
@@ -42,7 +42,7 @@ func TestClientRows(t *testing.T) {
 type rowsWorld struct {
 	rnd     *rand.Rand
 	typ     *xds.Type
-	clients [2]*protocol.Client
+	clients [2]*client.Client
 	now     time.Time
 	nonce   int
 	last    []*xds.Resource // resources of the newest response
@@ -50,29 +50,29 @@ type rowsWorld struct {
 }
 
 func (w *rowsWorld) step(t *testing.T) {
-	var do func(c *protocol.Client) error
+	var do func(c *client.Client) error
 	name := []string{xds.Wildcard, w.name(), w.name()}[w.rnd.IntN(3)]
 	switch w.rnd.IntN(12) {
 	case 0:
 		w.say("subscribe", name)
-		do = func(c *protocol.Client) error { c.Subscribe(w.typ, name); return nil }
+		do = func(c *client.Client) error { c.Subscribe(w.typ, name); return nil }
 	case 1:
 		w.say("unsubscribe", name)
-		do = func(c *protocol.Client) error { c.Unsubscribe(w.typ, name); return nil }
+		do = func(c *client.Client) error { c.Unsubscribe(w.typ, name); return nil }
 	case 2:
 		w.say("connect")
-		do = func(c *protocol.Client) error { c.Connected(nil); return nil }
+		do = func(c *client.Client) error { c.Connected(nil); return nil }
 	case 3:
 		w.now = w.now.Add(time.Duration(w.rnd.IntN(20)) * time.Second)
 		w.say("time", w.now)
-		do = func(c *protocol.Client) error { c.Advance(w.now); return nil }
+		do = func(c *client.Client) error { c.Advance(w.now); return nil }
 	case 4:
 		r, own := w.resource(), w.rnd.IntN(2) == 0
 		w.say("adopt", r.Name, own)
-		do = func(c *protocol.Client) error { c.Adopt(w.typ, own, r); return nil }
+		do = func(c *client.Client) error { c.Adopt(w.typ, own, r); return nil }
 	default:
 		resp := w.response()
-		do = func(c *protocol.Client) error { return c.Receive(resp) }
+		do = func(c *client.Client) error { return c.Receive(resp) }
 	}
 	w.clients[1].Forget()
 	var told [2]string

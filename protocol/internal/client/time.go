@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"cmp"
@@ -10,34 +10,34 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientTimer is the timer of a name. It ends with the TTL of the resource held, or with the
+// A timer is the timer of a name. It ends with the TTL of the resource held, or with the
 // timeout of the request.
-type clientTimer struct {
+type timer struct {
 	at   time.Time
-	typ  *clientType
+	typ  *typeState
 	name string
-	of   *clientName // clientName.timer is the place in the heap
+	of   *nameState // nameState.timer is the place in the heap
 }
 
-// clientTimers is a heap: the timer that ends next is first. Timers that end at the same time are
+// timer is a heap: the timer that ends next is first. Timers that end at the same time are
 // in push order.
-type clientTimers []*clientTimer
+type timers []*timer
 
-func (h clientTimers) Len() int { return len(h) }
-func (h clientTimers) Less(i, j int) bool {
+func (h timers) Len() int { return len(h) }
+func (h timers) Less(i, j int) bool {
 	a, b := h[i], h[j]
 	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.typ.typ.Rank(), b.typ.typ.Rank()), strings.Compare(a.typ.typ.URL, b.typ.typ.URL), strings.Compare(a.name, b.name)) < 0
 }
-func (h clientTimers) Swap(i, j int) {
+func (h timers) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].of.timer, h[j].of.timer = int32(i+1), int32(j+1)
 }
-func (h *clientTimers) Push(x any) {
-	t := x.(*clientTimer)
+func (h *timers) Push(x any) {
+	t := x.(*timer)
 	*h = append(*h, t)
 	t.of.timer = int32(len(*h))
 }
-func (h *clientTimers) Pop() any {
+func (h *timers) Pop() any {
 	last := len(*h) - 1
 	t := (*h)[last]
 	(*h)[last] = nil
@@ -62,7 +62,7 @@ func (c *Client) Advance(now time.Time) {
 		err := fmt.Errorf("%w within %v", ErrSilent, c.opts.Timeout)
 		if c.opts.Transient {
 			n.gone = overdue
-			c.tellOf(t.typ, ClientEvent{Kind: TimedOut, Name: t.name, Err: err})
+			c.tellOf(t.typ, Event{Kind: TimedOut, Name: t.name, Err: err})
 		} else {
 			c.absent(t.typ, t.name, n, err)
 		}
@@ -79,7 +79,7 @@ func (c *Client) Deadline() time.Time {
 
 // expire starts the TTL of a resource, or restarts a running TTL: "If the TTL expires without the
 // resource having been refreshed, the resource is removed." (CLI-8) A zero ttl stops it.
-func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Duration) {
+func (c *Client) expire(w *typeState, name string, n *nameState, ttl time.Duration) {
 	if ttl <= 0 {
 		c.stop(n)
 		return
@@ -90,23 +90,23 @@ func (c *Client) expire(w *clientType, name string, n *clientName, ttl time.Dura
 // await starts the timeout of a name when its request is sent (CLI-3, gRFC A57). If the client
 // already knows the resource, or knows that it does not exist, the name has no timeout: the server
 // need not send that again.
-func (c *Client) await(w *clientType, name string, n *clientName) {
+func (c *Client) await(w *typeState, name string, n *nameState) {
 	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(w, name) == Requested {
 		c.start(w, name, n, c.opts.Timeout)
 	}
 }
 
-func (c *Client) start(w *clientType, name string, n *clientName, d time.Duration) {
+func (c *Client) start(w *typeState, name string, n *nameState, d time.Duration) {
 	at := c.now.Add(d)
 	if n.timer > 0 {
 		c.timers[n.timer-1].at = at
 		heap.Fix(&c.timers, int(n.timer-1))
 		return
 	}
-	heap.Push(&c.timers, &clientTimer{at: at, typ: w, name: name, of: n})
+	heap.Push(&c.timers, &timer{at: at, typ: w, name: name, of: n})
 }
 
-func (c *Client) stop(n *clientName) {
+func (c *Client) stop(n *nameState) {
 	if n.timer > 0 {
 		heap.Remove(&c.timers, int(n.timer-1))
 	}

@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"maps"
@@ -8,10 +8,10 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A clientName is the state of one name of a type. Each subscribed name has a clientName, and so
+// A nameState is the state of one name of a type. Each subscribed name has a nameState, and so
 // has each name that the server still counts as subscribed, each resource held, and some refused
-// resources. Terms: see "The client" in doc.go.
-type clientName struct {
+// resources. Terms: see doc.go.
+type nameState struct {
 	asked bool // subscribed
 	told  bool // the server knows that the name is subscribed
 
@@ -19,7 +19,7 @@ type clientName struct {
 	doubted bool          // the application may not be able to use the resource held: see Client.Doubt
 	stray   bool          // kept only because of the fault
 	gone    goneness      // why the name finds nothing
-	place   int32         // index in clientType.rows, if the last response had the name
+	place   int32         // index in typeState.rows, if the last response had the name
 	timer   int32         // index in Client.timers plus 1, of the TTL if a resource is held, else of the timeout; 0: no timer
 	round   uint64        // the last response with the name, and how often it has the name: see intake.seen
 	res     *xds.Resource // held under this name; nil: none
@@ -51,7 +51,7 @@ type goneness uint8
 const (
 	unheard goneness = iota // the server sent nothing about the name
 	absence                 // the name does not exist
-	overdue                 // timeout; with ClientOptions.Transient
+	overdue                 // timeout; with Options.Transient
 )
 
 // A fault is the reason why the newest state of a name cannot be used.
@@ -68,7 +68,7 @@ type fault struct {
 }
 
 // kind returns the kind of the event that reports the fault.
-func (f *fault) kind() ClientEventKind {
+func (f *fault) kind() EventKind {
 	if f.refused {
 		return Refused
 	}
@@ -80,10 +80,10 @@ func (f *fault) kind() ClientEventKind {
 const maxStrays = 1000
 
 // name returns the state of a name, and creates it if needed.
-func (w *clientType) name(name string) *clientName {
+func (w *typeState) name(name string) *nameState {
 	n := w.names[name]
 	if n == nil {
-		n = &clientName{}
+		n = &nameState{}
 		w.names[name] = n
 		if name == xds.Wildcard {
 			w.all = n
@@ -93,7 +93,7 @@ func (w *clientType) name(name string) *clientName {
 }
 
 // tidy forgets a name if nothing has to be recorded for it any more.
-func (w *clientType) tidy(name string, n *clientName) {
+func (w *typeState) tidy(name string, n *nameState) {
 	nobodys := !n.asked && !n.told && n.res == nil
 	stray := nobodys && n.fault != nil && len(n.fault.by) > 0
 	switch {
@@ -119,13 +119,13 @@ func (w *clientType) tidy(name string, n *clientName) {
 
 // shows reports whether the client holds or has refused a resource with this name. If the next full
 // state lacks the name, the resource is removed.
-func (n *clientName) shows() bool { return n.res != nil || n.fault != nil && n.fault.of != "" }
+func (n *nameState) shows() bool { return n.res != nil || n.fault != nil && n.fault.of != "" }
 
 // lacks reports whether the last full state lacks the name.
-func (n *clientName) lacks(round uint64) bool { return n.round < round && n.shows() }
+func (n *nameState) lacks(round uint64) bool { return n.round < round && n.shows() }
 
-// called returns the name of a clientName for which shows is true (SotW).
-func (n *clientName) called() string {
+// called returns the name of a nameState for which shows is true (SotW).
+func (n *nameState) called() string {
 	if n.res != nil {
 		return xds.CanonicalName(n.res.Name)
 	}
@@ -133,24 +133,24 @@ func (n *clientName) called() string {
 }
 
 // holds reports whether a resource with the name of r is held; n may be nil.
-func (n *clientName) holds(r *xds.Resource) bool {
+func (n *nameState) holds(r *xds.Resource) bool {
 	return n != nil && n.res != nil && (n.res == r || n.res.Name == r.Name)
 }
 
 // has reports whether a name is known and the function `is` returns true for it.
-func (w *clientType) has(name string, is func(*clientName) bool) bool {
+func (w *typeState) has(name string, is func(*nameState) bool) bool {
 	n := w.names[name]
 	return n != nil && is(n)
 }
 
 // Filters: subscribed by the application, subscribed at the server, or either.
-func isAsked(n *clientName) bool  { return n.asked }
-func isTold(n *clientName) bool   { return n.told }
-func isEither(n *clientName) bool { return n.asked || n.told }
+func isAsked(n *nameState) bool  { return n.asked }
+func isTold(n *nameState) bool   { return n.told }
+func isEither(n *nameState) bool { return n.asked || n.told }
 
 // finders yields the known names that find a resource: "*", the name of the resource and, with
 // delta, its aliases and its collection.
-func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *clientName) bool) {
+func (w *typeState) finders(name string, r *xds.Resource, yield func(string, *nameState) bool) {
 	find := func(s string) bool {
 		n := w.names[s]
 		return n == nil || yield(s, n)
@@ -167,7 +167,7 @@ func (w *clientType) finders(name string, r *xds.Resource, yield func(string, *c
 
 // others yields the aliases and the collection of a resource, which also find it (CLI-12). Only
 // delta has these.
-func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool) {
+func (w *typeState) others(name string, r *xds.Resource) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		var met map[string]bool // nil: a linear search is enough for a few aliases
 		if len(r.Aliases) > 8 {
@@ -192,8 +192,8 @@ func (w *clientType) others(name string, r *xds.Resource) func(func(string) bool
 
 // covers reports whether any name finds a resource. Only names for which the function `is` returns
 // true count, without the name `except`.
-func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) bool, except string) (covers bool) {
-	w.finders(name, r, func(s string, n *clientName) bool {
+func (w *typeState) covers(name string, r *xds.Resource, is func(*nameState) bool, except string) (covers bool) {
+	w.finders(name, r, func(s string, n *nameState) bool {
 		covers = is(n) && s != except
 		return !covers
 	})
@@ -201,8 +201,8 @@ func (w *clientType) covers(name string, r *xds.Resource, is func(*clientName) b
 }
 
 // askers returns the asked names that find a resource.
-func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
-	w.finders(name, r, func(s string, n *clientName) bool {
+func (w *typeState) askers(name string, r *xds.Resource) (list []string) {
+	w.finders(name, r, func(s string, n *nameState) bool {
 		switch {
 		case !n.asked:
 		case list == nil && s == xds.Wildcard:
@@ -219,7 +219,7 @@ func (w *clientType) askers(name string, r *xds.Resource) (list []string) {
 var everything = []string{xds.Wildcard}[:1:1]
 
 // index adds a resource to found.
-func (w *clientType) index(name string, r *xds.Resource) {
+func (w *typeState) index(name string, r *xds.Resource) {
 	if !w.delta {
 		return
 	}
@@ -243,7 +243,7 @@ func take(m map[string]map[string]bool, s, name string) {
 }
 
 // unindex removes a resource from found.
-func (w *clientType) unindex(name string, r *xds.Resource) {
+func (w *typeState) unindex(name string, r *xds.Resource) {
 	if !w.delta {
 		return
 	}
@@ -253,14 +253,14 @@ func (w *clientType) unindex(name string, r *xds.Resource) {
 }
 
 // spoil records that the name s finds the refused resource with the given name.
-func (w *clientType) spoil(s, name string) {
+func (w *typeState) spoil(s, name string) {
 	if s != name && s != xds.Wildcard {
 		put(w.spoiled, s, name)
 	}
 }
 
 // unspoil undoes spoil.
-func (w *clientType) unspoil(s, name string) { take(w.spoiled, s, name) }
+func (w *typeState) unspoil(s, name string) { take(w.spoiled, s, name) }
 
 // reached reports whether the name s got an event of a fault, for the present or an earlier error;
 // f may be nil.
@@ -269,7 +269,7 @@ func (f *fault) reached(s string) bool {
 }
 
 // knows reports whether the name s gets the events of a fault.
-func (w *clientType) knows(s string, f *fault) bool {
+func (w *typeState) knows(s string, f *fault) bool {
 	if s == f.of || s == xds.Wildcard {
 		return slices.Contains(f.by, s)
 	}
@@ -277,12 +277,12 @@ func (w *clientType) knows(s string, f *fault) bool {
 }
 
 // told returns the asked names that get the events of a fault.
-func (w *clientType) told(f *fault) []string {
+func (w *typeState) told(f *fault) []string {
 	return slices.DeleteFunc(slices.Clone(f.by), func(s string) bool { return !w.has(s, isAsked) })
 }
 
 // part records that the name s no longer finds the refused resource x.
-func (w *clientType) part(s, x string) {
+func (w *typeState) part(s, x string) {
 	if f := w.names[x].fault; f != nil {
 		f.by, f.heard = without(f.by, s), without(f.heard, s)
 		w.unspoil(s, x)
@@ -295,28 +295,28 @@ func without(list []string, names ...string) []string {
 }
 
 // finds reports whether a name finds held or refused resources as an alias or a collection.
-func (w *clientType) finds(name string) bool { return len(w.found[name])+len(w.spoiled[name]) > 0 }
+func (w *typeState) finds(name string) bool { return len(w.found[name])+len(w.spoiled[name]) > 0 }
 
 // finding returns the names of held resources that a name finds as an alias or a collection,
 // sorted.
-func (w *clientType) finding(name string) []string {
+func (w *typeState) finding(name string) []string {
 	return slices.Sorted(maps.Keys(w.found[name]))
 }
 
 // spoils returns the names of refused resources that a name finds as an alias or a collection,
 // sorted.
-func (w *clientType) spoils(name string) []string {
+func (w *typeState) spoils(name string) []string {
 	return slices.Sorted(maps.Keys(w.spoiled[name]))
 }
 
 // tell records that a request has told the server whether the client subscribes to a name.
-func (w *clientType) tell(name string, n *clientName) {
+func (w *typeState) tell(name string, n *nameState) {
 	n.told = n.asked
 	delete(w.changed, name)
 }
 
 // shed drops a name that is no longer asked, and the resources that only this name found.
-func (c *Client) shed(w *clientType, name string) {
+func (c *Client) shed(w *typeState, name string) {
 	lets := func(s string) {
 		n := w.names[s]
 		if n == nil {

@@ -1,4 +1,4 @@
-package protocol
+package client
 
 import (
 	"iter"
@@ -7,26 +7,26 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A ClientStatus is the state of a name, as in the client status discovery service (CSDS).
-type ClientStatus uint8
+// A Status is the state of a name, as in the client status discovery service (CSDS).
+type Status uint8
 
 const (
-	Requested     ClientStatus = iota // nothing was received
-	DoesNotExist                      // the server reported that, or sent nothing in time
-	Accepted                          // ACKED: the newest state is in use, or the name finds other resources
-	Rejected                          // NACKED: the newest state is refused, or all resources that the name finds are refused
-	ReceivedError                     // RECEIVED_ERROR: the server reports an error
-	Overdue                           // TIMEOUT: nothing was received in time; with ClientOptions.Transient
+	Requested     Status = iota // nothing was received
+	DoesNotExist                // the server reported that, or sent nothing in time
+	Accepted                    // ACKED: the newest state is in use, or the name finds other resources
+	Rejected                    // NACKED: the newest state is refused, or all resources that the name finds are refused
+	ReceivedError               // RECEIVED_ERROR: the server reports an error
+	Overdue                     // TIMEOUT: nothing was received in time; with Options.Transient
 )
 
-var clientStatuses = [...]string{"requested", "does not exist", "acked", "nacked", "received error", "timeout"}
+var statuses = [...]string{"requested", "does not exist", "acked", "nacked", "received error", "timeout"}
 
-func (s ClientStatus) String() string { return clientStatuses[s] }
+func (s Status) String() string { return statuses[s] }
 
-// A ClientState is the state of one name at a client.
-type ClientState struct {
+// A State is the state of one name at a client.
+type State struct {
 	Name   string
-	Status ClientStatus
+	Status Status
 
 	Resource *xds.Resource // the resource in use under this name; nil: none, even if an alias or a collection finds others
 	Version  string        // version of that resource; SotW: version_info of the response with it
@@ -39,14 +39,14 @@ type ClientState struct {
 
 // wrong returns the fault of a name. If all resources that the name finds are refused, it returns
 // the fault of the first one. Nil: no fault.
-func (n *clientName) wrong(w *clientType, name string) *fault {
+func (n *nameState) wrong(w *typeState, name string) *fault {
 	if n.fault == nil && n.res == nil && len(w.found[name]) == 0 && len(w.spoiled[name]) > 0 {
 		return w.names[w.spoils(name)[0]].fault
 	}
 	return n.fault
 }
 
-func (n *clientName) status(w *clientType, name string) ClientStatus {
+func (n *nameState) status(w *typeState, name string) Status {
 	f := n.wrong(w, name)
 	switch {
 	case f != nil && f.refused:
@@ -63,8 +63,8 @@ func (n *clientName) status(w *clientType, name string) ClientStatus {
 	return Requested
 }
 
-func (n *clientName) state(w *clientType, name string) ClientState {
-	s := ClientState{Name: name, Status: n.status(w, name), Resource: n.res}
+func (n *nameState) state(w *typeState, name string) State {
+	s := State{Name: name, Status: n.status(w, name), Resource: n.res}
 	if n.res != nil {
 		s.Version, s.Updated = n.version, n.since.time()
 		if w.delta {
@@ -78,18 +78,18 @@ func (n *clientName) state(w *clientType, name string) ClientState {
 }
 
 // State returns the state of a name. A name without subscription or resource is [Requested].
-func (c *Client) State(t *xds.Type, name string) ClientState {
+func (c *Client) State(t *xds.Type, name string) State {
 	name = xds.CanonicalName(name)
 	if w := c.find(t); w != nil && w.names[name] != nil {
 		return w.names[name].state(w, name)
 	}
-	return ClientState{Name: name}
+	return State{Name: name}
 }
 
 // States yields the states of the names of a type that are subscribed, held, or refused, except
 // "*", in no particular order.
-func (c *Client) States(t *xds.Type) iter.Seq[ClientState] {
-	return func(yield func(ClientState) bool) {
+func (c *Client) States(t *xds.Type) iter.Seq[State] {
+	return func(yield func(State) bool) {
 		w := c.find(t)
 		if w == nil {
 			return

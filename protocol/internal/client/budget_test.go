@@ -1,22 +1,22 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A response with more resources than the client may hold changes nothing but what it removes.
 func TestBudget(t *testing.T) {
 	const two = 2*(3<<10) + 100 // bytes for two resources
-	budget := func(bytes int) *protocol.Budget {
-		return &protocol.Budget{Limit: xds.MemoryLimit{Bytes: bytes, Hint: "--more"}}
+	budget := func(bytes int) *client.Budget {
+		return &client.Budget{Limit: xds.MemoryLimit{Bytes: bytes, Hint: "--more"}}
 	}
 	bothVariants(t, "SAFE-14 a response above the limit is refused as a whole", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{Budget: budget(two)}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{Budget: budget(two)}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
 		err := c.respond(xds.Cluster, "2", "v2", "a=2", "b=1", "c=1")
 		over, is := errors.AsType[*xds.LimitError](err)
@@ -24,10 +24,10 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		c.holds(xds.Cluster, "a=1 b=1")
-		if s := c.State(xds.Cluster, "b"); s.Status != protocol.Accepted {
+		if s := c.State(xds.Cluster, "b"); s.Status != client.Accepted {
 			t.Errorf("an equal resource is %v", s.Status)
 		}
-		if s := c.State(xds.Cluster, "c"); s.Status != protocol.Rejected {
+		if s := c.State(xds.Cluster, "c"); s.Status != client.Rejected {
 			t.Errorf("a new resource is %v", s.Status)
 		}
 		if err := c.respond(xds.Cluster, "3", "v3", "a=3", "b=1"); err != nil {
@@ -36,7 +36,7 @@ func TestBudget(t *testing.T) {
 		c.holds(xds.Cluster, "a=3 b=1")
 	})
 	t.Run("SAFE-14 SotW: removed resources make room", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{Budget: budget(two)}, xds.Cluster, "*")
+		c := ask(t, xds.SotW, client.Options{Budget: budget(two)}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
 		if err := c.respond(xds.Cluster, "2", "v2", "c=1", "d=1"); err != nil {
 			t.Error(err)
@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 		c.holds(xds.Cluster, "c=1 d=1")
 	})
 	t.Run("SAFE-14 delta: removed resources make room, also in a refused response", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{Budget: budget(two)}, xds.Cluster, "*")
+		c := ask(t, xds.Delta, client.Options{Budget: budget(two)}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
 		if err := c.respond(xds.Cluster, "2", "", "-a", "c=1"); err != nil {
 			t.Error(err)
@@ -56,7 +56,7 @@ func TestBudget(t *testing.T) {
 		c.holds(xds.Cluster, "c=1")
 	})
 	bothVariants(t, "SAFE-14 a removed resource that the client keeps makes no room", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{Budget: budget(two), Retain: true}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{Budget: budget(two), Retain: true}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
 		changes := []string{"c=1"} // in SotW it removes the others
 		if v == xds.Delta {
@@ -69,7 +69,7 @@ func TestBudget(t *testing.T) {
 	})
 	bothVariants(t, "SAFE-14 held resources above the limit, as from disk, may change but not grow", func(t *testing.T, v xds.Variant) {
 		b := budget(0)
-		c := ask(t, v, protocol.ClientOptions{Budget: b}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{Budget: b}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v1", "a=1", "b=1")
 		b.Limit.Bytes = 1
 		if err := c.respond(xds.Cluster, "2", "v2", "a=2", "b=1"); err != nil {
@@ -81,14 +81,14 @@ func TestBudget(t *testing.T) {
 		c.holds(xds.Cluster, "a=2 b=1")
 	})
 	bothVariants(t, "SAFE-14 resources without a subscription do not count", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{Budget: budget(two)}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{Budget: budget(two)}, xds.Endpoint, "a")
 		if err := c.respond(xds.Endpoint, "1", "v", "a=1", "b=1", "c=1"); err != nil {
 			t.Error(err)
 		}
 		c.holds(xds.Endpoint, "a=1")
 	})
 	t.Run("SAFE-14 an alias counts", func(t *testing.T) {
-		c := ask(t, xds.Delta, protocol.ClientOptions{Budget: budget(two)}, xds.Cluster, "*")
+		c := ask(t, xds.Delta, client.Options{Budget: budget(two)}, xds.Cluster, "*")
 		r := xds.NewResource(xds.Cluster, "a", []byte("1"))
 		r.Aliases = strings.Fields("b c d e")
 		if err := c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{r}}}); err == nil {
@@ -97,8 +97,8 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("SAFE-14 clients share a budget until they release it", func(t *testing.T) {
 		shared := budget(two)
-		a := ask(t, xds.SotW, protocol.ClientOptions{Budget: shared}, xds.Cluster, "*")
-		b := ask(t, xds.SotW, protocol.ClientOptions{Budget: shared}, xds.Cluster, "*")
+		a := ask(t, xds.SotW, client.Options{Budget: shared}, xds.Cluster, "*")
+		b := ask(t, xds.SotW, client.Options{Budget: shared}, xds.Cluster, "*")
 		if err := a.respond(xds.Cluster, "1", "v", "a=1"); err != nil {
 			t.Error(err)
 		}

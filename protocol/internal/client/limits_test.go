@@ -1,4 +1,4 @@
-package protocol_test
+package client_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/client"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestClientLimits(t *testing.T) {
 	bothVariants(t, "CLI-2 the client keeps a limited part of an error of a check", func(t *testing.T, v xds.Variant) {
 		long := errors.New(strings.Repeat("x", 1<<20))
-		c := ask(t, v, protocol.ClientOptions{Check: func(*xds.Resource) error { return long }}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{Check: func(*xds.Resource) error { return long }}, xds.Endpoint, "a")
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
 		if s := c.State(xds.Endpoint, "a"); s.Err == nil || len(s.Err.Error()) > 1<<10+3 {
 			t.Error("the whole error is kept")
@@ -23,14 +23,14 @@ func TestClientLimits(t *testing.T) {
 	})
 
 	bothVariants(t, "CLI-2 the NACK has a limited part of a refused name", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, v, client.Options{}, xds.Cluster, "*")
 		if err := c.respond(xds.Cluster, "1", "v", strings.Repeat("n", 1<<20)+"=bad"); err == nil || len(err.Error()) >= 64<<10 {
 			t.Error("the NACK has the whole name")
 		}
 	})
 
 	bothVariants(t, "CLI-2 the state has the time of the last change", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, protocol.ClientOptions{}, xds.Endpoint, "a")
+		c := ask(t, v, client.Options{}, xds.Endpoint, "a")
 		for i, content := range []string{"a=1", "a=1", "a=2"} {
 			c.at(float64(i + 1))
 			_ = c.respond(xds.Endpoint, "1", "v", content)
@@ -42,7 +42,7 @@ func TestClientLimits(t *testing.T) {
 	})
 
 	t.Run("CLI-3 SotW: an error of a resource does not remove it", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Cluster, "*")
+		c := ask(t, xds.SotW, client.Options{}, xds.Cluster, "*")
 		_ = c.respond(xds.Cluster, "1", "v", "a=1")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Version: "w", Errors: []xds.ResourceError{{Name: "a", Status: xds.Status{Code: 13, Message: "no"}}},
 			Changes: &xds.Changes{Upserts: []*xds.Resource{xds.NewResource(xds.Cluster, "b", []byte("2"))}}})
@@ -56,7 +56,7 @@ func TestClientLimits(t *testing.T) {
 		c.Connected(nil)
 	}
 	t.Run("CLI-4 SotW: after a NACK a heartbeat of the version does not complete the version", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 		_ = c.respond(xds.Endpoint, "2", "v2", "a=2", "b=bad")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "3", Version: "v2", Changes: &xds.Changes{Beats: []*xds.Resource{{Stamp: &xds.Stamp{Name: "a"}, TTL: time.Minute}}}})
@@ -65,7 +65,7 @@ func TestClientLimits(t *testing.T) {
 		c.want("EDS nonce= names=[a b]")
 	})
 	t.Run("CLI-4 SotW: after an unsubscription an empty response does not complete the version", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{DropOnError: true}, xds.Endpoint, "*")
+		c := ask(t, xds.SotW, client.Options{DropOnError: true}, xds.Endpoint, "*")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Version: "v1", Changes: &xds.Changes{Missing: []string{"b"}}})
 		_ = c.respond(xds.Endpoint, "3", "v1")
@@ -74,7 +74,7 @@ func TestClientLimits(t *testing.T) {
 		c.want("EDS nonce= names=[*]")
 	})
 	t.Run("CLI-4 SotW: after an unsubscription between streams the client states no version", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 		c.say()
 		again(c)
@@ -88,7 +88,7 @@ func TestClientLimits(t *testing.T) {
 	})
 	t.Run("CLI-4 SotW: after a refused part that was not sent again the client states no version", func(t *testing.T) {
 		for _, v := range []string{"v2", "v3"} {
-			c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+			c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 			_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")
 			_ = c.respond(xds.Endpoint, "2", "v2", "a=bad", "b=2")
 			_ = c.respond(xds.Endpoint, "3", v, "b=2") // "if only one of them has changed, it may send a response containing only the changed resource"
@@ -98,7 +98,7 @@ func TestClientLimits(t *testing.T) {
 		}
 	})
 	t.Run("CLI-4 SotW: after an adoption between streams the client states no version", func(t *testing.T) {
-		c := ask(t, xds.SotW, protocol.ClientOptions{}, xds.Endpoint, "a", "b")
+		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")
 		c.say()
 		c.Disconnected(nil)

@@ -1,0 +1,6 @@
+//go:build !race
+
+package worlds
+
+// RaceEnabled is set under the race detector.
+const RaceEnabled = false

@@ -57,9 +57,11 @@ func (in *signedIn) proof() roles.Proof {
 }
 
 // signedIn returns the session of a request; nil if it has none. With idle, it may be idle: see [session.Open].
+// Only the issuer's sessions have a user: the holder of a token knows the key of the token's sessions, and could seal
+// any user.
 func (s *Server) signedIn(r *http.Request, idle bool) *signedIn {
 	for _, c := range r.CookiesNamed(cookieName(r)) {
-		if is, key := session.Open(c.Value, s.sessionKey, time.Now(), idle); is != nil {
+		if is, key := session.Open(c.Value, s.sessionKey, time.Now(), idle); is != nil && (is.User != nil) == (is.Credential == oidcCredential) {
 			return &signedIn{is, key}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/admin/session"
+	"github.com/chancery-xds/chancery/internal/auth/identity"
 )
 
 // A browser keeps the cookie of a server and the token of its session.
@@ -167,6 +168,31 @@ func TestSessionIsBoundToItsCredential(t *testing.T) {
 		token = secret + "2"
 		if w := b.send("GET /api/v1/status", ""); w.Code != 401 {
 			t.Errorf("%d", w.Code)
+		}
+	})
+}
+
+// The holder of a token knows the key of the token's sessions. A session that the holder seals has no other rights.
+func TestTokenHolderCannotSealUser(t *testing.T) {
+	t.Run("SAFE-20 only the issuer's sessions have a user", func(t *testing.T) {
+		s := newServer(newFleet())
+		p, problems := roles.Parse("roles.yaml", []byte("tokens: {dash: /x}\nbindings:\n- {role: view, subjects: [{token: dash}]}\n- {role: commit, subjects: [{claims: {groups: sre}}]}\n"), nil)
+		if p == nil {
+			t.Fatal(problems)
+		}
+		p = p.WithTokens(map[string]string{"dash": secret})
+		s.Roles, s.Identity = func() *roles.Policy { return p }, new(identity.Finder).Find
+		sealed := session.New("token dash", time.Now())
+		b := &browser{t: t, h: s.Handler(public), tls: true}
+		for user, want := range map[*session.User]int{
+			nil: 200,
+			{Issuer: "https://issuer", Subject: "root", Claims: map[string]any{"groups": "sre"}}: 401,
+		} {
+			sealed.User = user
+			b.cookie = &http.Cookie{Name: "__Host-chancery", Value: sealed.Seal(session.KeyOf(secret), time.Now())}
+			if w := b.send("GET /api/v1/status", ""); w.Code != want {
+				t.Errorf("user %v: %d %s", user, w.Code, w.Body)
+			}
 		}
 	})
 }

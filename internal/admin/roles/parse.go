@@ -72,7 +72,7 @@ func (p *parser) file(n *yaml.Node) {
 	if !p.Each(findings.AdminRole, n, "", "the roles file", yamlkeys.Keys{
 		"tokens":   p.tokens,
 		"oidc":     p.oidc,
-		"servers":  func(n *yaml.Node, path string) { p.policy.servers = p.subjectsOf(n, path) },
+		"servers":  p.servers,
 		"bindings": p.bindings,
 	}, nil) {
 		return
@@ -84,6 +84,14 @@ func (p *parser) file(n *yaml.Node) {
 	}
 	if len(p.policy.bindings) == 0 && p.sound() {
 		p.wrong(n, "", "bindings: [{role: view, subjects: [{token: admin}]}]", "bindings are needed: without them, no caller may do anything")
+	}
+}
+
+// servers reads the subjects that may state any caller, so they need a credential.
+func (p *parser) servers(n *yaml.Node, path string) {
+	p.policy.servers = p.subjectsOf(n, path)
+	if slices.ContainsFunc(p.policy.servers, func(s subject) bool { return s.loopback }) {
+		p.wrong(n, path, "", "a server needs a credential: without credentials, each program of this machine could state any role")
 	}
 }
 

@@ -126,6 +126,7 @@ func TestErrorsOfRolesFile(t *testing.T) {
 		"bindings:\n- {role: commit, groups: ['a{'], subjects: [{uid: 0}]}":                                 "bindings[0].groups[0]: ",
 		"bindings:\n- {role: commit, groups: [''], subjects: [{uid: 0}]}":                                   "the pattern is empty",
 		"bindings:\n- {role: operate, subjects: [{loopback: true}]}":                                        "callers without credentials may only view, not operate",
+		"servers: [{loopback: true}]\nbindings:\n- {role: view, subjects: [{uid: 0}]}":                      "roles.yaml:1:10: servers: a server needs a credential",
 		"bindings:\n- {role: view, subjects: [{loopback: false}]}":                                          "true is needed",
 		"bindings:\n- {role: view, subjects: [{token: x}]}":                                                 `bindings[0].subjects[0].token: no token has the name "x"`,
 		"bindings:\n- {role: view, subjects: [{token: ''}]}":                                                "no token has the name",

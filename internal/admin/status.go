@@ -158,6 +158,7 @@ func (s *Server) groupsNow() api.GroupList {
 
 // The largest numbers of elements in an answer about the fleet.
 const (
+	maxAgents       = 100
 	maxLoads        = 20
 	maxCertificates = 100
 )
@@ -174,10 +175,10 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) fleetNow() api.Fleet {
 	f := api.Fleet{APIVersion: api.Version, Kind: api.KindFleet, Certificates: some(s.Explainer.Certificates(maxCertificates))}
 	f.Agents, f.Responses, f.Names = s.Tracker.Fleet(maxLoads)
-	f.Agents, f.Responses, f.Names = some(f.Agents), some(f.Responses), some(f.Names)
 	for _, a := range f.Agents {
 		f.Connected += a.Clients.Connected
 	}
+	f.Agents, f.Responses, f.Names = some(few(f.Agents, maxAgents)), some(f.Responses), some(f.Names)
 	return f
 }
 

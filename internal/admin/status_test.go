@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
@@ -35,6 +36,22 @@ func TestStatusHealthy(t *testing.T) {
 		if healthy(&st) {
 			t.Errorf("healthy: %+v", st)
 		}
+	}
+}
+
+// A diverseFleet is a fleet whose clients all have different agents.
+type diverseFleet struct{ *fleet }
+
+func (diverseFleet) Fleet(int) (agents []api.AgentCount, responses, names []api.TypeLoad) {
+	return slices.Repeat([]api.AgentCount{{Clients: api.Counts{Connected: 1}}}, 150), nil, nil
+}
+
+// The number of connected clients includes those whose agent is not in the answer.
+func TestFleetCountsAllClients(t *testing.T) {
+	s := newServer(newFleet())
+	s.About.ID, s.Tracker = "me", diverseFleet{newFleet()}
+	if f, code := asksServer[api.Fleet](t, s, "/api/v1/fleet"); code != http.StatusOK || f.Connected != 150 || len(f.Agents) != 100 {
+		t.Errorf("%d: %d clients, %d agents", code, f.Connected, len(f.Agents))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Fleet counts the connected clients by agent, most clients first. It also returns the largest last responses, and the
-// largest numbers of subscribed names: at most so many of each.
+// largest numbers of subscribed names: at most so many of both.
 func (t *Tracker) Fleet(most int) (agents []api.AgentCount, responses, names []api.TypeLoad) {
 	by := map[string]*api.AgentCount{}
 	all := t.gather(nil, false).all
@@ -42,7 +42,7 @@ func (t *Tracker) Fleet(most int) (agents []api.AgentCount, responses, names []a
 	slices.SortFunc(agents, func(a, b api.AgentCount) int {
 		return cmp.Or(b.Clients.Connected-a.Clients.Connected, strings.Compare(a.Agent, b.Agent))
 	})
-	return agents[:min(len(agents), maxShown)], responses, names
+	return agents, responses, names
 }
 
 func bySize(a, b api.TypeLoad) int {

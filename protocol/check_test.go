@@ -70,10 +70,10 @@ func TestCheck(t *testing.T) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, body: resource("b", 1)}}
 		}},
 		{"is due before its loss", func(s *Session, u *subscription) {
-			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, due: s.now}}
+			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, hold: hold{condition: condition{until: s.now}}}}
 		}},
 		{"is due before its loss", func(s *Session, u *subscription) {
-			u.leaving = map[string]*leaver{"a": {stamp: st("a"), due: s.now}}
+			u.leaving = map[string]*leaver{"a": {stamp: st("a"), hold: hold{condition: condition{until: s.now}}}}
 		}},
 		{"are not heeded", func(_ *Session, u *subscription) { u.heeded, u.stirred = false, []string{"a"} }},
 		{"which is not heeded", func(s *Session, _ *subscription) {

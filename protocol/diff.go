@@ -17,7 +17,7 @@ type diff struct {
 	bound   bool         // an upsert waits for the address of a waiting one
 	kept    []string     // names that differ in the wildcard's table and have an entry: the entry decides whether they are sent
 	shared  *xds.Changes // the changes as computed by the table, shared by all streams; nil: the diff is different
-	any     anyReady     // result of readyForAny for this diff
+	any     anyComing    // result of mayAnyCome for this diff
 }
 
 // diff compares the view with the told states of all names that may differ. It adds the differences
@@ -25,12 +25,14 @@ type diff struct {
 func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
 	upsert := func(r *xds.Resource) {
-		if !ordered {
-			d.upserts = append(d.upserts, r)
-		} else if ready, w := s.readyOr(u, &d.any, r); ready {
-			d.upserts = append(d.upserts, r)
+		var wait condition
+		if ordered {
+			wait = s.mustWait(u, &d.any, r)
+		}
+		if wait.holds {
+			d.waiting = append(d.waiting, waiter{r.Name, wait})
 		} else {
-			d.waiting = append(d.waiting, w)
+			d.upserts = append(d.upserts, r)
 		}
 	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {

@@ -160,8 +160,8 @@
 //	when nothing may be sent           blocked (say.go)
 //	the content to send                owed (diff.go) for a name, respond (say.go) for a type
 //	what counts as held                mayHold, keeps (told.go)
-//	which removals wait, how long      retain and free (withdraw.go)
-//	which news wait, how long          ready and has (order.go), waitForAddresses (diff.go)
+//	which removals wait, how long      leaverOf and holdOf (withdraw.go)
+//	which news wait, how long          mustWait and mayLack (order.go), waitForAddresses (diff.go)
 //	the order inside a response        binders (handover.go), xds.Changes.HandOver
 //	when a wait is evaluated again     sight (waiting.go)
 //	what ends without an answer        blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -42,8 +41,6 @@ func (s *Session) checkResting(u *subscription) error {
 		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.stirred) > 0 }) {
 		return nil // it is evaluated in the next step
 	}
-	turns, patient := s.turns, s.patient
-	defer func() { s.turns, s.patient = turns, patient }()
 	for n, is := range u.waiting.waits {
 		e := u.entry(n)
 		if e == nil || !u.waiting.resting(n) {
@@ -53,16 +50,18 @@ func (s *Session) checkResting(u *subscription) error {
 		if r == nil {
 			continue
 		}
-		s.turns, s.patient = time.Time{}, false
-		ready := !s.ordered(u) || s.ready(u, &anyReady{}, r)
-		if ready && is.until.IsZero() && !is.patient && s.variant == xds.SotW && u.typ.FullState {
+		var must condition
+		if s.ordered(u) {
+			must = s.mustWait(u, &anyComing{}, r)
+		}
+		if !must.holds && !is.holds && s.variant == xds.SotW && u.typ.FullState {
 			continue // a full state waits for others
 		}
-		if ready {
+		if !must.holds && is.holds {
 			return fmt.Errorf("%q waits, but need not wait", n)
 		}
-		if !s.turns.Equal(is.until) || s.patient != is.patient {
-			return fmt.Errorf("%q waits until %v (%v), not %v (%v)", n, s.turns, s.patient, is.until, is.patient)
+		if must != is.condition {
+			return fmt.Errorf("%q waits until %v, but recorded is %v", n, must, is.condition)
 		}
 	}
 	return nil
@@ -283,7 +282,7 @@ func (u *subscription) checkWithdrawing() error {
 			return fmt.Errorf("leaving name %q has no stamp", name)
 		case l.body != nil && l.body.Name != name:
 			return fmt.Errorf("leaving name %q has the body of %q", name, l.body.Name)
-		case !l.due.IsZero() && (l.since.IsZero() || !l.due.After(l.since)):
+		case !l.until.IsZero() && (l.since.IsZero() || !l.until.After(l.since)):
 			return fmt.Errorf("the removal of %q is due before its loss", name)
 		}
 	}

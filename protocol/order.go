@@ -14,6 +14,46 @@ import (
 // its EDS assignment. So EDS waits for no other type (ADS-7). Resources that refer to a cluster
 // wait for the ACK of that CDS response. Terms: see doc.go.
 
+// A condition is the answer to a question of which time may change the answer. The zero value: the
+// condition does not hold.
+type condition struct {
+	holds   bool      // if not set, the other fields are zero
+	until   time.Time // the condition may end at this time; zero: no time ends it
+	patient bool      // the condition may also end when the client is silent for too long (see canWait)
+}
+
+// and returns the condition that a and b hold. It ends with the first of the two.
+func (a condition) and(b condition) condition {
+	switch {
+	case !a.holds || !b.holds:
+		return condition{}
+	case a.until.IsZero() || !b.until.IsZero() && b.until.Before(a.until):
+		a.until = b.until
+	}
+	a.patient = a.patient || b.patient
+	return a
+}
+
+// or returns the condition that a or b holds. It may end, and is decided anew, with the first of
+// the two.
+func (a condition) or(b condition) condition {
+	switch {
+	case !a.holds:
+		return b
+	case !b.holds:
+		return a
+	}
+	return a.and(b)
+}
+
+// before is the condition that the time t is still in the future.
+func (s *Session) before(t time.Time) condition {
+	if !s.now.Before(t) {
+		return condition{}
+	}
+	return condition{holds: true, until: t}
+}
+
 // ordered reports whether resources of u may have to wait for another type.
 func (s *Session) ordered(u *subscription) bool {
 	if s.only != nil || u.typ.After == nil {
@@ -21,125 +61,116 @@ func (s *Session) ordered(u *subscription) bool {
 	}
 	first := s.sub(u.typ.After)
 	if first == nil {
-		return s.opensLater()
+		return s.opensLater().holds
 	}
 	return len(first.deliveries)+len(first.refusals) > 0 || first.pending(s.table(first.typ))
 }
 
-// opensLater reports whether a resuming client may have clusters and open CDS only later. While
-// clusters of an earlier stream are warming, Envoy 1.40 opens CDS up to 15 s late, and all other
-// types at once.
-func (s *Session) opensLater() bool { return s.resumes && s.before(s.began.Add(silence)) }
-
-// before reports whether the time t is still in the future, and records the earliest such time in
-// turns. So each rule that waits for a time also sets the Deadline of its wait.
-func (s *Session) before(t time.Time) bool {
-	if !s.now.Before(t) {
-		return false
+// opensLater is the condition that a resuming client may have clusters and open CDS only later.
+// While clusters of an earlier stream are warming, Envoy 1.40 opens CDS up to 15 s late, and all
+// other types at once.
+func (s *Session) opensLater() condition {
+	if !s.resumes {
+		return condition{}
 	}
-	if s.turns.IsZero() || t.Before(s.turns) {
-		s.turns = t
-	}
-	return true
+	return s.before(s.began.Add(silence))
 }
 
-// readyOr reports whether r may be sent. If not, it also returns the name with the limits of its
-// wait.
-func (s *Session) readyOr(u *subscription, any *anyReady, r *xds.Resource) (bool, waiter) {
-	s.turns, s.patient = time.Time{}, false
-	if s.ready(u, any, r) {
-		return true, waiter{}
-	}
-	return false, waiter{r.Name, s.turns, s.patient}
-}
-
-// ready reports whether r may be sent, because the client has all clusters to which r refers. It
-// stores the limits of the wait in turns and patient, so call it through readyOr.
-func (s *Session) ready(u *subscription, any *anyReady, r *xds.Resource) bool {
+// mustWait is the condition that the client may lack a cluster to which r refers, so that r must
+// wait (ADS-2, ADS-6). The result of mayAnyCome is stored in any for the other resources of a diff.
+func (s *Session) mustWait(u *subscription, any *anyComing, r *xds.Resource) condition {
 	first := s.sub(u.typ.After)
 	if first == nil {
-		refers := r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) })
-		return !refers || !s.opensLater()
+		if r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) }) {
+			return s.opensLater()
+		}
+		return condition{}
 	}
-	t := s.table(first.typ)
 	if r.Refs == nil {
-		return s.readyForAny(any, first, t) || s.overdue(u, first, r.Name)
+		return s.mustWaitForAny(u, first, any, r.Name)
 	}
 	for _, ref := range r.Refs {
-		switch {
-		case !ref.Type.Is(first.typ):
-		case ref.Name == xds.Wildcard:
-			if !s.readyForAny(any, first, t) && !s.overdue(u, first, r.Name) {
-				return false
-			}
-		case s.variant == xds.Delta && t.Lookup(ref.Name) == nil && t.Aliased(ref.Name).Len() > 0:
-			for c := range t.Aliased(ref.Name).All() { // the reference is an alias of these clusters
-				if first.covers(c.Name) && !s.has(u, first, t, c.Name, r.Name) {
-					return false
-				}
-			}
-		case first.covers(ref.Name) && !s.has(u, first, t, ref.Name, r.Name):
-			return false
+		if !ref.Type.Is(first.typ) {
+			continue
+		}
+		if is := s.mustWaitFor(u, first, any, ref.Name, r.Name); is.holds {
+			return is
 		}
 	}
-	return true
+	return condition{}
 }
 
-// lacks returns the references of r that keep r waiting. It is for state reports and changes
-// nothing.
+// mustWaitFor is the condition that the resource waiter of u must wait for the clusters of one of
+// its references: a name, an alias, or "*".
+func (s *Session) mustWaitFor(u, first *subscription, any *anyComing, ref, waiter string) condition {
+	if ref == xds.Wildcard {
+		return s.mustWaitForAny(u, first, any, waiter)
+	}
+	t := s.table(first.typ)
+	alias := s.variant == xds.Delta && t.Lookup(ref) == nil && t.Aliased(ref).Len() > 0
+	if !alias {
+		return s.mayLack(u, first, t, ref, waiter)
+	}
+	for c := range t.Aliased(ref).All() {
+		if is := s.mayLack(u, first, t, c.Name, waiter); is.holds {
+			return is
+		}
+	}
+	return condition{}
+}
+
+// mustWaitForAny is the condition that the resource waiter of u, which may refer to any cluster,
+// must wait.
+func (s *Session) mustWaitForAny(u, first *subscription, any *anyComing, waiter string) condition {
+	if !any.known {
+		*any = anyComing{known: true, condition: s.mayAnyCome(first)}
+	}
+	if !any.holds {
+		return condition{}
+	}
+	return any.and(s.canWait(u, first, waiter))
+}
+
+// lacks returns the references of r that keep r waiting, for state reports.
 func (s *Session) lacks(u *subscription, r *xds.Resource) (refs []xds.Ref) {
-	turns, patient := s.turns, s.patient
-	defer func() { s.turns, s.patient = turns, patient }()
-	if r.Refs == nil && !s.ready(u, &anyReady{}, r) {
+	if r.Refs == nil && s.mustWait(u, &anyComing{}, r).holds {
 		return []xds.Ref{{Type: u.typ.After, Name: xds.Wildcard}}
 	}
 	for _, ref := range r.Refs {
 		one := &xds.Resource{Stamp: &xds.Stamp{Name: r.Name, Refs: []xds.Ref{ref}}}
-		if ref.Type.Is(u.typ.After) && !s.ready(u, &anyReady{}, one) {
+		if ref.Type.Is(u.typ.After) && s.mustWait(u, &anyComing{}, one).holds {
 			refs = append(refs, ref)
 		}
 	}
 	return refs
 }
 
-// An anyReady is the result of readyForAny for one diff, and the time at which the result may
-// change.
-type anyReady struct {
-	known, is bool
-	turns     time.Time
+// An anyComing is the result of mayAnyCome for one diff.
+type anyComing struct {
+	known bool
+	condition
 }
 
-// readyForAny reports whether a resource that may refer to any cluster can be sent. That is so if
-// no cluster is in flight or still to be sent.
-func (s *Session) readyForAny(any *anyReady, first *subscription, t *xds.Table) bool {
-	if !any.known {
-		*any = s.findAny(first, t)
-	}
-	s.before(any.turns)
-	return any.is
-}
-
-func (s *Session) findAny(first *subscription, t *xds.Table) anyReady {
-	turns := s.turns
-	s.turns = time.Time{}
-	is := anyReady{known: true, is: s.nothingComes(first, t), turns: s.turns}
-	s.turns = turns
-	return is
-}
-
-func (s *Session) nothingComes(first *subscription, t *xds.Table) bool {
+// mayAnyCome is the condition that any cluster is in flight or still to be sent. Resources that may
+// refer to any cluster wait for its end.
+func (s *Session) mayAnyCome(first *subscription) condition {
+	t := s.table(first.typ)
 	switch {
 	case s.owes(first, t):
-		return false
+		return condition{holds: true}
 	case first.stuck(): // no ACK of the clusters is expected, so only existing assignments matter
-		return !s.cold(first, t)
+		return s.anyCold(first, t)
+	case !first.unacked:
+		return condition{}
 	}
 	for d := range first.underWay() {
-		if first.unacked && first.brings(d) && s.awaited(d) {
-			return false
+		if first.brings(d) {
+			if is := s.awaited(d); is.holds {
+				return is
+			}
 		}
 	}
-	return true
+	return condition{}
 }
 
 // owes reports whether something is to be sent for the type. Names that the view is still looking
@@ -169,88 +200,126 @@ func (u *subscription) brings(d *delivery) bool {
 	return false
 }
 
-// cold reports whether any cluster in flight is new to the client and has assignments that the
-// client has not acknowledged.
-func (s *Session) cold(first *subscription, t *xds.Table) bool {
+// anyCold is the condition that any cluster in flight is new to the client and has assignments that
+// the client has not acknowledged.
+func (s *Session) anyCold(first *subscription, t *xds.Table) condition {
 	for d := range first.underWay() {
+		awaited := s.awaited(d)
+		if !awaited.holds {
+			continue
+		}
 		for name, it := range d.each {
-			c := t.Lookup(name)
-			if stands(it.was) || !stands(it.is) || !first.covers(name) || !first.shows(c) {
+			c, added := t.Lookup(name), !stands(it.was) && stands(it.is)
+			if !added || !first.covers(name) || !first.shows(c) {
 				continue
 			}
-			if warm, told := s.warmed(first, c); told && !warm && s.awaited(d) {
-				return true
+			if cold, _ := s.cold(first, c); cold.holds {
+				return awaited.and(cold)
 			}
 		}
 	}
-	return false
+	return condition{}
 }
 
-// has reports whether the client has the cluster with a name, or need not be waited for any longer.
-// Then the resource of u with the name waiter may be sent.
-func (s *Session) has(u, first *subscription, t *xds.Table, name, waiter string) bool {
-	is := t.Lookup(name)
-	comes := first.shows(is) && first.leaving[name] == nil // a leaving cluster is as good as lost: no subscription matches it
+// mayLack is the condition that the resource waiter of u must wait for a cluster, because the
+// client may lack it.
+func (s *Session) mayLack(u, first *subscription, t *xds.Table, name, waiter string) condition {
+	if !first.covers(name) {
+		return condition{}
+	}
+	c := t.Lookup(name)
+	shown := first.shows(c)
+	comes := shown && first.leaving[name] == nil // a leaving cluster is as good as lost: no subscription matches it
+	told := first.told(name)
+	var is condition
 	switch {
-	case comes && first.told(name) == absent:
-		return false // the cluster is sent after at most the duration patience
-	case comes && differs(first.told(name), is), !first.stuck() && s.flies(first, name, false):
-		if !s.overdue(u, first, waiter) {
-			return false
+	case comes && told == absent:
+		return condition{holds: true} // the cluster is sent after at most the duration patience
+	case comes && differs(told, c):
+		is = s.canWait(u, first, waiter)
+	case !first.stuck():
+		if flies := s.flies(first, name, false); flies.holds {
+			is = flies.and(s.canWait(u, first, waiter))
 		}
 	}
-	return !first.shows(is) || !first.wildcard || !s.doubtful(u, first, waiter, is)
+	if is.holds || !shown || !first.wildcard {
+		return is
+	}
+	return s.doubtful(u, first, waiter, c)
 }
 
-// doubtful reports whether the resource waiter of u must wait, because the client may lack cluster
-// c although c was sent. That is so if the client has refused the response with c, or if no ACK of
-// this response is expected. Then the assignment of c decides: a client that has the cluster
+// doubtful is the condition that the resource waiter of u must wait, because the client may lack
+// cluster c although c was sent. That is so if the client has refused the response with c, or if no
+// ACK of this response is expected. Then the assignment of c decides: a client that has the cluster
 // subscribes to the assignment and acknowledges it.
-func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resource) bool {
+func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resource) condition {
 	switch {
 	case first.refusedNew(c.Name):
 		if !stands(u.told(waiter)) {
-			return false // the client has no earlier state of the waiter that it could go on using
+			return condition{} // the client has no earlier state of the waiter that it could go on using
 		}
 		if r := s.table(u.typ).Lookup(waiter); r != nil && u.hasRefused(waiter, r.Stamp) && !first.retrying(c.Name) {
-			return false // a retry, and no answer about c is expected
+			return condition{} // a retry, and no answer about c is expected
 		}
-		warm, told := s.warmed(first, c)
-		return !warm && (told && !s.overdue(u, first, waiter) || s.before(s.waitsSince(u, waiter).Add(silence)))
-	case first.stuck() && s.flies(first, c.Name, true):
-		warm, told := s.warmed(first, c)
-		return !warm && told && !s.overdue(u, first, waiter)
+		soon := s.before(s.waitsSince(u, waiter).Add(silence))
+		cold, exists := s.cold(first, c)
+		if !exists {
+			return soon
+		}
+		if inTime := s.canWait(u, first, waiter); inTime.holds {
+			return cold.and(inTime)
+		}
+		return cold.and(soon)
+	case first.stuck():
+		flies := s.flies(first, c.Name, true)
+		if !flies.holds {
+			return condition{}
+		}
+		cold, _ := s.cold(first, c)
+		return flies.and(cold).and(s.canWait(u, first, waiter))
 	}
-	return false
+	return condition{}
 }
 
-// warmed reports whether the client has acknowledged the assignments of cluster c since c was sent
-// (warm). The result told reports whether c has assignments to acknowledge. An assignment that the
-// view is still looking for counts.
-func (s *Session) warmed(first *subscription, c *xds.Resource) (warm, told bool) {
+// cold is the condition that the client has not acknowledged all assignments of cluster c since c
+// was sent (warm). The result exists reports whether c has assignments to acknowledge. An
+// assignment that the view is still looking for counts.
+func (s *Session) cold(first *subscription, c *xds.Resource) (is condition, exists bool) {
 	if first.typ.Warms == nil || s.sub(first.typ.Warms) == nil {
-		return false, false
+		return condition{}, false
 	}
 	eds, t := s.sub(first.typ.Warms), s.table(first.typ.Warms)
 	for _, ref := range c.Refs {
-		if !ref.Type.Is(eds.typ) || t.Lookup(ref.Name) == nil && eds.lingers(ref.Name) == nil {
-			if ref.Type.Is(eds.typ) && s.undecided(eds.typ, ref.Name) {
-				return false, true
+		switch {
+		case !ref.Type.Is(eds.typ):
+			continue
+		case t.Lookup(ref.Name) == nil && eds.lingers(ref.Name) == nil:
+			if s.undecided(eds.typ, ref.Name) {
+				return condition{holds: true}, true
 			}
 			continue
 		}
-		told = true
-		e := eds.entry(ref.Name)
-		if e == nil || !eds.wants(e) || e.again || !known(e.told) || s.flies(eds, ref.Name, true) {
-			return false, true
+		exists = true
+		if !eds.toldWanted(ref.Name) {
+			return condition{holds: true}, true
+		}
+		if flies := s.flies(eds, ref.Name, true); flies.holds {
+			return flies, true
 		}
 	}
-	return told, told
+	return condition{}, exists
 }
 
-// flies reports whether a response in flight, for whose answer other names still wait, has a name.
-// With novel set, only a response that adds the name counts.
-func (s *Session) flies(u *subscription, name string, novel bool) bool {
+// toldWanted reports whether the client wants a name, and was told a resource of this name since it
+// subscribed.
+func (u *subscription) toldWanted(name string) bool {
+	e := u.entry(name)
+	return e != nil && u.wants(e) && !e.again && known(e.told)
+}
+
+// flies is the condition that a response in flight, for whose answer other names still wait, has a
+// name. With novel set, only a response that adds the name counts.
+func (s *Session) flies(u *subscription, name string, novel bool) condition {
 	var last *delivery
 	for d := range u.underWay() {
 		is := d.carries(name)
@@ -263,14 +332,15 @@ func (s *Session) flies(u *subscription, name string, novel bool) bool {
 			last = d
 		}
 	}
-	return last != nil && s.awaited(last)
+	if last == nil {
+		return condition{}
+	}
+	return s.awaited(last)
 }
 
-// awaited reports whether other names still wait for the answer to a response: it was sent less
-// than the duration silence ago.
-func (s *Session) awaited(d *delivery) bool {
-	return s.before(d.sent.Add(silence))
-}
+// awaited is the condition that other names still wait for the answer to a response: it was sent
+// less than the duration silence ago.
+func (s *Session) awaited(d *delivery) condition { return s.before(d.sent.Add(silence)) }
 
 // stuck reports whether no ACK is expected for a response in flight. Envoy withholds the ACK while
 // any of the clusters is warming, and one of the clusters has no assignment (ADS-6).
@@ -278,10 +348,12 @@ func (u *subscription) stuck() bool {
 	return slices.ContainsFunc(u.deliveries, func(d delivery) bool { return d.stuck > 0 && !d.superseded })
 }
 
-// overdue reports whether a name of u has waited long enough for answers of the type first. Each
+// canWait is the condition that a name of u can wait longer for answers of the type first. Each
 // answer of this type moves the end of the wait, so the session computes one Deadline for all
 // waiting names (waitEnds).
-func (s *Session) overdue(u, first *subscription, name string) bool {
-	s.patient = true
-	return first.unacked && !s.now.Before(first.waitsUntil(s.waitsSince(u, name)))
+func (s *Session) canWait(u, first *subscription, name string) condition {
+	if first.unacked && !s.now.Before(first.waitsUntil(s.waitsSince(u, name))) {
+		return condition{}
+	}
+	return condition{holds: true, patient: true}
 }

@@ -95,7 +95,6 @@ type Session struct {
 	met     bool      // the node of the first request was read
 	ttl     bool      // responses to this client have TTLs
 	resumes bool      // the client has state of an earlier stream
-	patient bool      // the last call of ready called overdue
 	agent   string    // user agent name of the client
 	only    *xds.Type // the type of a per-type stream; nil on an aggregated stream
 	opts    Options
@@ -104,7 +103,6 @@ type Session struct {
 	view   xds.View // nil between Release and Change
 	views  uint64   // number of the current view
 	now    time.Time
-	turns  time.Time       // the earliest time that the method before has recorded
 	nonces uint64          // the newest nonce; the first message has the nonce 1
 	subs   []*subscription // in push order
 	events []Event

@@ -340,7 +340,7 @@ func (o *outlook) state(name string) NameState {
 	case waits && due:
 		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
 	case l != nil:
-		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.due, o.keepers(name, l)
+		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.until, o.keepers(name, l)
 	case due:
 		n.State = StateDue
 	case d != nil && has:

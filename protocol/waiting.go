@@ -25,7 +25,7 @@ type waiting struct {
 	rest   bool               // all waiting names rest, except those in roused
 	roused map[string]bool    // waiting names to evaluate
 	seen   sight              // the sight when the names were evaluated
-	found  anyReady           // the result of readyForAny at that time
+	found  anyComing          // the result of mayAnyCome at that time
 	behind map[cause][]string // waiting names by cause; may include names that no longer wait; nil: not computed
 	put    int                // number of names added to behind
 }
@@ -105,19 +105,16 @@ func (w *waiting) blocked() {
 	}
 }
 
-// A wait is the wait of one name. It has the start of the wait, the time at which the wait may end
-// without an answer (zero: never), and whether the wait ends when the client has been silent for
-// too long (patient).
+// A wait is the wait of one name: its start, and the condition that it must go on.
 type wait struct {
-	since, until time.Time
-	patient      bool
+	since time.Time
+	condition
 }
 
-// A waiter is a name of a diff that must wait, with the same limits as in wait.
+// A waiter is a name of a diff that must wait.
 type waiter struct {
-	name    string
-	until   time.Time // zero: never
-	patient bool
+	name string
+	condition
 }
 
 // A cause is a name for which names of another type may wait. The cause is a cluster, or with warms
@@ -241,8 +238,8 @@ func (s *Session) spread(v *subscription) {
 		for _, n := range names {
 			s.rouseBehind(u, cause{warms, n})
 		}
-		// The result of findAny is the same for all names that may refer to anything.
-		if first := s.sub(u.typ.After); len(w.behind[cause{}]) > 0 && first != nil && w.found != s.findAny(first, s.table(first.typ)) {
+		// The result of mayAnyCome is the same for all names that may refer to anything.
+		if first := s.sub(u.typ.After); len(w.behind[cause{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
 			s.rouseBehind(u, cause{})
 		}
 	}
@@ -273,7 +270,7 @@ func (s *Session) findBehind(u *subscription) {
 	}
 }
 
-// putBehind adds a waiting name to behind, under each cause of its wait (see ready).
+// putBehind adds a waiting name to behind, under each cause of its wait (see mustWait).
 func (s *Session) putBehind(u *subscription, name string) {
 	u.waiting.put++
 	if r := s.table(u.typ).Lookup(name); r != nil {
@@ -401,7 +398,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 	s.waive(u, d)
 	roused, fresh := w.roused, make([]wait, len(d.waiting))
 	for i, n := range d.waiting {
-		fresh[i] = wait{since: s.waitsSince(u, n.name), until: n.until, patient: n.patient}
+		fresh[i] = wait{s.waitsSince(u, n.name), n.condition}
 	}
 	if !w.rest {
 		*w = waiting{found: w.found}
@@ -438,8 +435,11 @@ func (s *Session) waive(u *subscription, d *diff) {
 	}
 	first := s.sub(u.typ.After)
 	for _, r := range d.upserts {
-		w, waited := u.waiting.waits[r.Name]
-		if waited && (first == nil && !s.opensLater() || first != nil && first.unacked && !s.now.Before(first.waitsUntil(w.since))) {
+		if _, waited := u.waiting.waits[r.Name]; !waited {
+			continue
+		}
+		over := first == nil && !s.opensLater().holds || first != nil && !s.canWait(u, first, r.Name).holds
+		if over {
 			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: r.Name})
 		}
 	}

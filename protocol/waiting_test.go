@@ -171,14 +171,14 @@ func TestWait(t *testing.T) {
 		ends    earliest
 		patient earliest
 	}{
-		{"the first", xds.Route, nil, "", []waiter{{name: "a", until: until}}, "a0", earliest{until, 1}, earliest{}},
-		{"a new wait, and one that continues", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second)}}, "a", []waiter{{name: "a", patient: true}, {name: "b", until: until}},
+		{"the first", xds.Route, nil, "", []waiter{{"a", condition{holds: true, until: until}}}, "a0", earliest{until, 1}, earliest{}},
+		{"a new wait, and one that continues", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second)}}, "a", []waiter{{"a", condition{holds: true, patient: true}}, {"b", condition{holds: true, until: until}}},
 			"a3 b0", earliest{until, 1}, earliest{now.Add(-3 * time.Second), 1}},
-		{"a resting wait stays unchanged", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second), until: until}}, "", []waiter{{name: "b"}},
+		{"a resting wait stays unchanged", xds.Route, map[string]wait{"a": {now.Add(-3 * time.Second), condition{holds: true, until: until}}}, "", []waiter{{name: "b"}},
 			"a3 b0", earliest{until, 1}, earliest{}},
-		{"an evaluated name no longer waits", xds.Route, map[string]wait{"a": {since: now, until: until}, "b": {since: now, until: until.Add(1)}}, "a", nil,
+		{"an evaluated name no longer waits", xds.Route, map[string]wait{"a": {now, condition{holds: true, until: until}}, "b": {now, condition{holds: true, until: until.Add(1)}}}, "a", nil,
 			"b0", earliest{until.Add(1), 1}, earliest{}},
-		{"a name evaluated twice counts once", xds.Route, map[string]wait{"a": {since: now, until: until}}, "", []waiter{{name: "a", until: until}},
+		{"a name evaluated twice counts once", xds.Route, map[string]wait{"a": {now, condition{holds: true, until: until}}}, "", []waiter{{"a", condition{holds: true, until: until}}},
 			"a0", earliest{until, 1}, earliest{}},
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})

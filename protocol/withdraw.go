@@ -14,17 +14,23 @@ import (
 type leaver struct {
 	stamp    *xds.Stamp    // the state that the client was told; absent: it does not hold the resource, but needs it to warm another one
 	body     *xds.Resource // the resource that is still sent; nil: no longer known
-	since    time.Time     // when free first looked at this leaver; zero: not yet
-	due      time.Time     // when the resource is removed even if the client does not answer; zero: never
-	referred bool          // a resource on the client has referred to this resource
-	waived   []*xds.Type   // types that referred to the resource and were silent for too long
+	since    time.Time     // when withdraw first looked at this leaver; zero: not yet
+	hold                   // the last result of holdOf
 	released bool          // nothing refers to the resource any more: its removal is sent
+}
+
+// A hold is the decision whether a kept resource may be removed. It is kept while the condition
+// holds. At the time until it is removed even if the client does not answer.
+type hold struct {
+	condition
+	referred bool        // a resource on the client refers, or has referred, to the resource
+	waived   []*xds.Type // types that refer to the resource and were silent for too long
 }
 
 // A withdrawing is the set of kept resources (leavers) of one type.
 //
 // Invariant: each name in leaving has an entry. The stamp, unless it is absent, and the body of its
-// leaver have the same name. A due time is later than since.
+// leaver have the same name. The time until is later than since.
 type withdrawing struct {
 	leaving map[string]*leaver
 }
@@ -194,9 +200,13 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 			asked, refs = true, s.referrers(u.typ)
 			unheld = !blocked && s.only == nil && len(refs) == 0
 		}
-		switch kept := s.keep(u, refs, n, told); {
+		kept := s.leaverOf(u, refs, n, told)
+		if kept != nil {
+			u.keep(n, kept)
+		}
+		switch {
 		case e != nil:
-		case kept:
+		case kept != nil:
 			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState})
 		case blocked: // until the removal of the name is sent, a new resource may refer to it
 			gone := entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState}
@@ -249,7 +259,9 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 				refs = append(refs, referrer{loose: refSet{all: true}})
 			}
 		}
-		s.keep(u, refs, r.Name, e.told)
+		if kept := s.leaverOf(u, refs, r.Name, e.told); kept != nil {
+			u.keep(r.Name, kept)
+		}
 	}
 }
 
@@ -285,25 +297,30 @@ func (s *Session) warms(t *xds.Type) bool {
 	return s.only == nil && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
 }
 
-// keep makes a lost resource a leaver if a resource on the client may refer to it. It reports
-// whether it has done so.
-func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
+// leaverOf returns the leaver of a lost resource if a resource on the client may refer to it;
+// otherwise nil.
+func (s *Session) leaverOf(u *subscription, refs []referrer, name string, told *xds.Stamp) *leaver {
 	body := s.body(u.typ, name, told)
 	if body == nil && (s.variant == xds.SotW || told == absent) {
-		return false // the lost resource is no longer known
+		return nil // the lost resource is no longer known
 	}
 	// A name that the view is still looking for is kept even without a reference, so that later
 	// references to it count.
 	untold := stands(told) && s.undecided(u.typ, name)
-	if s.only == nil && !untold && !slices.ContainsFunc(refs, func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }) {
-		return false
+	refers := func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }
+	if s.only == nil && !untold && !slices.ContainsFunc(refs, refers) {
+		return nil
 	}
+	return &leaver{stamp: told, body: body}
+}
+
+// keep makes a lost resource a leaver.
+func (u *subscription) keep(name string, l *leaver) {
 	if u.leaving == nil {
 		u.leaving = map[string]*leaver{}
 	}
-	u.leaving[name] = &leaver{stamp: told, body: body}
+	u.leaving[name] = l
 	u.stir(name)
-	return true
 }
 
 // body returns the resource in the state told. If that state is no longer known, body returns the
@@ -343,7 +360,14 @@ func (s *Session) withdraw() (progress bool) {
 		t, refs, blocked := s.table(u.typ), s.referrers(u.typ), s.blocked(u)
 		var free []string
 		for name, l := range u.leaving {
-			if !l.released && s.free(u, refs, name, l) && !blocked {
+			if l.released {
+				continue
+			}
+			if l.since.IsZero() { // the time when the view lost the name would depend on the hints of Change
+				l.since = s.now
+			}
+			l.hold = s.holdOf(u, refs, name, l)
+			if !l.holds && !blocked {
 				free = append(free, name)
 			}
 		}
@@ -388,43 +412,30 @@ func (s *Session) departed(u *subscription, name string) {
 	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
 }
 
-// free reports whether a kept name may be removed: no type refers to the name, or the client has
+// holdOf decides whether a kept name may be removed: no type refers to the name, or the client has
 // not answered the referring types for too long. A stream of one type does not see other types.
 // There only the grace period protects the name.
-func (s *Session) free(u *subscription, refs []referrer, name string, l *leaver) bool {
-	l.due = time.Time{}
-	if l.since.IsZero() { // the time when the view lost the name would depend on the hints of Change
-		l.since = s.now
-	}
-	wait := func(until time.Time) bool {
-		if l.due.IsZero() || until.Before(l.due) {
-			l.due = until
-		}
-		return false
-	}
+func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leaver) hold {
 	if s.only != nil {
-		until := l.since.Add(s.opts.Grace)
-		return !s.now.Before(until) || wait(until)
+		return hold{condition: s.before(l.since.Add(s.opts.Grace))}
 	}
-	free := true
-	l.waived = nil
+	is := hold{referred: l.referred}
 	for i := range refs {
-		switch holds, until := refs[i].holds(name, l.body, l.since); {
-		case !holds:
+		holds, until := refs[i].holds(name, l.body, l.since)
+		if !holds {
 			continue
-		case until.IsZero():
-			free = false
-		case s.now.Before(until):
-			free = wait(until)
-		default:
-			l.waived = append(l.waived, refs[i].by)
 		}
-		l.referred = l.referred || refs[i].sub != nil
+		is.referred = is.referred || refs[i].sub != nil
+		if !until.IsZero() && !s.now.Before(until) {
+			is.waived = append(is.waived, refs[i].by)
+			continue
+		}
+		is.condition = is.or(condition{holds: true, until: until})
 	}
-	if until := l.since.Add(silence); l.referred && u.dropsByItself() && s.now.Before(until) {
-		free = wait(until)
+	if is.referred && u.dropsByItself() {
+		is.condition = is.or(s.before(l.since.Add(silence)))
 	}
-	return free
+	return is
 }
 
 // dropsByItself reports whether the client subscribes by name to the clusters of its routes, as
@@ -447,6 +458,6 @@ func (u *subscription) returned(t *xds.Table, name string) {
 // withdrawBy yields the times at which kept names are removed even if the client does not answer.
 func (u *subscription) withdrawBy(yield func(time.Time)) {
 	for _, l := range u.leaving {
-		yield(l.due)
+		yield(l.until)
 	}
 }

@@ -135,7 +135,7 @@ func TestRemovalDeadline(t *testing.T) {
 			if c.now {
 				return
 			}
-			if due := u.leaving["x"].due; c.due == 0 && !due.IsZero() || c.due != 0 && !due.Equal(l.now.Add(c.due)) {
+			if due := u.leaving["x"].until; c.due == 0 && !due.IsZero() || c.due != 0 && !due.Equal(l.now.Add(c.due)) {
 				t.Fatalf("due %v, want %v", due.Sub(l.now), c.due)
 			}
 			if c.due == 0 {

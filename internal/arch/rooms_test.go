@@ -25,8 +25,6 @@ var rooms = map[string]string{
 	"Session.ttl":     "beat.go session.go",
 	"Session.nonces":  "response.go",
 	"Session.resumes": "resume.go",
-	"Session.turns":   "order.go",
-	"Session.patient": "order.go",
 
 	// An entry holds the state of one name, for all rooms.
 	"entry.named":   "want.go",

@@ -24,48 +24,8 @@ type diff struct {
 // to d, which must be empty.
 func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
-	upsert := func(r *xds.Resource) {
-		var wait condition
-		if ordered {
-			wait = s.mustWait(u, &d.any, r)
-		}
-		if wait.holds {
-			d.waiting = append(d.waiting, waiter{r.Name, wait})
-		} else {
-			d.upserts = append(d.upserts, r)
-		}
-	}
 	if u.wildcard && (u.anew || u.base != t.Versions()) {
-		c := t.Since(u.base)
-		if u.anew && u.base.Len() > 0 {
-			removed := c.Removed
-			c = t.Since(nil)
-			if len(removed) > 0 { // without removals, c stays shared with other streams
-				c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
-			}
-		}
-		if u.names.len() == 0 && !ordered {
-			*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}
-			return
-		}
-		for _, r := range c.Upserts {
-			if e := u.entry(r.Name); e != nil {
-				u.mark(e)
-				d.kept = append(d.kept, r.Name)
-			} else {
-				upsert(r)
-			}
-		}
-		for _, n := range c.Removed {
-			if e := u.entry(n); e != nil {
-				u.mark(e)
-				d.kept = append(d.kept, n)
-			} else {
-				d.removed = append(d.removed, n)
-			}
-		}
-		if len(d.kept)+len(d.waiting)+len(u.dirty) == 0 {
-			*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+		if s.diffTable(u, t, d, ordered) {
 			return
 		}
 	}
@@ -78,21 +38,83 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 		r, gone := s.owed(u, t, e)
 		switch {
 		case r != nil:
-			upsert(r)
+			s.upsert(u, d, r, ordered)
 		case gone:
-			d.removed = append(d.removed, e.name)
-			if e.told == absent && e.named && s.bodyless(u) && !u.scopes[e.name] && !stands(u.coming(e.name)) {
-				d.absent = append(d.absent, e.name)
-			}
-			if s.opts.ResourceErrors && e.named && e.name != "" && u.matches[e.name] == nil && !u.scopes[e.name] {
-				d.missing = append(d.missing, e.name)
-			}
+			s.remove(u, d, e)
 		}
 	}
 	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	slices.Sort(d.removed)
 	slices.Sort(d.absent)
 	slices.Sort(d.missing)
+}
+
+// diffTable adds the differences of the wildcard's table. It reports whether the diff is complete
+// and shared with other streams.
+func (s *Session) diffTable(u *subscription, t *xds.Table, d *diff, ordered bool) (shared bool) {
+	c := t.Since(u.base)
+	if u.anew && u.base.Len() > 0 {
+		removed := c.Removed
+		c = t.Since(nil)
+		if len(removed) > 0 { // without removals, c stays shared with other streams
+			c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
+		}
+	}
+	shared = u.names.len() == 0 && !ordered
+	if !shared {
+		for _, r := range c.Upserts {
+			if !u.keptFrom(d, r.Name) {
+				s.upsert(u, d, r, ordered)
+			}
+		}
+		for _, n := range c.Removed {
+			if !u.keptFrom(d, n) {
+				d.removed = append(d.removed, n)
+			}
+		}
+		shared = len(d.kept)+len(d.waiting)+len(u.dirty) == 0
+	}
+	if shared {
+		*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}
+	}
+	return shared
+}
+
+// keptFrom reports whether a name that differs in the table has an entry. Then the entry decides,
+// so keptFrom marks it.
+func (u *subscription) keptFrom(d *diff, name string) bool {
+	e := u.entry(name)
+	if e == nil {
+		return false
+	}
+	u.mark(e)
+	d.kept = append(d.kept, name)
+	return true
+}
+
+// upsert adds a resource to send. If the type is ordered, the resource may have to wait.
+func (s *Session) upsert(u *subscription, d *diff, r *xds.Resource, ordered bool) {
+	if ordered {
+		if wait := s.mustWait(u, &d.any, r); wait.holds {
+			d.waiting = append(d.waiting, waiter{r.Name, wait})
+			return
+		}
+	}
+	d.upserts = append(d.upserts, r)
+}
+
+// remove adds the removal of a name with an entry.
+func (s *Session) remove(u *subscription, d *diff, e *entry) {
+	d.removed = append(d.removed, e.name)
+	if !e.named || u.scopes[e.name] {
+		return
+	}
+	if e.told == absent && s.bodyless(u) && !stands(u.coming(e.name)) {
+		d.absent = append(d.absent, e.name)
+	}
+	if s.opts.ResourceErrors && e.name != "" && u.matches[e.name] == nil {
+		d.missing = append(d.missing, e.name)
+	}
 }
 
 // waitAll holds all upserts back. Names that waited before continue to wait.
@@ -149,7 +171,7 @@ func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
 	}
 }
 
-// owed returns what is to be sent for the name of an entry: a resource, a removal (gone), or
+// owed returns the change to send for the name of an entry: a resource, a removal (gone), or
 // nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
 	l := u.lingers(e.name)
@@ -158,38 +180,54 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 		// The name matches other resources, which have their own entries. The client may still hold
 		// an earlier resource with this name itself.
 		return nil, e.told != others && l == nil
-	case !u.wants(e) && !u.wildcard:
-		// No subscription matches the name any more.
-		return nil, (e.told != absent || (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)) && l == nil
+	case !u.wants(e) && !u.wildcard: // no subscription matches the name any more
+		reported := (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
+		return nil, (e.told != absent || reported) && l == nil
+	case l != nil:
+		return s.owedKept(u, e, l)
 	}
 	r = t.Lookup(e.name)
-	if !u.shows(r) || l != nil {
-		r = nil
-	}
 	switch {
-	case r != nil && (e.again || differs(e.told, r)):
+	case !u.shows(r):
+		return nil, s.owesAbsence(u, e)
+	case e.again || differs(e.told, r):
 		return r, false
-	case r != nil:
-	case l != nil && e.again && l.body == nil:
-		// The body is no longer known, so only the removal can be sent, if the client has just
-		// subscribed or unsubscribed.
-		return nil, (e.named || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
-	case l != nil && e.again && (s.variant == xds.Delta && (e.matched == 0 || e.named || u.wildcard) || s.warms(u.typ)):
-		return l.body, false
-	case l != nil:
-		// The resource is kept until nothing refers to it, and need not be sent. Either the client
-		// has a copy, or the name is only matched, so the client did not request it. A SotW client
-		// on a new stream may lack a name that it requests. There the resource is sent only for
-		// types that clusters need to become warm (the case above).
-	case e.told == absent && (!e.again || e.matched > 0 && !e.named && !e.sent):
-		// The client knows that the name does not exist. A matched resource that was removed before
-		// it was sent is not reported, either.
-	case s.mutes(u, e):
-	case s.undecided(u.typ, e.name) && (u.wants(e) || s.variant == xds.Delta): // the view is still looking; in SotW no response reports unsubscribed names
-	default:
-		return nil, true
 	}
 	return nil, false
+}
+
+// owedKept is owed for a kept resource. It need not be sent until nothing refers to it, unless the
+// client asks for it: either the client has a copy, or the name is only matched, so the client did
+// not request it. A SotW client on a new stream may lack a name that it requests. There the resource
+// is sent only for types that clusters need to become warm.
+func (s *Session) owedKept(u *subscription, e *entry, l *leaver) (r *xds.Resource, gone bool) {
+	asked := e.named || u.dropped[e.name] // the client has just subscribed or unsubscribed
+	requested := e.matched == 0 || e.named || u.wildcard
+	switch {
+	case !e.again:
+		return nil, false
+	case l.body == nil: // only the removal can be sent
+		return nil, asked && !s.undecided(u.typ, e.name)
+	case s.variant == xds.Delta && requested, s.warms(u.typ):
+		return l.body, false
+	}
+	return nil, false
+}
+
+// owesAbsence reports whether the client is to be sent that a name does not exist.
+func (s *Session) owesAbsence(u *subscription, e *entry) bool {
+	onlyMatched := e.matched > 0 && !e.named
+	switch {
+	case e.told == absent && (!e.again || onlyMatched && !e.sent):
+		// The client knows that the name does not exist. A matched resource that was removed before
+		// it was sent is not reported, either.
+		return false
+	case s.mutes(u, e):
+		return false
+	case s.undecided(u.typ, e.name): // the view is still looking; in SotW no response reports unsubscribed names
+		return s.variant == xds.SotW && !u.wants(e)
+	}
+	return true
 }
 
 func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }

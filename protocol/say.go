@@ -213,7 +213,7 @@ func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 // this function and its callees do rare work in separate functions.
 func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	t := s.table(u.typ)
-	if !s.mayRespond(u, t) {
+	if !s.prepareDiff(u, t) {
 		return nil
 	}
 	var d diff
@@ -222,7 +222,23 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		s.diffAnew(u, t, &d)
 	}
 	s.waitForAddresses(u, t, &d)
-	decided := s.decide(u, t, &d, last)
+	decided := quietly
+	switch {
+	case u.wildcard && s.undecided(u.typ, xds.Wildcard):
+		return nil // the response to "*" has everything, and the view is still looking for that
+	case s.holdsStated(u, t):
+		d.waitNone()
+		u.waitNoMore()
+	case s.tellsWorld(u) && s.searching(u):
+		return nil // for the client, a name that a full state lacks does not exist
+	default:
+		s.wait(u, &d)
+		if s.waitsWhole(u, &d) {
+			s.rest(u, &d)
+			return nil
+		}
+		decided = s.decide(u, &d, last)
+	}
 	if decided == later {
 		return nil
 	}
@@ -237,8 +253,9 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	return out
 }
 
-// mayRespond reports whether the type may have something to send that may be sent now.
-func (s *Session) mayRespond(u *subscription, t *xds.Table) bool {
+// prepareDiff reports whether the type may have something to send now. It updates the waiting names
+// that a diff must evaluate.
+func (s *Session) prepareDiff(u *subscription, t *xds.Table) bool {
 	if !u.pending(t) {
 		u.waitNoMore()
 		return false
@@ -270,35 +287,33 @@ const (
 	now                     // send the diff
 )
 
-// decide returns the decision for a diff, and records the names in the diff that wait for another
-// type.
-func (s *Session) decide(u *subscription, t *xds.Table, d *diff, last bool) decision {
-	if u.wildcard && s.undecided(u.typ, xds.Wildcard) {
-		return later // the response to "*" has everything, and the view is still looking for that
+// holdsStated reports whether the client has stated the version of the present full state: "It is
+// generally safe for servers to do this optimization for LDS and CDS when the only subscription is
+// a wildcard subscription." (SOTW-12)
+func (s *Session) holdsStated(u *subscription, t *xds.Table) bool {
+	if !s.tellsWorld(u) || !u.wildcard || u.named > 0 {
+		return false
 	}
+	return u.stated == s.version(u, t) && t.Hashed() && !s.refusedBefore(u.typ)
+}
+
+// waitsWhole reports whether the whole diff must wait for the waiting names. A full state is sent as
+// a whole, and an empty response would mislead.
+func (s *Session) waitsWhole(u *subscription, d *diff) bool {
+	return u.waiting.len() > 0 && (s.tellsWorld(u) || len(d.upserts)+len(d.removed) == 0)
+}
+
+// decide returns the decision for a diff that need not wait as a whole.
+func (s *Session) decide(u *subscription, d *diff, last bool) decision {
 	world := s.tellsWorld(u)
-	// "It is generally safe for servers to do this optimization for LDS and CDS when the only
-	// subscription is a wildcard subscription." (SOTW-12)
-	if world && u.stated == s.version(u, t) && u.wildcard && u.named == 0 && t.Hashed() && !s.refusedBefore(u.typ) {
-		d.waitNone() // the client holds the full state
-		u.waitNoMore()
-		return quietly
-	}
-	if world && s.searching(u) {
-		return later // for the client, a name that a full state lacks does not exist
-	}
-	s.wait(u, d)
-	if u.waiting.len() > 0 && (world || len(d.upserts)+len(d.removed) == 0) {
-		s.rest(u, d)
-		return later // a full state is sent as a whole, and an empty response would mislead
-	}
 	send := u.due || len(d.upserts) > 0
 	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // otherwise "the API provides no mechanism" for removals
 		gone = gone || len(d.removed) > 0 && !s.withholds(u, d.removed)
 		// Removals are sent last (ADS-2). That includes the removal of names that the client
 		// stated.
-		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, func(n string) bool { return stands(u.told(n)) }) {
+		removes := func(n string) bool { return stands(u.told(n)) }
+		if !last && len(d.upserts) == 0 && slices.ContainsFunc(d.removed, removes) {
 			return later
 		}
 	}

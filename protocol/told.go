@@ -361,17 +361,23 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 		}
 	}
 	for i := range u.refusals {
-		r := &u.refusals[i]
-		later := u.laterThan(s.variant, r.nonce)
-		for name, it := range r.members {
-			firm := r.nonce > 0 && (!r.retold || !later(name)) // nonce 0: a state from an earlier stream, which the client perhaps never refused
-			if u.hadBefore(name) && firm {
-				yield(&xds.Stamp{}, true)
-			}
-			for _, st := range []*xds.Stamp{it.was, it.is} {
-				if u.outdated(t, name, st) {
-					yield(st, firm)
-				}
+		s.keepsRefused(u, t, &u.refusals[i], yield)
+	}
+}
+
+// keepsRefused yields the states of a refusal that the client may hold. A refused state is firm
+// until it is sent again. A refusal with the nonce 0 has states from an earlier stream, which the
+// client perhaps never refused.
+func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield func(st *xds.Stamp, firm bool)) {
+	later := u.laterThan(s.variant, r.nonce)
+	for name, it := range r.members {
+		firm := r.nonce > 0 && (!r.retold || !later(name))
+		if firm && u.hadBefore(name) {
+			yield(&xds.Stamp{}, true)
+		}
+		for _, st := range []*xds.Stamp{it.was, it.is} {
+			if u.outdated(t, name, st) {
+				yield(st, firm)
 			}
 		}
 	}

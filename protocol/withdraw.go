@@ -270,10 +270,24 @@ func (s *Session) lost(u *subscription, t *xds.Table, n string, e *entry, told *
 	switch {
 	case u.leaving[n] != nil || u.shows(t.Lookup(n)):
 		return false
-	case e != nil && !u.wants(e) && (u.dropped[n] && t.Lookup(n) != nil || !u.wildcard && (!u.lapsed[n] || !u.collects(n))):
-		return false // the client has dropped the name, and the wildcard does not cover it
+	case e == nil:
+		return stands(told)
+	case !u.wants(e) && u.hasLetGo(t, n):
+		return false
 	}
-	return stands(told) || e != nil && s.awaits(u, e)
+	return stands(told) || s.awaits(u, e)
+}
+
+// hasLetGo reports whether the client need not be told that an unwanted name is removed, because
+// the client has dropped the name and the wildcard does not cover it.
+func (u *subscription) hasLetGo(t *xds.Table, name string) bool {
+	switch {
+	case u.dropped[name] && t.Lookup(name) != nil: // a resource on demand
+		return true
+	case u.wildcard:
+		return false
+	}
+	return !u.lapsed[name] || !u.collects(name)
 }
 
 // awaits reports whether the client has subscribed to a name, has not got a response for it yet,

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,26 +22,26 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/session"
 	"github.com/chancery-xds/chancery/internal/auth/access"
 	"github.com/chancery-xds/chancery/internal/disk"
+	"github.com/chancery-xds/chancery/internal/text"
 )
 
 // A Config is the configuration of the issuer's client.
 type Config struct {
 	roles.OIDC
 	Secret string // of the client; "": browsers cannot sign in
-
-	HTTP *http.Client // for requests to the issuer; nil: one with a timeout
 }
 
 // askTime limits a request to the issuer.
 const askTime = 10 * time.Second
 
-// again is the shortest time between two reads of the issuer's configuration.
+// again is the shortest time between two reads of the issuer's configuration, or of its keys.
 const again = 5 * time.Second
 
 // A Provider is an issuer. It is safe for concurrent use. It reads the issuer's configuration at the first use, because
 // the server must start without the issuer.
 type Provider struct {
 	config Config
+	client *http.Client // for requests to the issuer
 	key    session.Key
 	reads  disk.Reads
 	known  atomic.Pointer[oidc.Provider]
@@ -49,19 +50,14 @@ type Provider struct {
 
 // New returns a provider.
 func New(c Config) *Provider {
-	if c.HTTP == nil {
-		c.HTTP = &http.Client{Timeout: askTime}
-	}
-	return &Provider{config: c, key: session.KeyOf(c.Issuer + "\x00" + c.ClientID + "\x00" + c.Secret)}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableKeepAlives = true // the next request is minutes away
+	t.MaxResponseHeaderBytes = 64 << 10
+	return &Provider{config: c, client: &http.Client{Transport: carrier{t}, Timeout: askTime}, key: session.KeyOf(c.Issuer + "\x00" + c.ClientID + "\x00" + c.Secret)}
 }
 
 // Key returns the key of the sessions that began with this issuer; false if browsers cannot sign in.
 func (p *Provider) Key() (session.Key, bool) { return p.key, p.config.Secret != "" }
-
-// context returns a context for requests to the issuer.
-func (p *Provider) context(ctx context.Context) context.Context {
-	return oidc.ClientContext(ctx, p.config.HTTP)
-}
 
 // provider returns the issuer's configuration.
 func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
@@ -69,9 +65,13 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 		return known, nil
 	}
 	p.reads.Do(ctx, time.Now(), again, func() {
-		known, err := oidc.NewProvider(p.context(context.Background()), p.config.Issuer) // the keys are read later, too
+		reader := &http.Client{Transport: &answers{client: p.client}}
+		known, err := oidc.NewProvider(oidc.ClientContext(context.Background(), reader), p.config.Issuer) // the keys are read later, too
+		if err == nil && !isSecure(known.Endpoint()) {
+			err = errors.New("an endpoint of its configuration is plain text")
+		}
 		if err != nil {
-			p.failed.Store(new(err.Error()))
+			p.failed.Store(new(text.Head(err.Error(), maxReason)))
 			return
 		}
 		p.known.Store(known)
@@ -86,13 +86,26 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 	return nil, fmt.Errorf("the issuer %s: %s", p.config.Issuer, why)
 }
 
+// maxReason is the maximum size of an error text with texts of the issuer, in bytes.
+const maxReason = 300
+
+// isSecure reports whether no network can read the requests of browsers and of this server to the endpoints.
+func isSecure(e oauth2.Endpoint) bool {
+	for _, at := range []string{e.AuthURL, e.TokenURL} {
+		if u, err := url.Parse(at); err != nil || !secure(u.Scheme, u.Host) {
+			return false
+		}
+	}
+	return true
+}
+
 // Verify returns what an ID token proves. The issuer must have signed it for this client or for a configured audience.
 func (p *Provider) Verify(ctx context.Context, token string) (roles.Proof, error) {
 	known, err := p.provider(ctx)
 	if err != nil {
 		return roles.Proof{}, err
 	}
-	is, err := known.Verifier(&oidc.Config{SkipClientIDCheck: true}).Verify(p.context(ctx), token)
+	is, err := known.Verifier(&oidc.Config{SkipClientIDCheck: true}).Verify(ctx, token)
 	if err != nil {
 		return roles.Proof{}, err
 	}
@@ -141,11 +154,11 @@ func (p *Provider) Begin(ctx context.Context, back, to string) (at, cookie strin
 	}
 	t := transaction{rand.Text(), rand.Text(), oauth2.GenerateVerifier(), to, time.Now().Add(Within).Unix()}
 	content, _ := json.Marshal(t) // cannot fail
-	at = p.client(known, back).AuthCodeURL(t.State, oidc.Nonce(t.Nonce), oauth2.S256ChallengeOption(t.Verifier))
+	at = p.oauth(known, back).AuthCodeURL(t.State, oidc.Nonce(t.Nonce), oauth2.S256ChallengeOption(t.Verifier))
 	return at, session.Sealed(p.key, sealed, content), nil
 }
 
-func (p *Provider) client(known *oidc.Provider, back string) *oauth2.Config {
+func (p *Provider) oauth(known *oidc.Provider, back string) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.config.ClientID, ClientSecret: p.config.Secret, Endpoint: known.Endpoint(), RedirectURL: back,
 		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, p.config.Scopes...)}
 }
@@ -167,8 +180,7 @@ func (p *Provider) Finish(ctx context.Context, back, cookie, state, code string)
 	if err != nil {
 		return proof, "", err
 	}
-	ctx = p.context(ctx)
-	answer, err := p.client(known, back).Exchange(ctx, code, oauth2.VerifierOption(t.Verifier))
+	answer, err := p.oauth(known, back).Exchange(oidc.ClientContext(ctx, p.client), code, oauth2.VerifierOption(t.Verifier))
 	if err != nil {
 		return proof, "", errors.New("the issuer does not accept the code") // its error may have the secret
 	}

@@ -2,6 +2,7 @@ package oidc_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -15,7 +16,9 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,7 +42,10 @@ type issuer struct {
 	key    *rsa.PrivateKey
 	asked  url.Values // the last request for a sign-in
 	claims map[string]any
-	nonce  string // instead of that of the request
+	nonce  string       // instead of that of the request
+	huge   bool         // the configuration and the keys do not end
+	reads  atomic.Int32 // of the keys
+	other  string       // base of the URL of the token endpoint; "": that of the issuer
 }
 
 const clientSecret = "the secret of the client"
@@ -53,13 +59,17 @@ func newIssuer(t *testing.T) *issuer {
 	i := &issuer{t: t, key: key, claims: map[string]any{"groups": []string{"dev", "sre"}, "email": "ana@example.com", "other": strings.Repeat("x", 5000)}}
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, v any) {
+		for n := 0; i.huge && n < 64; n++ {
+			_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<20))
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"issuer": i.web.URL, "authorization_endpoint": i.web.URL + "/auth", "token_endpoint": i.web.URL + "/token", "jwks_uri": i.web.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
+		answer(w, map[string]any{"issuer": i.web.URL, "authorization_endpoint": i.web.URL + "/auth", "token_endpoint": cmp.Or(i.other, i.web.URL) + "/token", "jwks_uri": i.web.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		i.reads.Add(1)
 		answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
@@ -106,8 +116,7 @@ func (i *issuer) server(log io.Writer) (*admin.Server, *httptest.Server) {
 	if p == nil {
 		i.t.Fatal(problems)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	provider := oidc.New(oidc.Config{OIDC: *p.Issuer(), Secret: clientSecret, HTTP: client})
+	provider := oidc.New(oidc.Config{OIDC: *p.Issuer(), Secret: clientSecret})
 	s := &admin.Server{
 		Level: new(slog.LevelVar), Log: slog.New(slog.NewTextHandler(log, nil)), Version: api.VersionInfo{Version: "v1"},
 		Roles: func() *roles.Policy { return p }, OIDC: func() admin.OIDC { return provider }, Identity: new(identity.Finder).Find,
@@ -270,6 +279,12 @@ func TestBearerIDToken(t *testing.T) {
 			t.Errorf("%s: %s %s", name, resp.Status, body)
 		}
 	}
+	for range 20 {
+		b.get("/version", "Authorization", "Bearer "+i.token("chancery", time.Hour, "", foreign))
+	}
+	if n := i.reads.Load(); n > 5 { // at most each 5 s
+		t.Errorf("SAFE-20 tokens with unknown keys made the server read the keys %d times", n)
+	}
 	i.claims["groups"] = "dev"
 	if resp, body := b.get("/version", "Authorization", "Bearer "+i.token("chancery", time.Hour, "", i.key)); resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "ana@example.com (u1) lacks the role view") {
 		t.Errorf("SAFE-19 %s %s", resp.Status, body)
@@ -279,4 +294,38 @@ func TestBearerIDToken(t *testing.T) {
 	if _, err := oidc.New(oidc.Config{OIDC: *p.Issuer()}).Verify(t.Context(), i.token("c", time.Hour, "", i.key)); err == nil || !strings.Contains(err.Error(), "the issuer "+i.web.URL) {
 		t.Errorf("an issuer that does not answer: %v", err)
 	}
+}
+
+// An issuer that sends endless answers, or names URLs in plain text, costs no memory and gets no secret.
+func TestHostileIssuer(t *testing.T) {
+	for name, set := range map[string]func(*issuer){
+		"an endless configuration":     func(i *issuer) { i.huge = true },
+		"a token endpoint without TLS": func(i *issuer) { i.other = "http://192.0.2.1" },
+	} {
+		t.Run("SAFE-20 "+name, func(t *testing.T) {
+			i := newIssuer(t)
+			set(i)
+			_, web := i.server(io.Discard)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			resp, body := newBrowser(t, web.URL).get("/api/v1/session/oidc")
+			runtime.ReadMemStats(&after)
+			if resp.StatusCode != http.StatusBadGateway || len(body) > 1000 {
+				t.Errorf("%s %.1000s", resp.Status, body)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+				t.Errorf("%d bytes for an answer", n)
+			}
+		})
+	}
+	t.Run("SAFE-20 endless keys", func(t *testing.T) {
+		i := newIssuer(t)
+		_, web := i.server(io.Discard)
+		b := newBrowser(t, web.URL)
+		b.begin(i, "/") // reads the configuration
+		i.huge = true
+		if resp, body := b.get("/version", "Authorization", "Bearer "+i.token("chancery", time.Hour, "", i.key)); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s %s", resp.Status, body)
+		}
+	})
 }

@@ -322,18 +322,23 @@ func (w *Watch) Close() {
 // Next is [store.Watch.Next]. The view is [xds.Undecided]: names that the upstream has not answered are
 // undecided.
 func (w *Watch) Next() (xds.View, []xds.Names, error) {
-	if err := w.source.endError(w); err != nil {
-		return nil, nil, err
+	for anew := false; ; anew = true {
+		v, names, err := w.Watch.Next() // clears the signal, so everything else is read afterwards
+		if err == nil {
+			err = w.source.endError(w)
+		}
+		if err != nil || v == nil {
+			return nil, names, err
+		}
+		if anew {
+			names = nil // a wildcard may be answered now
+		}
+		known := w.source.known.Load()
+		if known == w.known { // also before the view was taken: the view contains all resources of known types
+			return &view{View: v, source: w.source, known: known}, names, nil
+		}
+		w.known = known
 	}
-	known := w.source.known.Load() // before the view is taken, so that the view contains all known resources
-	v, names, err := w.Watch.Next()
-	if err != nil || v == nil {
-		return nil, names, err
-	}
-	if known != w.known {
-		w.known, names = known, nil // a wildcard may be answered now
-	}
-	return &view{View: v, source: w.source, known: known}, names, nil
 }
 
 // A view is a view of the store.

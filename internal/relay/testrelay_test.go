@@ -171,12 +171,13 @@ func refs(r *xds.Resource) []xds.Ref {
 
 // A testRelay is a relay between an upstream and clients.
 type testRelay struct {
-	t    testing.TB
-	up   *upstream
-	src  *relay.Source
-	cl   *client.Client
-	conn *grpc.ClientConn
-	stop func()
+	t     testing.TB
+	up    *upstream
+	store *store.Store
+	src   *relay.Source
+	cl    *client.Client
+	conn  *grpc.ClientConn
+	stop  func()
 }
 
 // relayOf starts a relay; dir is the client's disk, "" is none.
@@ -190,7 +191,7 @@ func relayOf(t testing.TB, up *upstream, dir string, delta bool, check func(*xds
 // relayWith starts a relay with some options, without a server. The default check is its own.
 func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*xds.Resource) error, more func(*relay.Options)) *testRelay {
 	t.Helper()
-	w := &testRelay{t: t, up: up}
+	w := &testRelay{t: t, up: up, store: store.New()}
 	if check == nil {
 		check = func(r *xds.Resource) error { return w.src.Check(r) }
 	}
@@ -206,7 +207,7 @@ func relayWith(t testing.TB, up *upstream, dir string, delta bool, check func(*x
 	}
 	o := relay.Options{Refs: refs}
 	more(&o)
-	w.cl, w.src = c, relay.New(store.New(), c, o)
+	w.cl, w.src = c, relay.New(w.store, c, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.src.Run(ctx) }()
@@ -228,7 +229,7 @@ func takes(t *testing.T, d time.Duration, f func()) {
 }
 
 // watchOf is a watch without a stream.
-func watchOf(t *testing.T, w *testRelay) *relay.Watch {
+func watchOf(t testing.TB, w *testRelay) *relay.Watch {
 	t.Helper()
 	watch, err := w.src.Watch(t.Context(), &xds.Node{ID: "n"})
 	if err != nil {

@@ -13,8 +13,8 @@ type Budget struct {
 	used  int // bytes of the held resources
 }
 
-// keep makes r the held resource of a name, and counts it. A nil r means that the client holds none.
-func (c *Client) keep(n *nameState, r *xds.Resource) {
+// setHeld makes r the held resource of a name, and counts it. A nil r means that the client holds none.
+func (c *Client) setHeld(n *nameState, r *xds.Resource) {
 	if b := c.opts.Budget; b != nil {
 		b.used += r.Memory() - n.res.Memory()
 	}
@@ -23,16 +23,16 @@ func (c *Client) keep(n *nameState, r *xds.Resource) {
 
 // Release drops the resources from the [Budget]. The client must not be used after it.
 func (c *Client) Release() {
-	for _, w := range c.types {
-		for _, n := range w.names {
-			c.keep(n, nil)
+	for _, ts := range c.types {
+		for _, n := range ts.names {
+			c.setHeld(n, nil)
 		}
 	}
 }
 
-// exceeds returns the error of a response whose resources do not fit into the budget, or nil. Parameter full means that
+// exceedsBudget returns the error of a response whose resources do not fit into the budget, or nil. Parameter full means that
 // the response is the full state of the type.
-func (in *intake) exceeds(changes *xds.Changes, full bool) error {
+func (in *intake) exceedsBudget(changes *xds.Changes, full bool) error {
 	b := in.opts.Budget
 	if b == nil || b.Limit.Bytes == 0 {
 		return nil
@@ -48,31 +48,31 @@ func (in *intake) exceeds(changes *xds.Changes, full bool) error {
 		return nil
 	}
 	for _, r := range changes.Upserts {
-		if r != nil && r.Stamp != nil && !in.w.covers(xds.CanonicalName(r.Name), r, isTold, "") {
+		if r != nil && r.Stamp != nil && !in.ts.covers(xds.CanonicalName(r.Name), r, isRequested, "") {
 			used -= r.Memory() // take ignores this resource (CLI-6)
 		}
 	}
-	used -= in.freed(changes, full)
+	used -= in.freedBytes(changes, full)
 	if used <= max(b.Limit.Bytes, b.used) { // resources from disk may exceed the limit, but must not grow
 		return nil
 	}
-	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("with the %d resources of %s in this response, all resources take %d bytes", len(changes.Upserts), in.w.typ, used))
+	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("with the %d resources of %s in this response, all resources take %d bytes", len(changes.Upserts), in.ts.typ, used))
 }
 
-// freed returns the bytes of the resources that a response removes.
-func (in *intake) freed(changes *xds.Changes, full bool) (bytes int) {
+// freedBytes returns the bytes of the resources that a response removes.
+func (in *intake) freedBytes(changes *xds.Changes, full bool) (bytes int) {
 	switch {
 	case in.opts.Retain && !in.opts.DropOnError:
 	case full:
-		for _, n := range in.w.names {
-			if n.lacks(in.w.round) {
+		for _, n := range in.ts.names {
+			if n.missedBy(in.ts.round) {
 				bytes += n.res.Memory()
 			}
 		}
 	default:
 		for _, name := range changes.Removed {
 			name = xds.CanonicalName(name)
-			if n := in.w.names[name]; n != nil && in.seen(name) == seenNever {
+			if n := in.ts.names[name]; n != nil && in.timesSeen(name) == seenNever {
 				bytes += n.res.Memory()
 			}
 		}
@@ -82,16 +82,16 @@ func (in *intake) freed(changes *xds.Changes, full bool) (bytes int) {
 
 // refuseAll refuses the subscribed resources of a response, except those that equal the held ones.
 func (in *intake) refuseAll(changes *xds.Changes, why error) {
-	in.wrong.add("", why)
+	in.nack.add("", why)
 	for i, r := range changes.Upserts {
 		if r == nil || r.Stamp == nil || r.Name == "" || r.Name == xds.Wildcard || r.Body == nil {
 			continue
 		}
 		name := xds.CanonicalName(r.Name)
-		n := in.w.names[name]
-		if in.w.covers(name, r, isTold, "") && (n == nil || n.res == nil || !alike(n.res, r)) {
-			in.refuse(in.w, name, r, why)
+		n := in.ts.names[name]
+		if in.ts.covers(name, r, isRequested, "") && (n == nil || n.res == nil || !sameContent(n.res, r)) {
+			in.refuse(in.ts, name, r, why)
 		}
-		in.put(i, in.w.names[name])
+		in.setRow(i, in.ts.names[name])
 	}
 }

@@ -58,14 +58,14 @@ type Options struct {
 // owner also drains [Client.Requests], which has the ACK or NACK of the last response. Terms: see
 // doc.go.
 type Client struct {
-	variant xds.Variant
-	opts    Options
-	types   []*typeState // in push order, which is the order of requests
-	all     bool         // an aggregated stream is connected
-	greeted bool         // the node was sent on this stream
-	now     time.Time
-	timers  timers
-	events  []Event
+	variant    xds.Variant
+	opts       Options
+	types      []*typeState // in push order, which is the order of requests
+	aggregated bool         // an aggregated stream is connected
+	nodeSent   bool         // the node was sent on this stream
+	now        time.Time
+	timers     timers
+	events     []Event
 }
 
 // A typeState has the subscriptions and resources of one type.
@@ -73,36 +73,36 @@ type typeState struct {
 	typ   *xds.Type
 	delta bool // names also match by alias and collection
 
-	names   map[string]*nameState      // asked, told, held, or refused: see nameState
-	all     *nameState                 // names["*"]; nil: none
-	asks    int                        // number of names with asked set
-	changed map[string]bool            // names whose asked and told differ
-	found   map[string]map[string]bool // delta: by alias or collection, the names of the held resources that match
-	spoiled map[string]map[string]bool // delta: the same for refused resources; the inverse of fault.by
-	list    []string                   // the asked names, sorted; nil: not computed
-	strays  int                        // number of names that are kept only because a resource was refused
-	round   uint64                     // number of the last response; see nameState.round
+	names         map[string]*nameState      // subscribed, requested, held, or refused: see nameState
+	wildcard      *nameState                 // names["*"]; nil: none
+	subscriptions int                        // number of subscribed names
+	unsent        map[string]bool            // names whose subscribed and requested differ: the next request has them
+	held          map[string]map[string]bool // delta: by alias or collection, the names of the held resources that match
+	refused       map[string]map[string]bool // delta: the same for refused resources; the inverse of fault.subscribers
+	sorted        []string                   // the subscribed names; nil: not computed
+	onlyRefused   int                        // number of names that are kept only because a resource was refused
+	round         uint64                     // number of the last response; see nameState.round
 
 	// SotW: the names of the last response in the order of the response (nil for unknown names),
 	// followed by other names. Most names are in the same place in the next response.
-	rows   []*nameState
-	listed bool // rows has all names that the next full state may lack: see nameState.shows
+	rows         []*nameState
+	rowsComplete bool // rows has all names that the next full state may lack: see nameState.hasResource
 
 	// State of the current stream.
-	streams  bool   // the type has a stream of its own
-	greeted  bool   // the node was sent on this stream
-	opened   bool   // a request was sent
-	nameless bool   // no request has listed a name, so "*" is implied
-	steady   bool   // told is unchanged since the first request
-	nonce    string // nonce of the newest response
-	verdicts []verdict
+	ownStream        bool   // the type has a stream of its own
+	nodeSent         bool   // the node was sent on this stream
+	opened           bool   // a request was sent
+	implicitWildcard bool   // no request has listed a name, so "*" is implied
+	namesUnchanged   bool   // all requests of the stream have the same names
+	nonce            string // nonce of the newest response
+	answers          []answer
 
-	version string // the last accepted version_info; SotW only
-	exact   bool   // the client holds all resources of this version, for the told names
+	version  string // the last accepted version_info; SotW only
+	complete bool   // the client holds all resources of this version, for the requested names
 }
 
-// A verdict is an ACK or NACK that is still to be sent.
-type verdict struct {
+// An answer is an ACK or NACK that is still to be sent (CLI-2).
+type answer struct {
 	nonce, version string
 	status         *xds.Status // nil: ACK
 }
@@ -118,41 +118,42 @@ func New(v xds.Variant, opts Options) *Client {
 	return &Client{variant: v, opts: opts}
 }
 
-// find returns the state of a type, or nil. A response does not create a state, because a server
+// findType returns the state of a type, or nil. A response does not create a state, because a server
 // could send any number of types.
-func (c *Client) find(t *xds.Type) *typeState {
-	for _, w := range c.types {
-		if w.typ.Is(t) {
-			return w
+func (c *Client) findType(t *xds.Type) *typeState {
+	for _, ts := range c.types {
+		if ts.typ.Is(t) {
+			return ts
 		}
 	}
 	return nil
 }
 
-func (c *Client) of(t *xds.Type) *typeState {
-	if w := c.find(t); w != nil {
-		return w
+// ensureType returns the state of a type, and creates it if needed.
+func (c *Client) ensureType(t *xds.Type) *typeState {
+	if ts := c.findType(t); ts != nil {
+		return ts
 	}
-	w := &typeState{typ: t, delta: c.variant == xds.Delta, names: map[string]*nameState{}, changed: map[string]bool{}, found: map[string]map[string]bool{}, spoiled: map[string]map[string]bool{}}
-	c.types = append(c.types, w)
+	ts := &typeState{typ: t, delta: c.variant == xds.Delta, names: map[string]*nameState{}, unsent: map[string]bool{}, held: map[string]map[string]bool{}, refused: map[string]map[string]bool{}}
+	c.types = append(c.types, ts)
 	slices.SortStableFunc(c.types, func(a, b *typeState) int {
 		return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))
 	})
-	return w
+	return ts
 }
 
 // Subscribe adds names; [xds.Wildcard] is allowed. If the client has already refused the resource
 // with one of these names, the new subscription gets a Refused event, too.
 func (c *Client) Subscribe(t *xds.Type, names ...string) {
-	w := c.of(t)
+	ts := c.ensureType(t)
 	for _, name := range names {
 		name = xds.CanonicalName(name)
-		if n := w.name(name); !n.asked {
-			n.asked = true
-			w.asks++
-			w.turn(name, n)
-			w.tidy(name, n)
-			c.inform(w, name, n)
+		if n := ts.ensure(name); !n.subscribed {
+			n.subscribed = true
+			ts.subscriptions++
+			ts.subscriptionChanged(name, n)
+			ts.forgetUnused(name, n)
+			c.reportKnownFault(ts, name, n)
 		}
 	}
 }
@@ -160,32 +161,32 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 // Unsubscribe removes names. The client accepts and holds the resources of these names until
 // [Client.Requests] has yielded the request without them.
 func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
-	w := c.find(t)
-	if w == nil {
+	ts := c.findType(t)
+	if ts == nil {
 		return
 	}
 	for _, name := range names {
 		name = xds.CanonicalName(name)
-		n := w.names[name]
-		if n == nil || !n.asked {
+		n := ts.names[name]
+		if n == nil || !n.subscribed {
 			continue
 		}
-		n.asked = false
-		w.asks--
-		w.turn(name, n)
-		if !w.opened || !n.told {
-			c.drop(w, name, n)
+		n.subscribed = false
+		ts.subscriptions--
+		ts.subscriptionChanged(name, n)
+		if !ts.opened || !n.requested {
+			c.dropSubscription(ts, name, n)
 		}
 	}
 }
 
-// turn records that the field asked of a name has changed.
-func (w *typeState) turn(name string, n *nameState) {
-	w.list = nil
-	if n.asked != n.told {
-		w.changed[name] = true
+// subscriptionChanged records that the field subscribed of a name has changed.
+func (ts *typeState) subscriptionChanged(name string, n *nameState) {
+	ts.sorted = nil
+	if n.subscribed != n.requested {
+		ts.unsent[name] = true
 	} else {
-		delete(w.changed, name)
+		delete(ts.unsent, name)
 	}
 }
 
@@ -195,9 +196,9 @@ func (w *typeState) turn(name string, n *nameState) {
 func (c *Client) Connected(only *xds.Type) {
 	c.Disconnected(only)
 	if only == nil {
-		c.all = true
+		c.aggregated = true
 	} else {
-		c.of(only).streams = true
+		c.ensureType(only).ownStream = true
 	}
 }
 
@@ -206,28 +207,28 @@ func (c *Client) Connected(only *xds.Type) {
 // timeout, but TTLs continue.
 func (c *Client) Disconnected(only *xds.Type) {
 	if only == nil {
-		c.all, c.greeted = false, false
+		c.aggregated, c.nodeSent = false, false
 	}
-	for _, w := range c.types {
-		if only != nil && !w.typ.Is(only) {
+	for _, ts := range c.types {
+		if only != nil && !ts.typ.Is(only) {
 			continue
 		}
-		w.streams, w.greeted, w.opened, w.nonce, w.verdicts = false, false, false, "", nil
-		for name, n := range w.names {
+		ts.ownStream, ts.nodeSent, ts.opened, ts.nonce, ts.answers = false, false, false, "", nil
+		for name, n := range ts.names {
 			if n.res == nil {
-				c.stop(n)
+				c.stopTimer(n)
 			}
-			if !n.asked && n.told {
-				c.drop(w, name, n)
+			if !n.subscribed && n.requested {
+				c.dropSubscription(ts, name, n)
 			}
 		}
 	}
 }
 
-// drop forgets a name that is no longer asked. It is called if no request about the name is needed,
-// because the server does not know the name or has no stream.
-func (c *Client) drop(w *typeState, name string, n *nameState) {
-	w.exact = w.exact && !n.told // the version also covers this name
-	w.tell(name, n)
-	c.shed(w, name)
+// dropSubscription forgets a name that is no longer subscribed. It is called if no request about the
+// name is needed, because the server does not know the name or has no stream.
+func (c *Client) dropSubscription(ts *typeState, name string, n *nameState) {
+	ts.complete = ts.complete && !n.requested // the version also covers this name
+	ts.markRequested(name, n)
+	c.dropUnwanted(ts, name)
 }

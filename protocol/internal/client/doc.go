@@ -11,20 +11,21 @@
 //
 // A nameState has all that the client knows of a name (names.go):
 //
-//	asked, told    subscribed to; the server knows it. A difference is due as a request. Each
-//	               resource held is covered by one of the two
-//	res            held under this name. "*" and, with delta, an alias or a collection find it,
-//	               too; found lists the resources that such a name finds
-//	fault          the newest state cannot be used: it was refused, or the server reports an
-//	               error. The resource held stays, except with DropOnError
-//	gone           the name finds nothing: the server reported so, or sent nothing in time
-//	timer          held: its TTL, with or without a stream. Otherwise the wait for the resource,
-//	               from the request to the first word of the server or the end of the stream
+//	subscribed  by the application
+//	requested   the server knows that the client subscribes to the name. If the two differ, a request
+//	            is due. Each resource held is covered by a subscribed or requested name
+//	res         held under this name. "*" and, with delta, an alias or a collection find it, too:
+//	            typeState.held lists the resources that such a name finds
+//	fault       the newest state cannot be used: it was refused, or the server reports an error. The
+//	            resource held stays, except with DropOnError
+//	missing     the name finds nothing: the server reported so, or sent nothing in time
+//	timer       with a resource: its TTL, also without a stream. Otherwise the timeout of the request,
+//	            until the server sends a state of the name or the stream ends
 //
 // # Where to change a rule
 //
 //	requests, and the versions that a resume states  ask.go
-//	the meaning of a response, and its verdict       take.go
+//	the meaning of a response, and its answer        take.go
 //	the limit of the memory of resources             budget.go
 //	changes of a name, and their events              hold.go
 //	which names find a resource, when it is dropped  names.go

@@ -93,14 +93,14 @@ func (c *Client) Events() iter.Seq[Event] {
 	}
 }
 
-// tellOf adds an event. If the event has no list of asked names, all names that find the resource
+// addEvent adds an event. If the event has no list of subscribed names, all names that find the resource
 // get it.
-func (c *Client) tellOf(w *typeState, e Event) {
-	e.Type = w.typ
+func (c *Client) addEvent(ts *typeState, e Event) {
+	e.Type = ts.typ
 	if e.Asked == nil {
 		if e.Resource != nil {
-			e.Asked = w.askers(e.Name, e.Resource)
-		} else if n := w.names[e.Name]; n != nil && n.asked {
+			e.Asked = ts.subscribersOf(e.Name, e.Resource)
+		} else if n := ts.names[e.Name]; n != nil && n.subscribed {
 			e.Asked = []string{e.Name}
 		}
 	}

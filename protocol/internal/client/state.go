@@ -37,41 +37,41 @@ type State struct {
 	Failed  time.Time // time of the error
 }
 
-// wrong returns the fault of a name. If all resources that the name finds are refused, it returns
+// shownFault returns the fault of a name. If all resources that the name finds are refused, it returns
 // the fault of the first one. Nil: no fault.
-func (n *nameState) wrong(w *typeState, name string) *fault {
-	if n.fault == nil && n.res == nil && len(w.found[name]) == 0 && len(w.spoiled[name]) > 0 {
-		return w.names[w.spoils(name)[0]].fault
+func (n *nameState) shownFault(ts *typeState, name string) *fault {
+	if n.fault == nil && n.res == nil && len(ts.held[name]) == 0 && len(ts.refused[name]) > 0 {
+		return ts.names[ts.refusedNames(name)[0]].fault
 	}
 	return n.fault
 }
 
-func (n *nameState) status(w *typeState, name string) Status {
-	f := n.wrong(w, name)
+func (n *nameState) status(ts *typeState, name string) Status {
+	f := n.shownFault(ts, name)
 	switch {
 	case f != nil && f.refused:
 		return Rejected
 	case f != nil:
 		return ReceivedError
-	case n.res != nil || len(w.found[name]) > 0:
+	case n.res != nil || len(ts.held[name]) > 0:
 		return Accepted
-	case n.gone == absence:
+	case n.missing == nonexistent:
 		return DoesNotExist
-	case n.gone == overdue:
+	case n.missing == timedOut:
 		return Overdue
 	}
 	return Requested
 }
 
-func (n *nameState) state(w *typeState, name string) State {
-	s := State{Name: name, Status: n.status(w, name), Resource: n.res}
+func (n *nameState) state(ts *typeState, name string) State {
+	s := State{Name: name, Status: n.status(ts, name), Resource: n.res}
 	if n.res != nil {
-		s.Version, s.Updated = n.version, n.since.time()
-		if w.delta {
+		s.Version, s.Updated = n.version, n.changedAt.time()
+		if ts.delta {
 			s.Version = n.res.Version
 		}
 	}
-	if f := n.wrong(w, name); f != nil {
+	if f := n.shownFault(ts, name); f != nil {
 		s.Err, s.Refused, s.Failed = f.err, f.version, f.at
 	}
 	return s
@@ -80,8 +80,8 @@ func (n *nameState) state(w *typeState, name string) State {
 // State returns the state of a name. A name without subscription or resource is [Requested].
 func (c *Client) State(t *xds.Type, name string) State {
 	name = xds.CanonicalName(name)
-	if w := c.find(t); w != nil && w.names[name] != nil {
-		return w.names[name].state(w, name)
+	if ts := c.findType(t); ts != nil && ts.names[name] != nil {
+		return ts.names[name].state(ts, name)
 	}
 	return State{Name: name}
 }
@@ -90,12 +90,12 @@ func (c *Client) State(t *xds.Type, name string) State {
 // "*", in no particular order.
 func (c *Client) States(t *xds.Type) iter.Seq[State] {
 	return func(yield func(State) bool) {
-		w := c.find(t)
-		if w == nil {
+		ts := c.findType(t)
+		if ts == nil {
 			return
 		}
-		for name, n := range w.names {
-			if name != xds.Wildcard && !yield(n.state(w, name)) {
+		for name, n := range ts.names {
+			if name != xds.Wildcard && !yield(n.state(ts, name)) {
 				return
 			}
 		}
@@ -104,16 +104,16 @@ func (c *Client) States(t *xds.Type) iter.Seq[State] {
 
 // Types returns the types that were ever subscribed to, in push order.
 func (c *Client) Types() (types []*xds.Type) {
-	for _, w := range c.types {
-		types = append(types, w.typ)
+	for _, ts := range c.types {
+		types = append(types, ts.typ)
 	}
 	return types
 }
 
 // Wants returns the subscribed names, sorted. The list must not be changed.
 func (c *Client) Wants(t *xds.Type) []string {
-	if w := c.find(t); w != nil {
-		return w.asking()
+	if ts := c.findType(t); ts != nil {
+		return ts.subscribedNames()
 	}
 	return nil
 }
@@ -129,12 +129,12 @@ func (c *Client) Held(t *xds.Type) iter.Seq[*xds.Resource] {
 // lookup.
 func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 	return func(yield func(*xds.Resource) bool) {
-		w := c.find(t)
-		if w == nil {
+		ts := c.findType(t)
+		if ts == nil {
 			return
 		}
 		if name == xds.Wildcard {
-			for _, n := range w.names {
+			for _, n := range ts.names {
 				if n.res != nil && !yield(n.res) {
 					return
 				}
@@ -142,11 +142,11 @@ func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 			return
 		}
 		name := xds.CanonicalName(name)
-		if n := w.names[name]; n != nil && n.res != nil && !yield(n.res) {
+		if n := ts.names[name]; n != nil && n.res != nil && !yield(n.res) {
 			return
 		}
-		for _, s := range w.finding(name) {
-			if !yield(w.names[s].res) {
+		for _, s := range ts.heldNames(name) {
+			if !yield(ts.names[s].res) {
 				return
 			}
 		}
@@ -165,8 +165,8 @@ func (c *Client) Lookup(t *xds.Type, name string) *xds.Resource {
 // Version returns the last accepted version_info of a type (SotW only). It is empty if no version
 // is valid any more.
 func (c *Client) Version(t *xds.Type) string {
-	if w := c.find(t); w != nil {
-		return w.version
+	if ts := c.findType(t); ts != nil {
+		return ts.version
 	}
 	return ""
 }

@@ -29,25 +29,25 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(s, "\uFFFD") // protobuf strings must be valid
 }
 
-// brief returns the error with its text cut, because the client keeps the text as long as the
+// shortened returns the error with its text cut, because the client keeps the text as long as the
 // resource is refused.
-func brief(err error) error {
+func shortened(err error) error {
 	if err == nil || len(err.Error()) <= maxCause {
 		return err
 	}
 	return errors.New(cut(err.Error(), maxCause))
 }
 
-// A complaint is the text of a NACK: a line for each bad resource.
-type complaint struct {
-	text strings.Builder
-	more int   // resources that did not fit
-	over error // the [xds.LimitError] among the reasons; nil: none
+// A nackText is the text of a NACK: a line for each bad resource.
+type nackText struct {
+	text    strings.Builder
+	omitted int   // resources that did not fit
+	limit   error // the [xds.LimitError] among the reasons; nil: none
 }
 
-func (c *complaint) add(name string, err error) {
+func (c *nackText) add(name string, err error) {
 	if over, is := errors.AsType[*xds.LimitError](err); is {
-		c.over = over
+		c.limit = over
 	}
 	line := cut(err.Error(), maxCause)
 	if name != "" {
@@ -55,7 +55,7 @@ func (c *complaint) add(name string, err error) {
 	}
 	switch {
 	case c.text.Len()+len(line) > maxComplaint:
-		c.more++
+		c.omitted++
 		return
 	case c.text.Len() > 0:
 		c.text.WriteByte('\n')
@@ -64,21 +64,21 @@ func (c *complaint) add(name string, err error) {
 }
 
 // err returns the error with this text, or nil if no resource was bad.
-func (c *complaint) err() error {
+func (c *nackText) err() error {
 	switch {
 	case c.text.Len() == 0:
 		return nil
-	case c.more > 0:
-		fmt.Fprintf(&c.text, "\nand %d more", c.more)
+	case c.omitted > 0:
+		fmt.Fprintf(&c.text, "\nand %d more", c.omitted)
 	}
-	return &nack{c.text.String(), c.over}
+	return &nack{c.text.String(), c.limit}
 }
 
 // A nack is the error of a refused response.
 type nack struct {
-	text string
-	over error // nil: the response is within the limits
+	text  string
+	limit error // nil: the response is within the limits
 }
 
 func (n *nack) Error() string { return n.text }
-func (n *nack) Unwrap() error { return n.over }
+func (n *nack) Unwrap() error { return n.limit }

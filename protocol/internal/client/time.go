@@ -19,7 +19,7 @@ type timer struct {
 	of   *nameState // nameState.timer is the place in the heap
 }
 
-// timer is a heap: the timer that ends next is first. Timers that end at the same time are
+// timers is a heap: the timer that ends next is first. Timers that end at the same time are
 // in push order.
 type timers []*timer
 
@@ -53,18 +53,18 @@ func (c *Client) Advance(now time.Time) {
 	for len(c.timers) > 0 && !c.timers[0].at.After(now) {
 		t := c.timers[0]
 		n := t.of
-		c.stop(n)
+		c.stopTimer(n)
 		if n.res != nil {
-			t.typ.exact = false // the client no longer holds all resources of the version
-			c.lose(t.typ, t.name, n, ErrExpired)
+			t.typ.complete = false // the client no longer holds all resources of the version
+			c.drop(t.typ, t.name, n, ErrExpired)
 			continue
 		}
 		err := fmt.Errorf("%w within %v", ErrSilent, c.opts.Timeout)
 		if c.opts.Transient {
-			n.gone = overdue
-			c.tellOf(t.typ, Event{Kind: TimedOut, Name: t.name, Err: err})
+			n.missing = timedOut
+			c.addEvent(t.typ, Event{Kind: TimedOut, Name: t.name, Err: err})
 		} else {
-			c.absent(t.typ, t.name, n, err)
+			c.setAbsent(t.typ, t.name, n, err)
 		}
 	}
 }
@@ -77,36 +77,36 @@ func (c *Client) Deadline() time.Time {
 	return c.timers[0].at
 }
 
-// expire starts the TTL of a resource, or restarts a running TTL: "If the TTL expires without the
+// startTTL starts the TTL of a resource, or restarts a running TTL: "If the TTL expires without the
 // resource having been refreshed, the resource is removed." (CLI-8) A zero ttl stops it.
-func (c *Client) expire(w *typeState, name string, n *nameState, ttl time.Duration) {
+func (c *Client) startTTL(ts *typeState, name string, n *nameState, ttl time.Duration) {
 	if ttl <= 0 {
-		c.stop(n)
+		c.stopTimer(n)
 		return
 	}
-	c.start(w, name, n, ttl)
+	c.startTimer(ts, name, n, ttl)
 }
 
-// await starts the timeout of a name when its request is sent (CLI-3, gRFC A57). If the client
+// startTimeout starts the timeout of a name when its request is sent (CLI-3, gRFC A57). If the client
 // already knows the resource, or knows that it does not exist, the name has no timeout: the server
 // need not send that again.
-func (c *Client) await(w *typeState, name string, n *nameState) {
-	if n.told && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(w, name) == Requested {
-		c.start(w, name, n, c.opts.Timeout)
+func (c *Client) startTimeout(ts *typeState, name string, n *nameState) {
+	if n.requested && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(ts, name) == Requested {
+		c.startTimer(ts, name, n, c.opts.Timeout)
 	}
 }
 
-func (c *Client) start(w *typeState, name string, n *nameState, d time.Duration) {
+func (c *Client) startTimer(ts *typeState, name string, n *nameState, d time.Duration) {
 	at := c.now.Add(d)
 	if n.timer > 0 {
 		c.timers[n.timer-1].at = at
 		heap.Fix(&c.timers, int(n.timer-1))
 		return
 	}
-	heap.Push(&c.timers, &timer{at: at, typ: w, name: name, of: n})
+	heap.Push(&c.timers, &timer{at: at, typ: ts, name: name, of: n})
 }
 
-func (c *Client) stop(n *nameState) {
+func (c *Client) stopTimer(n *nameState) {
 	if n.timer > 0 {
 		heap.Remove(&c.timers, int(n.timer-1))
 	}

@@ -22,7 +22,7 @@ func TestBehaviours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := textsOfTests(t, ".", "csds", "file", "metrics", "rest", "tree", "../protocol")
+	tests := textsOfTests(t, ".", "csds", "file", "metrics", "rest", "tree", "../protocol/internal/client")
 	named, row := regexp.MustCompile("`(Test\\w+)`"), 0
 	listed := map[string]string{} // "behaviour 7" by its tests
 	for line := range strings.Lines(string(page)) {

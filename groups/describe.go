@@ -79,14 +79,18 @@ func (r *rule) join(b *strings.Builder, q *query, between string) {
 	}
 }
 
-// Rule returns the description of a group's rule and its position. The text is "" if the group has no
-// rule or does not exist.
+// Rule returns the description of a group's rule and its position. A lane has no position. The text is "" if the
+// group has no rule or does not exist.
 func (r *Rules) Rule(group string) (text string, at Place) {
 	for i := range r.groups {
-		if g := &r.groups[i]; g.name == group && g.rule != nil {
+		g := &r.groups[i]
+		switch {
+		case g.name == group && g.rule != nil:
 			var b strings.Builder
 			g.rule.describe(&b, nil)
 			return b.String(), g.rule.place
+		case g.lane != nil && g.lane.name == group:
+			return fmt.Sprintf("nodes of group %s that rollout %s has picked", g.name, g.lane.Rollout), Place{}
 		}
 	}
 	return "", Place{}

@@ -114,6 +114,13 @@ func TestPatternPartsMatch(t *testing.T) {
 	}
 }
 
+func TestRuleOfALane(t *testing.T) {
+	r := mustLoad(t, "-- edge/group.yaml --\nmatch: {id: 'edge-*'}\n-- next/group.yaml --\n"+string(groups.Lane{Of: "edge", Rollout: "r3-1a", Percent: 10}.Definition()))
+	if text, at := r.Rule("edge@next"); text != "nodes of group edge that rollout r3-1a has picked" || at != (groups.Place{}) {
+		t.Error(text, at)
+	}
+}
+
 func TestRuleOfAGroup(t *testing.T) {
 	r := mustLoad(t, "-- a/group.yaml --\nmatch: {id: x}\n-- b/group.yaml --\nmatch:\n  cluster: [y, z]\n")
 	for group, want := range map[string]string{"a": `id is "x" config/a/group.yaml:1:8`, "b": `cluster is "y" or is "z" config/b/group.yaml:2:3`, "c": " "} {

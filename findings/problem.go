@@ -24,6 +24,8 @@ type Problem struct {
 	Omitted int    // number of problems that this one summarizes; 0: it is one problem itself
 	Caret   int    // characters of the excerpt before the error
 	Group   string // the group whose files have the problem; "": there is only one group
+	Type    string // of the resource with the problem, such as "RDS"; may be empty
+	Name    string // of that resource
 }
 
 // Count returns the number of problems, including those that are summarized.

@@ -116,6 +116,7 @@ func (r *reach) within(group string, elsewhere func(xds.Ref) bool) (found []dang
 				}
 				p := l.Pos.problem("%s %q refers to %s %q, which no file has", c.typ, name, ref.Type, ref.Name)
 				p.Warning, p.Code, p.Hint = true, findings.Dangling, hints[ref.Type.URL]
+				p.Type, p.Name = c.typ.String(), name
 				if len(r.contents) > 1 {
 					p.Group = group
 				}

@@ -197,6 +197,10 @@ type Upstream struct {
 type Warning struct {
 	Code string `json:"code"` // chancery check --explain CODE explains it
 	Text string `json:"text"` // begins with the place in the files
+
+	Type  string `json:"type,omitempty"`  // of the resource with the mistake, such as "RDS"; absent: not known
+	Name  string `json:"name,omitempty"`  // of that resource
+	Group string `json:"group,omitempty"` // of that resource; absent: there is only one group
 }
 
 // Rejected describes a load with errors. The server does not serve it.

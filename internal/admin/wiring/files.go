@@ -26,7 +26,7 @@ func FilesConfig(st *store.Store, src *dir.Source) api.Config {
 	c.Dangling, c.Doubts = sum.Dangling, findings.Count(sum.Warnings)
 	for _, p := range sum.Warnings[:min(len(sum.Warnings), maxWarnings)] {
 		p.Warning = false // the field of the answer says that it is a warning
-		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error()})
+		c.Warnings = append(c.Warnings, api.Warning{Code: string(p.CodeOrOther()), Text: p.Error(), Type: p.Type, Name: p.Name, Group: p.Group})
 	}
 	if newest, ok := st.Newest(); ok {
 		c.Revision, c.At = newest.Seq, &newest.Time

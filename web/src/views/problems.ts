@@ -63,18 +63,33 @@ export function problemsOf(s: Status): Line[] {
     });
   }
   for (const t of s.troubles) {
-    lines.push({ look: "warn", tag: t.code, text: t.text, since: t.since, ...(t.node && { href: linkTo("clients", [t.node]) }) });
+    lines.push({
+      look: "warn",
+      tag: t.code,
+      text: t.node ? `${t.node}: ${t.text}` : t.text,
+      since: t.since,
+      ...(t.node && { href: linkTo("clients", [t.node]) }),
+    });
   }
   if (c.store?.error) lines.push({ look: "bad", tag: "store", text: c.store.error, ...(c.store.since && { since: c.store.since }) });
   if (c.store?.writer?.error) lines.push({ look: "bad", tag: "store", text: `The directory is not committed: ${c.store.writer.error}` });
   for (const r of c.store?.rolled_back ?? [])
-    lines.push({ look: "bad", tag: "rolled back", text: `Rollout ${r.rollout} of ${r.groups.join(", ")} to ${r.revision}: ${r.why}`, since: r.since });
+    lines.push({
+      look: "bad",
+      tag: "rolled back",
+      text: `Rollout ${r.rollout} of ${r.groups.join(", ")} to ${r.revision}: ${r.why}`,
+      since: r.since,
+      href: linkTo("rollouts", [r.rollout]),
+    });
   for (const h of c.store?.holds ?? []) {
     lines.push({
       look: "info",
       tag: h.rollout ? "rollout" : "frozen",
-      text: h.rollout ? `Group ${h.group} gets ${h.next}, step ${h.step}.` : `Group ${h.group} is served from ${h.revision}. ${h.message ?? ""}`,
+      text: h.rollout
+        ? `Group ${h.group} gets ${h.next}, step ${h.step}.`
+        : `Group ${h.group} is served from ${h.revision}${h.message ? `: “${h.message}”` : "."}`,
       ...(h.at && { since: h.at }),
+      href: linkTo("rollouts", h.rollout ? [h.rollout] : []),
     });
   }
   if (c.store?.went_back)
@@ -135,7 +150,14 @@ export function problemsOf(s: Status): Line[] {
       since: t.at,
     });
   }
-  for (const w of c.warnings ?? []) lines.push({ look: "warn", tag: w.code, text: w.text });
+  for (const w of c.warnings ?? []) {
+    lines.push({
+      look: "warn",
+      tag: w.code,
+      text: w.text,
+      ...(w.type !== undefined && w.name !== undefined && { href: linkTo("resources", [w.type, w.name], { group: w.group }) }),
+    });
+  }
   const rank = { bad: 0, warn: 1, info: 2 };
   return lines.sort((a, b) => rank[a.look] - rank[b.look]);
 }

@@ -55,6 +55,9 @@ const Head = ({ columns }: { columns: ComponentChildren[] }) => (
   </>
 );
 
+// The title of a column of numbers.
+export const numeric = (title: string) => <span class="number">{title}</span>;
+
 // A table of few rows.
 export const Table = (p: { label?: string; columns: ComponentChildren[]; children: ComponentChildren }) => (
   <table aria-label={p.label}>

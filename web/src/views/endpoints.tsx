@@ -1,7 +1,7 @@
 import { useLoad } from "../load";
 import { Empty, Problem } from "../parts";
 import { linkTo, route } from "../route";
-import { Table } from "../table";
+import { numeric, Table } from "../table";
 import { number, units } from "../words";
 
 export function Endpoints() {
@@ -25,7 +25,7 @@ export function Endpoints() {
       )}
       {data && data.items.length > 0 && (
         <section class="panel scroll">
-          <Table label="Clusters" columns={["cluster", "group", "endpoints"]}>
+          <Table label="Clusters" columns={["cluster", "group", numeric("endpoints")]}>
             {data.items.map((c) => (
               <tr key={`${c.group} ${c.cluster}`}>
                 <td class="mono wide">
@@ -58,7 +58,7 @@ export function Cluster({ cluster }: { cluster: string }) {
         <section class="panel scroll" key={c.group}>
           {!c.endpoints?.length && <Empty>All endpoints are removed or expired. The server sends none, also if files have some.</Empty>}
           {c.endpoints && c.endpoints.length > 0 && (
-            <Table label={`Endpoints in group ${c.group}`} columns={["endpoint", "address", "health", "zone", "priority", "weight", "lease"]}>
+            <Table label={`Endpoints in group ${c.group}`} columns={["endpoint", "address", "health", "zone", numeric("priority"), numeric("weight"), "lease"]}>
               {c.endpoints.map((e) => (
                 <tr key={e.id}>
                   <td class="mono wide">{e.id}</td>

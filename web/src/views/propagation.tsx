@@ -3,7 +3,7 @@ import type { Propagation as Answer, Spread } from "../api";
 import { useLoad } from "../load";
 import { Ago, Empty, NodeLink, Panel, Problem, StateTag } from "../parts";
 import { linkTo, route } from "../route";
-import { Table } from "../table";
+import { numeric, Table } from "../table";
 import { number, short, units } from "../words";
 
 const unsettled = "state:refused state:stale state:waiting state:sent state:not_sent";
@@ -134,7 +134,7 @@ function Missing({ of: d }: { of: Answer }) {
 function Commits({ all, chosen }: { all: Spread[]; chosen: number | undefined }) {
   return (
     <Panel title="Last commits">
-      <Table label="Last commits" columns={["commit", "when", "clients", "p50", "p99"]}>
+      <Table label="Last commits" columns={["commit", "when", numeric("clients"), numeric("p50"), numeric("p99")]}>
         {all.map((s) => (
           <tr key={s.revision} aria-selected={s.revision === chosen}>
             <td>

@@ -6,6 +6,7 @@ import { connection, follow, unfollow } from "./live";
 import { Problem } from "./parts";
 import { go, linkTo, route, setQuery, start } from "./route";
 import "./style.css";
+import { focusRow } from "./table";
 import { Client } from "./views/client";
 import { Clients } from "./views/clients";
 import { Diff } from "./views/diff";
@@ -230,6 +231,7 @@ addEventListener("keydown", (e) => {
   const jump = afterG && views.find((v) => v.key === e.key);
   afterG = e.key === "g" && !jump;
   if (jump) go(linkTo(jump.path));
+  else if (e.key === "j" || e.key === "k") focusRow(e.key === "j" ? 1 : -1);
   else if (e.key === "?") helpOpen.value = true;
   else if (e.key === "/") {
     e.preventDefault();

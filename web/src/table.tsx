@@ -58,6 +58,18 @@ const Head = ({ columns }: { columns: ComponentChildren[] }) => (
 // The title of a column of numbers.
 export const numeric = (title: string) => <span class="number">{title}</span>;
 
+// Moves the focus to the next or the previous row of the tables of few rows, in the order of the page: to its first link.
+export function focusRow(step: 1 | -1) {
+  const rows = [...document.querySelectorAll<HTMLElement>("main table:not(.virtual) > tbody > tr, main .rows > *")];
+  const at = rows.findIndex((r) => r.contains(document.activeElement));
+  const row = rows[Math.min(rows.length - 1, Math.max(0, at + step))];
+  if (!row) return;
+  const target = row.matches("a") ? row : (row.querySelector<HTMLElement>("a, button") ?? row);
+  if (target === row) row.tabIndex = row.matches("a") ? 0 : -1;
+  target.focus({ preventScroll: true });
+  row.scrollIntoView({ block: "nearest" });
+}
+
 // A table of few rows.
 export const Table = (p: { label?: string; columns: ComponentChildren[]; children: ComponentChildren }) => (
   <table aria-label={p.label}>

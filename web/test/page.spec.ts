@@ -219,3 +219,58 @@ test.describe("with a token", () => {
     await expect(heading(page)).toContainText("No problems");
   });
 });
+
+test("a missing reference leads to the resource that has it", async ({ page, world }) => {
+  world.write("route.yaml", quickstart("route").replace("cluster: backend", "cluster: backend2"));
+  await page.goto(world.url);
+  await page.getByRole("link", { name: /XDS0201/ }).click();
+  await expect(page).toHaveURL(/\/resources\/RDS\/local/);
+  await expect(page.getByRole("link", { name: /^CDS missing/ })).toBeVisible();
+  await expect(page.locator('.line[data-line="13"]').last()).toContainText('"cluster": "backend2"');
+});
+
+test("no view is wider than a window of 800 pixels", async ({ page, world }) => {
+  await world.envoy("edge-1");
+  await page.setViewportSize({ width: 800, height: 600 });
+  const views = [
+    "",
+    "clients",
+    "clients/edge-1",
+    "resources",
+    "resources/RDS/local",
+    "groups",
+    "propagation",
+    "diff?to=files",
+    "revisions",
+    "fleet",
+    "try",
+    "events",
+  ];
+  for (const view of views) {
+    await page.goto(`${world.url}/${view}`);
+    await expect(heading(page)).not.toHaveText("");
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    expect(wider, `pixels of ${view}`).toBeLessThanOrEqual(0);
+  }
+});
+
+test("keys move through the rows of all tables of a view", async ({ page, world }) => {
+  await world.envoy("edge-1");
+  await page.goto(`${world.url}/clients/edge-1`);
+  await expect(page.getByRole("row", { name: /RDS local/ })).toBeVisible();
+  const row = page.locator("tr:focus-within");
+  await page.keyboard.press("j");
+  const first = await row.textContent();
+  await page.keyboard.press("j");
+  await expect(row).toHaveCount(1);
+  expect(await row.textContent()).not.toBe(first);
+  await page.keyboard.press("k");
+  await expect(row).toHaveText(first ?? "");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/resources\//);
+  await page.goto(`${world.url}/groups`);
+  await expect(page.getByRole("row", { name: /default/ })).toBeVisible();
+  await page.keyboard.press("j");
+  await expect(row).toContainText("default");
+  await accessible(page);
+});

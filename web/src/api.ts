@@ -29,6 +29,7 @@ export type ChangedItem = Schemas["ChangedItem"];
 export type TypeLoad = Schemas["TypeLoad"];
 export type Group = Schemas["Group"];
 export type Hold = Schemas["Hold"];
+export type Replica = Schemas["Replica"];
 export type State = Schemas["State"];
 
 type Get = { [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { "application/json": infer T } } } } } ? T : never };

@@ -1,8 +1,8 @@
-import type { Explanation, Client as OneClient } from "../api";
+import type { Explanation, Client as OneClient, Replica } from "../api";
 import { useLoad } from "../load";
 import { Ago, Code, Empty, Links, Panel, Problem, ResourceLink, StateTag } from "../parts";
 import { linkTo, route, setQuery } from "../route";
-import { Table } from "../table";
+import { numeric, Table } from "../table";
 import { number } from "../words";
 import { ClientActions } from "./commands";
 import { Timeline } from "./timeline";
@@ -12,6 +12,7 @@ export function Client({ node }: { node: string }) {
   const name = route.value.query.get("name") ?? "";
   const { data, failure } = useLoad("/api/v1/clients/{node}", [node], { replicas: true });
   const client = data?.items[0];
+  const elsewhere = data?.replicas?.find((r) => r.id === client?.replica && !r.asked);
   return (
     <>
       <h1>
@@ -36,11 +37,11 @@ export function Client({ node }: { node: string }) {
         <div class="stack">
           <Why node={node} type={type} name={name} />
           <Timeline node={node} />
-          <Resources node={node} type={type} />
+          {elsewhere ? <Elsewhere node={node} server={elsewhere} /> : <Resources node={node} type={type} />}
         </div>
         <div class="stack">
           {client && <Types client={client} node={node} />}
-          <Node node={node} />
+          {!elsewhere && <Node node={node} />}
         </div>
       </div>
     </>
@@ -103,7 +104,7 @@ function Chain({ of: e }: { of: Explanation }) {
 function Types({ client, node }: { client: OneClient; node: string }) {
   return (
     <Panel title="What it has">
-      <Table columns={["type", "state", "resources", "accepted"]}>
+      <Table columns={["type", "state", numeric("resources"), "accepted"]}>
         {client.types.map((t) => (
           <tr key={`${t.stream} ${t.url}`}>
             <td>
@@ -120,6 +121,18 @@ function Types({ client, node }: { client: OneClient; node: string }) {
         ))}
       </Table>
       {client.types.length === 0 && <Empty>It has no subscription.</Empty>}
+    </Panel>
+  );
+}
+
+// In place of the resources of a client of another server, which only that server knows.
+function Elsewhere({ node, server: s }: { node: string; server: Replica }) {
+  return (
+    <Panel title="Resources">
+      <Empty>
+        <span class="mono">{node}</span> is connected to server <span class="mono">{s.id}</span>, and only that server knows its resources.{" "}
+        {/^https?:\/\//.test(s.address ?? "") && <a class="info" href={s.address + location.pathname + location.search}>{`Open this view at ${s.address}`}</a>}
+      </Empty>
     </Panel>
   );
 }
@@ -157,8 +170,14 @@ function Resources({ node, type }: { node: string; type: string }) {
               </td>
               <td class="mono">{r.place}</td>
               <td>
-                <a href={linkTo("clients", [node], { type: r.type, name: r.name })}>why</a>{" "}
-                {r.sent !== r.acked && <a href={linkTo("diff", [], { from: `accepted:${node}`, to: `sent:${node}`, type: r.type, name: r.name })}>diff</a>}
+                <a class="info" href={linkTo("clients", [node], { type: r.type, name: r.name })}>
+                  why
+                </a>{" "}
+                {r.sent !== r.acked && (
+                  <a class="info" href={linkTo("diff", [], { from: `accepted:${node}`, to: `sent:${node}`, type: r.type, name: r.name })}>
+                    diff
+                  </a>
+                )}
               </td>
             </tr>
           ))}

@@ -51,7 +51,7 @@ test("a resource shows the lines of its fields and who has it", async ({ page, w
   await expect(page.locator(".line", { hasText: '"stat_prefix": "web"' })).toBeVisible();
   await expect(page.locator(".line", { hasText: '"address": "127.0.0.1"' })).toHaveAttribute("data-line", "6");
   await expect(page.locator(".line", { hasText: '"stat_prefix"' })).toHaveAttribute("title", /config\/listener\.yaml:\d+$/);
-  const who = page.locator(".panel", { has: page.getByRole("heading", { name: "Who has it" }) });
+  const who = page.locator(".panel", { has: page.getByRole("heading", { name: "Subscribers" }) });
   await expect(who.getByRole("listitem")).toHaveCount(2);
   await expect(who.getByRole("link", { name: "<script>" })).toBeVisible();
   await accessible(page);

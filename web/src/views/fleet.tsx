@@ -4,7 +4,7 @@ import { useLoad } from "../load";
 import { Empty, lookOf, NodeLink, now, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
 import { stateKey } from "../search";
-import { Table } from "../table";
+import { numeric, Table } from "../table";
 import { duration, number, units, wordOf } from "../words";
 
 const soon = 30 * 86_400_000; // ms; the server warns of certificates that end within this time
@@ -22,7 +22,7 @@ export function Fleet() {
             <Panel title="Versions of clients">
               {!f.agents.length && <Empty>No client is connected.</Empty>}
               {f.agents.length > 0 && (
-                <Table label="Versions" columns={["program", "clients", "state"]}>
+                <Table label="Versions" columns={["program", numeric("clients"), "state"]}>
                   {f.agents.map(({ agent, clients: c }) => (
                     <tr key={agent}>
                       <td class="wide">{agent ? <a href={linkTo("clients", [], { q: `agent:"${agent}"` })}>{agent}</a> : "unknown"}</td>
@@ -45,13 +45,14 @@ export function Fleet() {
             <Loads
               title="Largest responses"
               note="the last response of each type; gRPC clients accept 4 MiB by default"
+              empty="No client has a response."
               of={f.responses.filter((l) => l.bytes)}
             />
-            <Loads title="Most names" note="names to which a client subscribes" of={f.names.filter((l) => l.names)} />
+            <Loads title="Most names" note="names to which a client subscribes" empty="No client subscribes to a name." of={f.names.filter((l) => l.names)} />
           </div>
           <Panel title="Certificates" note="in served resources">
             {!f.certificates.length && <Empty>No served resource has a certificate. Certificates in files of the clients' machines are unknown.</Empty>}
-            <ul class="plain">
+            <ul class={f.certificates.length ? "plain" : "hidden"}>
               {f.certificates.map((c) => {
                 const left = new Date(c.ends).getTime() - now.value;
                 return (
@@ -72,13 +73,13 @@ export function Fleet() {
   );
 }
 
-function Loads({ title, note, of: all }: { title: string; note: string; of: TypeLoad[] }) {
+function Loads({ title, note, empty, of: all }: { title: string; note: string; empty: string; of: TypeLoad[] }) {
   return (
     <Panel title={title} note={note}>
-      {!all.length && <Empty>There is none.</Empty>}
+      {!all.length && <Empty>{empty}</Empty>}
       {all.length > 0 && (
         <div class="scroll">
-          <Table label={title} columns={["client", "type", "bytes", "resources", "names"]}>
+          <Table label={title} columns={["client", "type", numeric("bytes"), numeric("resources"), numeric("names")]}>
             {all.map((l, i) => (
               <tr key={i}>
                 <td class="mono wide">

@@ -5,7 +5,7 @@ import { changes } from "../live";
 import { useAsk, useLoad } from "../load";
 import { Ago, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
-import { Table } from "../table";
+import { numeric, Table } from "../table";
 import { number, units } from "../words";
 import { GroupActions } from "./commands";
 
@@ -18,14 +18,17 @@ export function Groups() {
   return (
     <>
       <h1>Groups</h1>
-      <p class="sub">{data && `${number(data.items.length)} ${units(data.items.length, "group")}. A node gets the resources of each group that selects it.`}</p>
+      <p class="sub">
+        {data && `${number(data.items.length)} ${units(data.items.length, "group")}. A node gets the resources of each group that selects it.`}{" "}
+        {status?.config.store && "The clients are those of this server."}
+      </p>
       <Problem failure={failure} />
       {rejected.map((g) => (
         <Rejected key={g.name} group={g} />
       ))}
       <div class="stack">
         <section class="panel scroll">
-          <Table label="Groups" columns={["group", "selects", "resources", "clients", "state", "place", ...(acts ? ["actions"] : [])]}>
+          <Table label="Groups" columns={["group", "selects", numeric("resources"), numeric("clients"), "state", "place", ...(acts ? ["actions"] : [])]}>
             {data?.items.map((g) => (
               <Row key={g.name} group={g} hold={holds.find((h) => h.group === g.name)} acts={acts} />
             ))}
@@ -146,7 +149,7 @@ function Result({ of: p }: { of: Found }) {
       {!p.refused && !p.total && <Empty>The node gets no resources.</Empty>}
       {p.resources.length > 0 && (
         <div class="scroll">
-          <Table label="Resources of the node" columns={["type", "name", "group", "bytes", "place"]}>
+          <Table label="Resources of the node" columns={["type", "name", "group", numeric("bytes"), "place"]}>
             {p.resources.map((r) => (
               <tr key={`${r.type} ${r.name}`}>
                 <td>{r.type}</td>

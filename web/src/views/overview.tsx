@@ -3,6 +3,7 @@ import { useAsk, useLoad } from "../load";
 import { Ago, Empty, Links, lookOf, Panel, Problem } from "../parts";
 import { linkTo } from "../route";
 import { stateKey } from "../search";
+import { numeric, Table } from "../table";
 import { number, wordOf } from "../words";
 import { ReloadAction } from "./commands";
 import { type Line, problemsOf } from "./problems";
@@ -27,7 +28,8 @@ export function Overview() {
           </>
         )}
         {s.config.store?.author && ` by ${s.config.store.author}`}
-        {s.config.store?.message && `, “${s.config.store.message}”`} <Links of={{}} /> {!s.config.upstream && s.server.dir && <ReloadAction />}
+        {s.config.store?.message && `, “${s.config.store.message}”`} <Links of={{}} />{" "}
+        {!s.config.upstream && (!s.config.store || s.config.store.writer) && s.server.dir && <ReloadAction />}
       </p>
       <div class="grid">
         <div class="stack">
@@ -45,7 +47,7 @@ export function Overview() {
         </div>
         <div class="stack">
           <Clients s={s} />
-          <Groups />
+          <Groups several={Boolean(s.replicas)} />
           {s.replicas && <Servers all={s.replicas} />}
           <Server s={s} />
         </div>
@@ -124,35 +126,33 @@ function Clients({ s }: { s: Status }) {
   );
 }
 
-function Groups() {
+function Groups({ several }: { several: boolean }) {
   const { data, failure } = useLoad("/api/v1/groups");
   if (!data || data.items.length < 2) return <Problem failure={failure} />;
   return (
-    <Panel title="Groups">
-      <table>
-        <tbody>
-          {data.items.map((g) => {
-            const nacked = g.clients.by.NACKED ?? 0;
-            return (
-              <tr key={g.name}>
-                <td>
-                  <a href={linkTo("clients", [], { q: `group:${g.name}` })}>{g.name}</a>
-                </td>
-                <td class="number">{number(g.clients.connected)}</td>
-                <td>
-                  {nacked ? (
-                    <span class="tag bad">{number(nacked)} refused</span>
-                  ) : g.rejected ? (
-                    <span class="tag warn">load rejected</span>
-                  ) : (
-                    <span class="tag ok">ok</span>
-                  )}
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+    <Panel title="Groups" note={several && "with the clients of this server"}>
+      <Table label="Groups" columns={["group", numeric("clients"), "state"]}>
+        {data.items.map((g) => {
+          const nacked = g.clients.by.NACKED ?? 0;
+          return (
+            <tr key={g.name}>
+              <td class="cut">
+                <a href={linkTo("clients", [], { q: `group:${g.name}` })}>{g.name}</a>
+              </td>
+              <td class="number">{number(g.clients.connected)}</td>
+              <td>
+                {nacked ? (
+                  <span class="tag bad">{number(nacked)} refused</span>
+                ) : g.rejected ? (
+                  <span class="tag bad">load rejected</span>
+                ) : (
+                  <span class="tag ok">ok</span>
+                )}
+              </td>
+            </tr>
+          );
+        })}
+      </Table>
     </Panel>
   );
 }
@@ -160,21 +160,19 @@ function Groups() {
 function Servers({ all }: { all: NonNullable<Status["replicas"]> }) {
   return (
     <Panel title="Servers">
-      <table>
-        <tbody>
-          {all.map((r) => (
-            <tr key={r.id}>
-              <td class="mono" title={r.id}>
-                {r.host || r.id} {r.asked && <span class="age">this page</span>}
-              </td>
-              <td class="number">{r.clients && number(r.clients.connected)}</td>
-              <td>
-                <span class={`tag ${r.error ? "bad" : r.trouble || r.rejected ? "warn" : "ok"}`}>{r.error ? "no answer" : (r.revision ?? "ok")}</span>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table label="Servers" columns={["server", numeric("clients"), "revision"]}>
+        {all.map((r) => (
+          <tr key={r.id}>
+            <td class="mono cut" title={r.host}>
+              {r.id} {r.asked && <span class="age">this page</span>}
+            </td>
+            <td class="number">{r.clients && number(r.clients.connected)}</td>
+            <td>
+              <span class={`tag ${r.error ? "bad" : r.trouble || r.rejected ? "warn" : "ok"}`}>{r.error ? "no answer" : (r.revision ?? "ok")}</span>
+            </td>
+          </tr>
+        ))}
+      </Table>
     </Panel>
   );
 }

@@ -4,7 +4,7 @@ import { changes } from "../live";
 import { useLoad } from "../load";
 import { Ago, Code, Empty, Links, Panel, Problem, ResourceLink, StateTag } from "../parts";
 import { go, linkTo, route } from "../route";
-import { useShown, useWindow, VirtualTable } from "../table";
+import { numeric, useShown, useWindow, VirtualTable } from "../table";
 import { number, short, units } from "../words";
 import { Graph } from "./graph";
 
@@ -25,7 +25,7 @@ export function Resources({ type }: { type: string }) {
         <section class="panel">
           <VirtualTable
             label="Resources"
-            head={["type", "name", "group", "clients", "bytes", "version", "place"]}
+            head={["type", "name", "group", numeric("clients"), numeric("bytes"), "version", "place"]}
             total={list.total}
             rows={list.items}
             from={shown.from}
@@ -92,7 +92,7 @@ export function Resource({ type, name }: { type: string; name: string }) {
                   <dd class="mono">{r.version.slice(0, 16)}</dd>
                   <dt>size</dt>
                   <dd>{number(r.bytes)} bytes</dd>
-                  <dt>subscribers</dt>
+                  <dt>accepted by</dt>
                   <dd>
                     <Share of={r} />
                   </dd>
@@ -137,7 +137,7 @@ function Content({ of: r }: { of: ServedResource }) {
 function Subscribers({ of: r }: { of: ServedResource }) {
   const nodes = r.clients?.nodes ?? [];
   return (
-    <Panel title="Who has it" note={r.clients && `${number(r.clients.total)} ${units(r.clients.total, "client")}`}>
+    <Panel title="Subscribers" note={r.clients && `${number(r.clients.total)} ${units(r.clients.total, "client")}`}>
       {!nodes.length && <Empty>No client subscribes to it.</Empty>}
       <ul class="refs">
         {nodes.map((n) => (

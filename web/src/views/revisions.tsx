@@ -3,7 +3,7 @@ import { changes } from "../live";
 import { useLoad } from "../load";
 import { Ago, ChangeTag, Empty, Panel, Problem, ResourceLink } from "../parts";
 import { linkTo } from "../route";
-import { Table } from "../table";
+import { numeric, Table } from "../table";
 import { number, units } from "../words";
 import { RestoreAction } from "./commands";
 import { ImpactPanel } from "./impact";
@@ -102,7 +102,7 @@ function Marks({ of: r, served }: { of: Rev; served?: string | undefined }) {
 export function ChangesTable({ items }: { items: ChangedItem[] }) {
   return (
     <div class="scroll">
-      <Table label="Changes" columns={["change", "type", "name", "group", "bytes", "place"]}>
+      <Table label="Changes" columns={["change", "type", "name", "group", numeric("bytes"), "place"]}>
         {items.map((c) => (
           <tr key={`${c.group} ${c.type} ${c.name}`}>
             <td>
@@ -149,7 +149,7 @@ export function Revision({ rev }: { rev: string }) {
       {d.held?.map((h) => (
         <p key={h.group} class="problem">
           Group {h.group} is {h.rollout ? "in a rollout" : "frozen"} at <RevisionLink of={h.revision} />, so {number(h.changes)} of these changes{" "}
-          {h.changes === 1 ? "is" : "are"} not served to all its clients. {h.message}
+          {h.changes === 1 ? "is" : "are"} not served to all its clients{h.message ? `: “${h.message}”` : "."}
         </p>
       ))}
       <div class="grid">

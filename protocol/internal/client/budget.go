@@ -6,16 +6,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A Budget limits the memory of the resources that one or more clients hold (SAFE-14). All clients with the same
-// Budget belong to one goroutine. The zero value has no limit.
+// A Budget limits the memory of the resources that one or more clients hold (SAFE-14). All clients
+// with the same Budget belong to one goroutine. The zero value has no limit.
 type Budget struct {
 	Limit xds.MemoryLimit
-	used  int // bytes of the held resources
+	used  int // bytes of the held resources; invariant: the sum of Memory of all fields nameState.res
 }
 
 // setHeld makes r the held resource of a name, and counts it. A nil r means that the client holds none.
-func (c *Client) setHeld(n *nameState, r *xds.Resource) {
-	if b := c.opts.Budget; b != nil {
+func (ts *typeState) setHeld(n *nameState, r *xds.Resource) {
+	b := ts.client.opts.Budget
+	if b != nil {
 		b.used += r.Memory() - n.res.Memory()
 	}
 	n.res = r
@@ -25,54 +26,62 @@ func (c *Client) setHeld(n *nameState, r *xds.Resource) {
 func (c *Client) Release() {
 	for _, ts := range c.types {
 		for _, n := range ts.names {
-			c.setHeld(n, nil)
+			ts.setHeld(n, nil)
 		}
 	}
 }
 
-// exceedsBudget returns the error of a response whose resources do not fit into the budget, or nil. Parameter full means that
-// the response is the full state of the type.
-func (in *intake) exceedsBudget(changes *xds.Changes, full bool) error {
-	b := in.opts.Budget
+// exceedsBudget returns the error of a response whose resources do not fit into the budget, or nil. The
+// parameter full means that the response is the full state of the type.
+func (in *intake) exceedsBudget(full bool) error {
+	b := in.ts.client.opts.Budget
 	if b == nil || b.Limit.Bytes == 0 {
 		return nil
 	}
-	used := b.used
-	for i, r := range changes.Upserts {
-		used += r.Memory()
-		if n := in.rows[i]; n != nil {
-			used -= n.res.Memory()
-		}
-	}
+	used := b.used + in.addedBytes()
 	if used <= b.Limit.Bytes {
 		return nil
 	}
-	for _, r := range changes.Upserts {
+	for _, r := range in.changes.Upserts {
 		if r != nil && r.Stamp != nil && !in.ts.covers(xds.CanonicalName(r.Name), r, isRequested, "") {
-			used -= r.Memory() // take ignores this resource (CLI-6)
+			used -= r.Memory() // apply ignores this resource (CLI-6)
 		}
 	}
-	used -= in.freedBytes(changes, full)
+	used -= in.freedBytes(full)
 	if used <= max(b.Limit.Bytes, b.used) { // resources from disk may exceed the limit, but must not grow
 		return nil
 	}
-	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("with the %d resources of %s in this response, all resources take %d bytes", len(changes.Upserts), in.ts.typ, used))
+	return b.Limit.Exceeded(xds.LimitHeld, fmt.Sprintf("with the %d resources of %s in this response, all resources take %d bytes", len(in.changes.Upserts), in.ts.typ, used))
+}
+
+// addedBytes returns the bytes of the resources of a response, without those that they replace.
+func (in *intake) addedBytes() (bytes int) {
+	for i, r := range in.changes.Upserts {
+		bytes += r.Memory()
+		n := in.rows[i]
+		if n != nil {
+			bytes -= n.res.Memory()
+		}
+	}
+	return bytes
 }
 
 // freedBytes returns the bytes of the resources that a response removes.
-func (in *intake) freedBytes(changes *xds.Changes, full bool) (bytes int) {
+func (in *intake) freedBytes(full bool) (bytes int) {
+	ts := in.ts
 	switch {
-	case in.opts.Retain && !in.opts.DropOnError:
+	case ts.retains():
 	case full:
-		for _, n := range in.ts.names {
-			if n.missedBy(in.ts.round) {
+		for _, n := range ts.names {
+			if n.missedBy(ts.round) {
 				bytes += n.res.Memory()
 			}
 		}
 	default:
-		for _, name := range changes.Removed {
+		for _, name := range in.changes.Removed {
 			name = xds.CanonicalName(name)
-			if n := in.ts.names[name]; n != nil && in.timesSeen(name) == seenNever {
+			n := ts.names[name]
+			if n != nil && in.timesSeen(name) == seenNever {
 				bytes += n.res.Memory()
 			}
 		}
@@ -80,17 +89,16 @@ func (in *intake) freedBytes(changes *xds.Changes, full bool) (bytes int) {
 	return bytes
 }
 
-// refuseAll refuses the subscribed resources of a response, except those that equal the held ones.
-func (in *intake) refuseAll(changes *xds.Changes, why error) {
+// refuseAll refuses the requested resources of a response, except those that equal the held ones.
+func (in *intake) refuseAll(why error) {
 	in.nack.add("", why)
-	for i, r := range changes.Upserts {
-		if r == nil || r.Stamp == nil || r.Name == "" || r.Name == xds.Wildcard || r.Body == nil {
+	for i, r := range in.changes.Upserts {
+		if invalidName(r) != nil || r.Body == nil {
 			continue
 		}
 		name := xds.CanonicalName(r.Name)
-		n := in.ts.names[name]
-		if in.ts.covers(name, r, isRequested, "") && (n == nil || n.res == nil || !sameContent(n.res, r)) {
-			in.refuse(in.ts, name, r, why)
+		if in.ts.covers(name, r, isRequested, "") && !in.ts.names[name].inUse(r) {
+			in.ts.refuse(name, r, why)
 		}
 		in.setRow(i, in.ts.names[name])
 	}

@@ -18,7 +18,7 @@ func (c *Client) Check() error {
 		for _, n := range ts.rows {
 			rows[n] = true
 		}
-		subscriptions, onlyRefused, held, refused := 0, 0, map[string]map[string]bool{}, map[string]map[string]bool{}
+		subscriptions, onlyRefused, held, refused := 0, 0, matches{}, matches{}
 		for name, n := range ts.names {
 			if n.subscribed {
 				subscriptions++
@@ -40,7 +40,7 @@ func (c *Client) Check() error {
 			}
 			if n.timer > 0 {
 				timers++
-				if t := c.timers[n.timer-1]; t.of != n || t.name != name || t.typ != ts {
+				if t := c.timers[n.timer-1]; t.of != n || t.name != name || t.ts != ts {
 					return fmt.Errorf("%s %s: the timer belongs to another name", ts.typ, name)
 				}
 			}
@@ -53,7 +53,7 @@ func (c *Client) Check() error {
 						return fmt.Errorf("%s %s is refused for %v: a duplicate, or a name without a subscription", ts.typ, name, f.subscribers)
 					}
 					if s != name && s != xds.Wildcard {
-						put(refused, s, name)
+						refused.add(s, name)
 					}
 				}
 				if isWanted(n) && !slices.Contains(f.subscribers, name) {
@@ -68,7 +68,7 @@ func (c *Client) Check() error {
 			}
 			if ts.delta {
 				for s := range ts.otherNames(name, n.res) {
-					put(held, s, name)
+					held.add(s, name)
 				}
 			}
 		}

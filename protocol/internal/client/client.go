@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // A Client is the client side of the protocol across streams. Subscriptions and resources survive a
-// reconnect, nonces do not. Like [Session], a Client is pure: subscriptions, responses and time are
+// reconnect, nonces do not. A Client is pure: subscriptions, responses and time are
 // inputs, requests and events are outputs. A Client is not safe for concurrent use; one goroutine
 // owns it.
 //
@@ -60,7 +60,7 @@ type Options struct {
 type Client struct {
 	variant    xds.Variant
 	opts       Options
-	types      []*typeState // in push order, which is the order of requests
+	types      []*typeState // in push order (ADS-2), which is the order of requests
 	aggregated bool         // an aggregated stream is connected
 	nodeSent   bool         // the node was sent on this stream
 	now        time.Time
@@ -70,18 +70,19 @@ type Client struct {
 
 // A typeState has the subscriptions and resources of one type.
 type typeState struct {
-	typ   *xds.Type
-	delta bool // names also match by alias and collection
+	client *Client
+	typ    *xds.Type
+	delta  bool // the variant; with delta, names also match by alias and collection (CLI-12)
 
-	names         map[string]*nameState      // subscribed, requested, held, or refused: see nameState
-	wildcard      *nameState                 // names["*"]; nil: none
-	subscriptions int                        // number of subscribed names
-	unsent        map[string]bool            // names whose subscribed and requested differ: the next request has them
-	held          map[string]map[string]bool // delta: by alias or collection, the names of the held resources that match
-	refused       map[string]map[string]bool // delta: the same for refused resources; the inverse of fault.subscribers
-	sorted        []string                   // the subscribed names; nil: not computed
-	onlyRefused   int                        // number of names that are kept only because a resource was refused
-	round         uint64                     // number of the last response; see nameState.round
+	names         map[string]*nameState // subscribed, requested, held, or refused: see nameState
+	wildcard      *nameState            // names["*"]; nil: none
+	subscriptions int                   // number of subscribed names
+	unsent        map[string]bool       // names whose subscribed and requested differ: the next request has them
+	held          matches               // delta: by alias or collection, the names of the held resources that match
+	refused       matches               // delta: the same for refused resources; the inverse of fault.subscribers
+	sorted        []string              // the subscribed names, for requests; nil: not computed
+	onlyRefused   int                   // number of names with onlyRefused set, at most maxOnlyRefused
+	round         uint64                // number of the last response; see nameState.round
 
 	// SotW: the names of the last response in the order of the response (nil for unknown names),
 	// followed by other names. Most names are in the same place in the next response.
@@ -89,13 +90,13 @@ type typeState struct {
 	rowsComplete bool // rows has all names that the next full state may lack: see nameState.hasResource
 
 	// State of the current stream.
-	ownStream        bool   // the type has a stream of its own
-	nodeSent         bool   // the node was sent on this stream
-	opened           bool   // a request was sent
-	implicitWildcard bool   // no request has listed a name, so "*" is implied
-	namesUnchanged   bool   // all requests of the stream have the same names
-	nonce            string // nonce of the newest response
-	answers          []answer
+	ownStream        bool     // the type has a stream of its own
+	nodeSent         bool     // the node was sent on this stream
+	opened           bool     // a request was sent
+	implicitWildcard bool     // no request has listed a name, so "*" is implied
+	namesUnchanged   bool     // all requests of the stream have the same names
+	nonce            string   // nonce of the newest response
+	answers          []answer // ACKs and NACKs that are due, in the order of the responses
 
 	version  string // the last accepted version_info; SotW only
 	complete bool   // the client holds all resources of this version, for the requested names
@@ -131,15 +132,19 @@ func (c *Client) findType(t *xds.Type) *typeState {
 
 // ensureType returns the state of a type, and creates it if needed.
 func (c *Client) ensureType(t *xds.Type) *typeState {
-	if ts := c.findType(t); ts != nil {
+	ts := c.findType(t)
+	if ts != nil {
 		return ts
 	}
-	ts := &typeState{typ: t, delta: c.variant == xds.Delta, names: map[string]*nameState{}, unsent: map[string]bool{}, held: map[string]map[string]bool{}, refused: map[string]map[string]bool{}}
+	ts = &typeState{client: c, typ: t, delta: c.variant == xds.Delta, names: map[string]*nameState{}, unsent: map[string]bool{}, held: matches{}, refused: matches{}}
 	c.types = append(c.types, ts)
-	slices.SortStableFunc(c.types, func(a, b *typeState) int {
-		return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))
-	})
+	slices.SortStableFunc(c.types, comparePushOrder)
 	return ts
+}
+
+// comparePushOrder compares two types by push order. Types that the order does not list are last.
+func comparePushOrder(a, b *typeState) int {
+	return cmp.Or(cmp.Compare(a.typ.Rank(), b.typ.Rank()), strings.Compare(a.typ.URL, b.typ.URL))
 }
 
 // Subscribe adds names; [xds.Wildcard] is allowed. If the client has already refused the resource
@@ -148,13 +153,15 @@ func (c *Client) Subscribe(t *xds.Type, names ...string) {
 	ts := c.ensureType(t)
 	for _, name := range names {
 		name = xds.CanonicalName(name)
-		if n := ts.ensure(name); !n.subscribed {
-			n.subscribed = true
-			ts.subscriptions++
-			ts.subscriptionChanged(name, n)
-			ts.forgetUnused(name, n)
-			c.reportKnownFault(ts, name, n)
+		n := ts.ensure(name)
+		if n.subscribed {
+			continue
 		}
+		n.subscribed = true
+		ts.subscriptions++
+		ts.subscriptionChanged(name, n)
+		ts.forgetUnused(name, n)
+		ts.reportKnownFault(name, n)
 	}
 }
 
@@ -175,7 +182,7 @@ func (c *Client) Unsubscribe(t *xds.Type, names ...string) {
 		ts.subscriptions--
 		ts.subscriptionChanged(name, n)
 		if !ts.opened || !n.requested {
-			c.dropSubscription(ts, name, n)
+			ts.dropSubscription(name, n)
 		}
 	}
 }
@@ -213,22 +220,26 @@ func (c *Client) Disconnected(only *xds.Type) {
 		if only != nil && !ts.typ.Is(only) {
 			continue
 		}
-		ts.ownStream, ts.nodeSent, ts.opened, ts.nonce, ts.answers = false, false, false, "", nil
-		for name, n := range ts.names {
-			if n.res == nil {
-				c.stopTimer(n)
-			}
-			if !n.subscribed && n.requested {
-				c.dropSubscription(ts, name, n)
-			}
+		ts.disconnected()
+	}
+}
+
+func (ts *typeState) disconnected() {
+	ts.ownStream, ts.nodeSent, ts.opened, ts.nonce, ts.answers = false, false, false, "", nil
+	for name, n := range ts.names {
+		if n.res == nil {
+			ts.stopTimer(n)
+		}
+		if !n.subscribed && n.requested {
+			ts.dropSubscription(name, n)
 		}
 	}
 }
 
 // dropSubscription forgets a name that is no longer subscribed. It is called if no request about the
 // name is needed, because the server does not know the name or has no stream.
-func (c *Client) dropSubscription(ts *typeState, name string, n *nameState) {
+func (ts *typeState) dropSubscription(name string, n *nameState) {
 	ts.complete = ts.complete && !n.requested // the version also covers this name
 	ts.markRequested(name, n)
-	c.dropUnwanted(ts, name)
+	ts.dropUnwanted(name)
 }

@@ -24,17 +24,31 @@
 //
 // # Where to change a rule
 //
-//	requests, and the versions that a resume states  ask.go
-//	the meaning of a response, and its answer        take.go
-//	the limit of the memory of resources             budget.go
-//	changes of a name, and their events              hold.go
-//	which names find a resource, when it is dropped  names.go
-//	timers                                           time.go
-//	the text of a NACK                               text.go
+//	requests, and the versions that a resume states    request.go     CLI-4, CLI-14
+//	the meaning of a response, and its ACK or NACK     receive.go     CLI-2, CLI-5, CLI-6, CLI-8
+//	the text of a NACK                                 nack.go        CLI-2
+//	the limit of the memory of resources               budget.go      SAFE-14
+//	resources that come into use                       hold.go        CLI-2
+//	removals, and errors that the server reports       remove.go      CLI-3, CLI-11
+//	refused resources, and names that get their events     fault.go       CLI-2, CLI-11
+//	which names find a resource                        matches.go     CLI-12
+//	when a resource without a subscription is dropped  names.go       CLI-7
+//	TTLs and timeouts                                  timers.go      CLI-3, CLI-8
+//	the status of a name, as in CSDS                   state.go
 //
 // A client states a version_info only if it holds all resources of this version, for the names of
 // the stream's first request. The cost of a delta response is its own size, not the number of
 // resources held. The client remembers nothing of a response for names without a subscription.
 //
-// Tests check the invariants after each step of each simulation (Check in check_test.go).
+// # Invariants
+//
+// Tests check the invariants after each step of each simulation (Check in check_test.go):
+//
+//   - typeState.unsent has the names whose subscribed and requested differ.
+//   - Each resource held is found by a subscribed or requested name.
+//   - A name has a nameState only if it is subscribed, requested, or held, or if a refused resource of
+//     this name is found by another name. At most 1,000 names of a type have only the last reason.
+//   - typeState.held and typeState.refused have no entry without a resource.
+//   - A name that finds a resource is not missing. A wildcard has no timer and cannot be missing.
+//   - In SotW, while rowsComplete is set, the rows have all resources held or refused.
 package client

@@ -93,18 +93,18 @@ func (c *Client) Events() iter.Seq[Event] {
 	}
 }
 
-// addEvent adds an event. If the event has no list of subscribed names, all names that find the resource
-// get it.
-func (c *Client) addEvent(ts *typeState, e Event) {
+// addEvent adds an event. If the event has no list of subscribed names, all names that find the
+// resource get it. An event that no subscribed name gets is dropped.
+func (ts *typeState) addEvent(e Event) {
 	e.Type = ts.typ
-	if e.Asked == nil {
-		if e.Resource != nil {
-			e.Asked = ts.subscribersOf(e.Name, e.Resource)
-		} else if n := ts.names[e.Name]; n != nil && n.subscribed {
-			e.Asked = []string{e.Name}
-		}
+	switch {
+	case e.Asked != nil:
+	case e.Resource != nil:
+		e.Asked = ts.subscribersOf(e.Name, e.Resource)
+	case ts.has(e.Name, isSubscribed):
+		e.Asked = []string{e.Name}
 	}
 	if len(e.Asked) > 0 {
-		c.events = append(c.events, e)
+		ts.client.events = append(ts.client.events, e)
 	}
 }

@@ -39,15 +39,15 @@ type State struct {
 
 // shownFault returns the fault of a name. If all resources that the name finds are refused, it returns
 // the fault of the first one. Nil: no fault.
-func (n *nameState) shownFault(ts *typeState, name string) *fault {
+func (ts *typeState) shownFault(name string, n *nameState) *fault {
 	if n.fault == nil && n.res == nil && len(ts.held[name]) == 0 && len(ts.refused[name]) > 0 {
-		return ts.names[ts.refusedNames(name)[0]].fault
+		return ts.names[ts.refused.names(name)[0]].fault
 	}
 	return n.fault
 }
 
-func (n *nameState) status(ts *typeState, name string) Status {
-	f := n.shownFault(ts, name)
+func (ts *typeState) status(name string, n *nameState) Status {
+	f := ts.shownFault(name, n)
 	switch {
 	case f != nil && f.refused:
 		return Rejected
@@ -63,15 +63,16 @@ func (n *nameState) status(ts *typeState, name string) Status {
 	return Requested
 }
 
-func (n *nameState) state(ts *typeState, name string) State {
-	s := State{Name: name, Status: n.status(ts, name), Resource: n.res}
+func (ts *typeState) state(name string, n *nameState) State {
+	s := State{Name: name, Status: ts.status(name, n), Resource: n.res}
 	if n.res != nil {
 		s.Version, s.Updated = n.version, n.changedAt.time()
 		if ts.delta {
 			s.Version = n.res.Version
 		}
 	}
-	if f := n.shownFault(ts, name); f != nil {
+	f := ts.shownFault(name, n)
+	if f != nil {
 		s.Err, s.Refused, s.Failed = f.err, f.version, f.at
 	}
 	return s
@@ -80,10 +81,11 @@ func (n *nameState) state(ts *typeState, name string) State {
 // State returns the state of a name. A name without subscription or resource is [Requested].
 func (c *Client) State(t *xds.Type, name string) State {
 	name = xds.CanonicalName(name)
-	if ts := c.findType(t); ts != nil && ts.names[name] != nil {
-		return ts.names[name].state(ts, name)
+	ts := c.findType(t)
+	if ts == nil || ts.names[name] == nil {
+		return State{Name: name}
 	}
-	return State{Name: name}
+	return ts.state(name, ts.names[name])
 }
 
 // States yields the states of the names of a type that are subscribed, held, or refused, except
@@ -95,7 +97,7 @@ func (c *Client) States(t *xds.Type) iter.Seq[State] {
 			return
 		}
 		for name, n := range ts.names {
-			if name != xds.Wildcard && !yield(n.state(ts, name)) {
+			if name != xds.Wildcard && !yield(ts.state(name, n)) {
 				return
 			}
 		}
@@ -112,10 +114,11 @@ func (c *Client) Types() (types []*xds.Type) {
 
 // Wants returns the subscribed names, sorted. The list must not be changed.
 func (c *Client) Wants(t *xds.Type) []string {
-	if ts := c.findType(t); ts != nil {
-		return ts.subscribedNames()
+	ts := c.findType(t)
+	if ts == nil {
+		return nil
 	}
-	return nil
+	return ts.subscribedNames()
 }
 
 // Held yields all resources of a type that the client holds, in no particular order.
@@ -134,21 +137,26 @@ func (c *Client) Found(t *xds.Type, name string) iter.Seq[*xds.Resource] {
 			return
 		}
 		if name == xds.Wildcard {
-			for _, n := range ts.names {
-				if n.res != nil && !yield(n.res) {
-					return
-				}
-			}
+			ts.eachHeld(yield)
 			return
 		}
 		name := xds.CanonicalName(name)
-		if n := ts.names[name]; n != nil && n.res != nil && !yield(n.res) {
+		n := ts.names[name]
+		if n != nil && n.res != nil && !yield(n.res) {
 			return
 		}
-		for _, s := range ts.heldNames(name) {
+		for _, s := range ts.held.names(name) {
 			if !yield(ts.names[s].res) {
 				return
 			}
+		}
+	}
+}
+
+func (ts *typeState) eachHeld(yield func(*xds.Resource) bool) {
+	for _, n := range ts.names {
+		if n.res != nil && !yield(n.res) {
+			return
 		}
 	}
 }
@@ -165,8 +173,9 @@ func (c *Client) Lookup(t *xds.Type, name string) *xds.Resource {
 // Version returns the last accepted version_info of a type (SotW only). It is empty if no version
 // is valid any more.
 func (c *Client) Version(t *xds.Type) string {
-	if ts := c.findType(t); ts != nil {
-		return ts.version
+	ts := c.findType(t)
+	if ts == nil {
+		return ""
 	}
-	return ""
+	return ts.version
 }

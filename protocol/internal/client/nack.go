@@ -4,30 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/chancery-xds/chancery/internal/text"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // Limits, in bytes, for texts from a server, which may have any length. The client cuts longer
 // texts before it keeps them or sends them back.
 const (
-	maxName      = 256
-	maxCause     = 1 << 10
-	maxComplaint = 64 << 10
+	maxName  = 256
+	maxCause = 1 << 10
+	maxNACK  = 64 << 10
 )
 
-// cut returns a text unchanged, or its first bytes (the parameter most is the limit) and "…" if it
-// is longer.
-func cut(s string, most int) string {
-	if len(s) > most {
-		for most > 0 && !utf8.RuneStart(s[most]) {
-			most--
-		}
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD") // protobuf strings must be valid
-}
+// cut returns a text from a server with at most n bytes and "…". Strings of protobuf must be valid
+// UTF-8.
+func cut(s string, n int) string { return strings.ToValidUTF8(text.Head(s, n), "\uFFFD") }
 
 // shortened returns the error with its text cut, because the client keeps the text as long as the
 // resource is refused.
@@ -54,7 +46,7 @@ func (c *nackText) add(name string, err error) {
 		line = cut(name, maxName) + ": " + line
 	}
 	switch {
-	case c.text.Len()+len(line) > maxComplaint:
+	case c.text.Len()+len(line) > maxNACK:
 		c.omitted++
 		return
 	case c.text.Len() > 0:

@@ -14,7 +14,7 @@ import (
 // timeout of the request.
 type timer struct {
 	at   time.Time
-	typ  *typeState
+	ts   *typeState
 	name string
 	of   *nameState // nameState.timer is the place in the heap
 }
@@ -26,7 +26,7 @@ type timers []*timer
 func (h timers) Len() int { return len(h) }
 func (h timers) Less(i, j int) bool {
 	a, b := h[i], h[j]
-	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.typ.typ.Rank(), b.typ.typ.Rank()), strings.Compare(a.typ.typ.URL, b.typ.typ.URL), strings.Compare(a.name, b.name)) < 0
+	return cmp.Or(a.at.Compare(b.at), comparePushOrder(a.ts, b.ts), strings.Compare(a.name, b.name)) < 0
 }
 func (h timers) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
@@ -52,21 +52,25 @@ func (c *Client) Advance(now time.Time) {
 	c.now = now
 	for len(c.timers) > 0 && !c.timers[0].at.After(now) {
 		t := c.timers[0]
-		n := t.of
-		c.stopTimer(n)
-		if n.res != nil {
-			t.typ.complete = false // the client no longer holds all resources of the version
-			c.drop(t.typ, t.name, n, ErrExpired)
-			continue
-		}
-		err := fmt.Errorf("%w within %v", ErrSilent, c.opts.Timeout)
-		if c.opts.Transient {
-			n.missing = timedOut
-			c.addEvent(t.typ, Event{Kind: TimedOut, Name: t.name, Err: err})
+		t.ts.stopTimer(t.of)
+		if t.of.res != nil {
+			t.ts.complete = false // the client no longer holds all resources of the version
+			t.ts.drop(t.name, t.of, ErrExpired)
 		} else {
-			c.setAbsent(t.typ, t.name, n, err)
+			t.ts.timeOut(t.name, t.of)
 		}
 	}
+}
+
+// timeOut handles a name whose resource did not arrive in time (CLI-3).
+func (ts *typeState) timeOut(name string, n *nameState) {
+	err := fmt.Errorf("%w within %v", ErrSilent, ts.client.opts.Timeout)
+	if !ts.client.opts.Transient {
+		ts.setAbsent(name, n, err)
+		return
+	}
+	n.missing = timedOut
+	ts.addEvent(Event{Kind: TimedOut, Name: name, Err: err})
 }
 
 // Deadline returns the time at which [Client.Advance] must be called next; the zero time: never.
@@ -79,35 +83,35 @@ func (c *Client) Deadline() time.Time {
 
 // startTTL starts the TTL of a resource, or restarts a running TTL: "If the TTL expires without the
 // resource having been refreshed, the resource is removed." (CLI-8) A zero ttl stops it.
-func (c *Client) startTTL(ts *typeState, name string, n *nameState, ttl time.Duration) {
+func (ts *typeState) startTTL(name string, n *nameState, ttl time.Duration) {
 	if ttl <= 0 {
-		c.stopTimer(n)
+		ts.stopTimer(n)
 		return
 	}
-	c.startTimer(ts, name, n, ttl)
+	ts.startTimer(name, n, ttl)
 }
 
 // startTimeout starts the timeout of a name when its request is sent (CLI-3, gRFC A57). If the client
 // already knows the resource, or knows that it does not exist, the name has no timeout: the server
 // need not send that again.
-func (c *Client) startTimeout(ts *typeState, name string, n *nameState) {
-	if n.requested && name != xds.Wildcard && c.opts.Timeout > 0 && n.timer == 0 && n.status(ts, name) == Requested {
-		c.startTimer(ts, name, n, c.opts.Timeout)
+func (ts *typeState) startTimeout(name string, n *nameState) {
+	if n.requested && name != xds.Wildcard && ts.client.opts.Timeout > 0 && n.timer == 0 && ts.status(name, n) == Requested {
+		ts.startTimer(name, n, ts.client.opts.Timeout)
 	}
 }
 
-func (c *Client) startTimer(ts *typeState, name string, n *nameState, d time.Duration) {
-	at := c.now.Add(d)
+func (ts *typeState) startTimer(name string, n *nameState, d time.Duration) {
+	at := ts.client.now.Add(d)
 	if n.timer > 0 {
-		c.timers[n.timer-1].at = at
-		heap.Fix(&c.timers, int(n.timer-1))
+		ts.client.timers[n.timer-1].at = at
+		heap.Fix(&ts.client.timers, int(n.timer-1))
 		return
 	}
-	heap.Push(&c.timers, &timer{at: at, typ: ts, name: name, of: n})
+	heap.Push(&ts.client.timers, &timer{at: at, ts: ts, name: name, of: n})
 }
 
-func (c *Client) stopTimer(n *nameState) {
+func (ts *typeState) stopTimer(n *nameState) {
 	if n.timer > 0 {
-		heap.Remove(&c.timers, int(n.timer-1))
+		heap.Remove(&ts.client.timers, int(n.timer-1))
 	}
 }

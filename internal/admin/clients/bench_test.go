@@ -60,6 +60,21 @@ func BenchmarkClients10000(b *testing.B) {
 	}
 }
 
+// A page of the list of many clients, as the operator's page asks for it.
+func BenchmarkClientsPage(b *testing.B) {
+	f := many(50_000)
+	for _, offset := range []int{0, 25_000} {
+		b.Run(fmt.Sprintf("offset=%d", offset), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if l := f.Clients(Filter{All: true, Offset: offset, Limit: 100}); len(l.Items) != 100 {
+					b.Fatal(l.Total)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkSummary10000(b *testing.B) {
 	f := many(10_000)
 	for b.Loop() {

@@ -25,19 +25,41 @@ func (t *Tracker) Clients(f Filter) api.ClientList {
 	for i := range all {
 		sorted[i] = &all[i]
 	}
-	slices.SortFunc(sorted, func(a, b *snapshot) int {
-		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
-	})
-	sorted = sorted[min(f.Offset, len(sorted)):]
-	if f.Limit > 0 && len(sorted) > f.Limit {
-		sorted = sorted[:f.Limit]
+	most := len(sorted)
+	if f.Limit > 0 {
+		most = min(most, f.Offset+f.Limit)
 	}
+	sorted = leading(sorted, most, worse)
+	sorted = sorted[min(f.Offset, len(sorted)):]
 	list.Items = make([]api.Client, len(sorted))
 	p := t.places()
 	for i, s := range sorted {
 		list.Items[i] = t.client(s, p)
 	}
 	return list
+}
+
+// worse is negative if a comes before b in a list.
+func worse(a, b *snapshot) int {
+	return cmp.Or(a.rank()-b.rank(), strings.Compare(a.node, b.node), strings.Compare(a.peer, b.peer), cmp.Compare(a.now, b.now))
+}
+
+// leading returns the first n elements of a list in the order of compare. It changes the list. A page of a long list costs
+// little more than one comparison for each element.
+func leading[E any](all []E, n int, compare func(a, b E) int) []E {
+	kept, cut := all[:0], false
+	for _, e := range all {
+		if cut && compare(kept[n-1], e) <= 0 { // kept[:n] are the first n so far, in order
+			continue
+		}
+		kept = append(kept, e)
+		if len(kept) == 2*n {
+			slices.SortFunc(kept, compare)
+			kept, cut = kept[:n], true
+		}
+	}
+	slices.SortFunc(kept, compare)
+	return kept[:min(n, len(kept))]
 }
 
 // rank orders clients, worst first. Disconnected clients come last.

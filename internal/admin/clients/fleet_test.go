@@ -1,7 +1,10 @@
 package clients
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
@@ -46,4 +49,21 @@ func TestFleet(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A page of a list has the same clients as this part of the whole list.
+func TestLeading(t *testing.T) {
+	numbers := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
+	for size := range 40 {
+		all := make([]int, size)
+		for i := range all {
+			all[i] = numbers.IntN(20)
+		}
+		sorted := slices.Sorted(slices.Values(all))
+		for n := range size + 1 {
+			if got := leading(slices.Clone(all), n, cmp.Compare[int]); !slices.Equal(got, sorted[:n]) {
+				t.Fatalf("the first %d of %v: %v", n, all, got)
+			}
+		}
+	}
 }

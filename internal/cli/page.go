@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -43,6 +44,9 @@ func (a *AdminFlags) PrintPage(w io.Writer, o *Output, query url.Values, parts .
 
 // OpenPage prints the URL of a view. It also opens the URL in a browser, if the output is a terminal with a display.
 func (a *AdminFlags) OpenPage(cmd *cobra.Command, query url.Values, parts ...string) error {
+	if _, err := a.Dial(); errors.Is(err, adminclient.ErrTarget) {
+		return err
+	}
 	at := a.PageURL(query, parts...)
 	if at == "" {
 		return Fail(fmt.Errorf("a browser cannot open %s", a.Target.URL), "give the HOST:PORT of --admin-listen; ssh -L 18001:localhost:18001 HOST reaches that of another machine")

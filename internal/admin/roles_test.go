@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +105,7 @@ func TestEachRouteNeedsItsRole(t *testing.T) {
 // A role for some groups does not reach others.
 func TestRolesOfGroups(t *testing.T) {
 	s := committing(t)
+	s.Tracker.(*fleet).all = append(s.Tracker.(*fleet).all, api.Client{Node: "lone"}, api.Client{Node: "gone", Groups: []string{"pay"}, Left: &api.Left{}})
 	withRoles(t, s, "edge commit edge-*", "all commit", "default commit default", "ops operate edge", "none operate none")
 	s.Reload = func(context.Context, bool) api.Reload { return api.Reload{} }
 	h := s.Handler(public)
@@ -144,6 +147,9 @@ func TestRolesOfGroups(t *testing.T) {
 		{"none", question{"POST /api/v1/clients/edge-2/resync", `{}`, 403, `token none lacks the role operate for each group of the client: \"edge\", \"default\"`}},
 		{"none", question{"POST /api/v1/clients/edge-2/disconnect", `{}`, 403, `for each group of the client`}},
 		{"ops", question{"POST /api/v1/clients/edge-2/disconnect", `{}`, 404, "have ended"}},
+		{"ops", question{"POST /api/v1/clients/lone/disconnect", `{}`, 403, "for all groups: the client has no group"}},
+		{"all", question{"POST /api/v1/clients/lone/disconnect", `{}`, 404, "have ended"}},
+		{"ops", question{"POST /api/v1/clients/gone/disconnect", `{}`, 404, "have ended"}},
 	} {
 		if w := ask(h, q.what, q.body, as(q.as)...); w.Code != q.code || !strings.Contains(w.Body.String(), q.answer) {
 			t.Errorf("SAFE-19 %s of %s: %d %s, want %d %s", q.what, q.as, w.Code, w.Body, q.code, q.answer)
@@ -180,7 +186,46 @@ func TestRolesOfEndpoints(t *testing.T) {
 		if all := registrations(s); all != "c a,c" {
 			t.Error(all)
 		}
+
+		// The caller loses its role between two lines.
+		in, out := io.Pipe()
+		answered := make(chan string)
+		go func() {
+			r := httptest.NewRequest(http.MethodPost, "/api/v1/endpoints", in)
+			r.Header.Set("Authorization", as("default")[1])
+			r.Header.Set("Content-Type", linesOfJSON)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			answered <- w.Body.String()
+		}()
+		_, _ = io.WriteString(out, `{"cluster":"c","put":{"id":"d","address":"10.0.0.4","port":80}}`+"\n")
+		synctest.Wait()
+		withRoles(t, s, "pay commit pay")
+		_, _ = io.WriteString(out, `{"cluster":"c","remove":"d"}`+"\n")
+		out.Close()
+		if got := <-answered; !strings.Contains(got, `{"line":2,"field":"role","message":"token default lacks the role commit for group \"default\""}`) {
+			t.Errorf("SAFE-19 without its role: %s", got)
+		}
+		if all := registrations(s); all != "c a,c,d" {
+			t.Error(all)
+		}
 	})
+}
+
+// A stream of endpoints over gRPC needs the role commit.
+func TestRoleOfEndpointsOverGRPC(t *testing.T) {
+	s := registering(t)
+	withRoles(t, s, "viewer view", "ops operate", "ci commit default")
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.ProtoMajor = 2
+		s.Handler(public).ServeHTTP(w, r)
+	})
+	for name, refused := range map[string]bool{"viewer": true, "ops": true, "ci": false} {
+		w := ask(h, "POST "+registerMethod, "", append(as(name), "Content-Type", "application/grpc")...)
+		if text := w.Result().Trailer.Get("Grpc-Message") + w.Header().Get("Grpc-Message"); strings.Contains(text, "lacks the role commit") != refused {
+			t.Errorf("SAFE-19 %s: %v %v", name, w.Header(), text)
+		}
+	}
 }
 
 // A reader of events is disconnected when its caller may view no more.
@@ -236,6 +281,9 @@ func TestCallersOfOtherServers(t *testing.T) {
 		{"peer", stated("bob", pay), "POST /api/v1/groups/edge/disconnect", 403, `bob (through token peer) lacks the role operate for group \"edge\"`},
 		{"peer", stated("bob", pay), "POST /api/v1/clients/edge-2/disconnect", 403, `bob (through token peer) lacks the role operate for each group`},
 		{"peer", stated("eve"), "GET /api/v1/status", 403, "eve (through token peer) lacks the role view"},
+		{"peer", stated("", edge), "GET /api/v1/status", 403, "may not send requests for other callers"},
+		{"peer", stated(strings.Repeat("x", maxStated), edge), "GET /api/v1/status", 403, "may not send requests for other callers"},
+		{"peer", stated("eve\nby=root", pay), "POST /api/v1/groups/edge/disconnect", 403, `eve\\nby=root (through token peer) lacks`},
 		{"peer", []string{api.CallerHeader, "?"}, "GET /api/v1/status", 403, "may not send requests for other callers"},
 		{"ops", stated("root", roles.Grant{Role: "commit"}), "GET /api/v1/status", 403, "token ops may not send requests for other callers"},
 		{"all", stated("root", roles.Grant{Role: "commit"}), "POST /api/v1/reload", 403, "may not send requests for other callers"},
@@ -246,6 +294,11 @@ func TestCallersOfOtherServers(t *testing.T) {
 	}
 	if len(events) != 1 || events[0].By != "ana (through token peer)" || !strings.Contains(log.String(), `by="ana (through token peer)"`) {
 		t.Errorf("%+v\n%s", events, &log)
+	}
+	// Without roles, a caller without credentials has no other name.
+	is := newServer(newFleet()).identify(requestOf(stated("root", edge)...), loopback, false)
+	if is.name != "loopback" || is.proven {
+		t.Errorf("SAFE-19 %+v", is)
 	}
 	// The requests to the other servers carry the caller.
 	o := &others{says: map[string]string{"b": "404"}}

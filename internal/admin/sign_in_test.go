@@ -67,6 +67,8 @@ func TestSignIn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(newFleet())
 			withRoles(t, s, "ops operate edge", "all commit")
+			var events []string
+			s.Note = func(e api.Event) { events = append(events, e.Text+" / "+e.By) }
 			b := &browser{t: t, h: s.Handler(public), tls: true}
 			if is, code := b.session("GET"); code != 200 || is.Name != "" || is.SignedIn || fmt.Sprint(is.SignIn) != "[token]" || b.cookie != nil {
 				t.Errorf("before: %d %+v", code, is)
@@ -115,6 +117,9 @@ func TestSignIn(t *testing.T) {
 			b.session("GET")
 			if is, code := b.session("DELETE", api.CSRFHeader, b.csrf); code != 200 || is.Name != "" || is.SignedIn || b.cookie != nil {
 				t.Errorf("sign-out: %d %+v", code, is)
+			}
+			if last := events[max(0, len(events)-2):]; fmt.Sprint(last) != "[sign-in by token ops / token ops sign-out by token ops / token ops]" {
+				t.Errorf("the events: %q", events)
 			}
 			// An idle session ends.
 			b.session("POST", as("ops")...)
@@ -245,6 +250,25 @@ func TestSignInIsRefused(t *testing.T) {
 		}
 		if _, code := b.session("POST"); code != 400 {
 			t.Errorf("%d", code)
+		}
+	})
+}
+
+// The time of failed sign-ins begins with the first of them.
+func TestFailedSignInsAreForgotten(t *testing.T) {
+	t.Run("SAFE-20 failed sign-ins of another minute", func(t *testing.T) {
+		var all tries
+		now := time.Now()
+		all.failed("a", now)
+		for range maxTries - 2 {
+			all.failed("a", now.Add(50*time.Second))
+		}
+		if d := all.wait("a", now.Add(50*time.Second)); d != 0 {
+			t.Errorf("one try is left, and the wait is %v", d)
+		}
+		all.failed("a", now.Add(50*time.Second))
+		if d := all.wait("a", now.Add(50*time.Second)); d != 10*time.Second {
+			t.Errorf("the wait is %v", d)
 		}
 	})
 }

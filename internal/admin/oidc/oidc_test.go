@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -46,6 +47,7 @@ type issuer struct {
 	huge   bool         // the configuration and the keys do not end
 	reads  atomic.Int32 // of the keys
 	other  string       // base of the URL of the token endpoint; "": that of the issuer
+	aud    string       // audience of the tokens of sign-ins; "": chancery
 }
 
 const clientSecret = "the secret of the client"
@@ -85,7 +87,7 @@ func newIssuer(t *testing.T) *issuer {
 		if i.nonce != "" {
 			nonce = i.nonce
 		}
-		answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": i.token("chancery", time.Hour, nonce, i.key)})
+		answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": i.token(cmp.Or(i.aud, "chancery"), time.Hour, nonce, i.key)})
 	})
 	i.web = httptest.NewServer(mux)
 	t.Cleanup(i.web.Close)
@@ -227,17 +229,19 @@ func TestForgedAnswersOfIssuer(t *testing.T) {
 			query func(state string) string
 			nonce string
 			want  string
+			aud   string
 		}{
-			"another state":    {func(string) string { return "code=code&state=" + another }, "", "another sign-in (state)"},
-			"no state":         {func(string) string { return "code=code" }, "", "another sign-in (state)"},
-			"a wrong code":     {func(state string) string { return "code=x&state=" + state }, "", "does not accept the code"},
-			"an error":         {func(state string) string { return "error=access_denied&state=" + state }, "", "access_denied"},
-			"another nonce":    {func(state string) string { return "code=code&state=" + state }, "n", "another sign-in (nonce)"},
-			"its right answer": {func(state string) string { return "code=code&state=" + state }, "", ""},
+			"another state":    {func(string) string { return "code=code&state=" + another }, "", "another sign-in (state)", ""},
+			"no state":         {func(string) string { return "code=code" }, "", "another sign-in (state)", ""},
+			"a wrong code":     {func(state string) string { return "code=x&state=" + state }, "", "does not accept the code", ""},
+			"an error":         {func(state string) string { return "error=access_denied&state=" + state }, "", "access_denied", ""},
+			"another nonce":    {func(state string) string { return "code=code&state=" + state }, "n", "another sign-in (nonce)", ""},
+			"another audience": {func(state string) string { return "code=code&state=" + state }, "", "audience", "scripts"}, // a token for a script
+			"its right answer": {func(state string) string { return "code=code&state=" + state }, "", "", ""},
 		} {
 			b := newBrowser(t, web.URL)
 			state := b.begin(i, "/")
-			i.nonce = c.nonce
+			i.nonce, i.aud = c.nonce, c.aud
 			resp, body := b.get("/api/v1/session/oidc/callback?"+c.query(state), fromIssuer...)
 			_, is := b.get("/api/v1/session")
 			if ok := c.want == ""; strings.Contains(is, `"signed_in":true`) != ok || !strings.Contains(body, c.want) || !ok && resp.StatusCode != http.StatusUnauthorized {
@@ -252,6 +256,34 @@ func TestForgedAnswersOfIssuer(t *testing.T) {
 			t.Errorf("a browser without a transaction: %s", resp.Status)
 		}
 	})
+}
+
+// A sign-in at the issuer has a time limit, and the sessions depend on the secret of the client.
+func TestTransactionEnds(t *testing.T) {
+	i := newIssuer(t)
+	config := oidc.Config{OIDC: roles.OIDC{Issuer: i.web.URL, ClientID: "chancery"}, Secret: clientSecret}
+	synctest.Test(t, func(t *testing.T) {
+		p := oidc.New(config)
+		at, cookie, err := p.Begin(t.Context(), "https://h/back", "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, _ := url.Parse(at)
+		time.Sleep(oidc.Within)
+		if _, _, err := p.Finish(t.Context(), "https://h/back", cookie, u.Query().Get("state"), "code"); err == nil || !strings.Contains(err.Error(), "the sign-in took longer than 5m") {
+			t.Errorf("SAFE-20 %v", err)
+		}
+		config.Secret += "2"
+		if _, _, err := oidc.New(config).Finish(t.Context(), "https://h/back", cookie, u.Query().Get("state"), "code"); err == nil || !strings.Contains(err.Error(), "has begun no sign-in") {
+			t.Errorf("SAFE-20 with another secret: %v", err)
+		}
+	})
+	for secret, may := range map[string]bool{"": false, "x": true} {
+		config.Secret = secret
+		if _, ok := oidc.New(config).Key(); ok != may {
+			t.Errorf("SAFE-20 a browser may sign in with the secret %q: %t", secret, ok)
+		}
+	}
 }
 
 // A script sends an ID token.

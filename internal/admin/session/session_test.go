@@ -60,3 +60,19 @@ func TestSessionTokens(t *testing.T) {
 		t.Error("SAFE-20 another token after the next seal")
 	}
 }
+
+// A text that is sealed for one purpose is not valid for another one.
+func TestSealsHaveOnePurpose(t *testing.T) {
+	key := KeyOf("secret")
+	text := Sealed(key, "transaction", []byte("content"))
+	if got, ok := Opened(key, "transaction", text); !ok || string(got) != "content" {
+		t.Errorf("SAFE-20 %q %t", got, ok)
+	}
+	if _, ok := Opened(key, "session", text); ok {
+		t.Error("SAFE-20 a transaction is a session")
+	}
+	s := New("token a", now)
+	if _, ok := Opened(key, "session", encode([]byte(s.ID))+"."+s.Token(key)); ok {
+		t.Error("SAFE-20 the token of a session is a seal")
+	}
+}

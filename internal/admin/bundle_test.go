@@ -9,11 +9,13 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/admin/clients"
 )
 
 // unbundle returns the files of an archive by name.
@@ -64,6 +66,9 @@ func TestBundle(t *testing.T) {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s lacks %s:\n%s", name, want, files[name])
 		}
+	}
+	if want := (clients.Filter{All: true, Left: true, Limit: maxBundled}); !reflect.DeepEqual(f.asked, want) {
+		t.Errorf("the clients are %+v, want %+v", f.asked, want)
 	}
 	if n := strings.Count(files["events.jsonl"], "\n"); n != 2 {
 		t.Errorf("%d lines of events", n)

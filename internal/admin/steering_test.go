@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -153,5 +154,51 @@ func TestSteeringNeedsProof(t *testing.T) {
 	s.Revisions = nil
 	for _, what := range append(changes, "GET /api/v1/rollouts", "GET /api/v1/rollouts/r1-123456") {
 		withToken(t, s.Handler(loopback), question{what, "", 404, "this server has no store"})
+	}
+}
+
+// An unknownRollout is a store with a rollout of unknown groups.
+type unknownRollout struct{ api.Steering }
+
+func (unknownRollout) Rollouts(context.Context, string) (*api.RolloutList, error) {
+	return &api.RolloutList{Items: []api.Rollout{{ID: "r2-x"}}}, nil
+}
+
+// A rollout is paused with the role operate, and changed with the role commit, for all its groups.
+func TestRolesOfRollouts(t *testing.T) {
+	s, _ := steering(t)
+	withToken(t, s.Handler(loopback), question{"POST /api/v1/groups/default/freeze", `{"message":"x","revision":"r1"}`, 200, ""})
+	withRoles(t, s, "ops operate default", "ops-pay operate pay", "ci commit default", "ci-pay commit pay")
+	h := s.Handler(public)
+	w := ask(h, "POST /api/v1/rollouts", `{"message":"why","revision":"r2","of":["default"],"steps":[{"percent":1}]}`, as("ci")...)
+	var list api.RolloutList
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list.Items) != 1 {
+		t.Fatal(w.Body, err)
+	}
+	for _, c := range []struct {
+		as, change string
+		code       int
+		answer     string
+	}{
+		{"ops-pay", "pause", 403, `token ops-pay lacks the role operate for group \"default\"`},
+		{"ci-pay", "pause", 403, `token ci-pay lacks the role operate for group \"default\"`},
+		{"ops", "pause", 200, `"phase":"paused"`},
+		{"ops", "resume", 403, "token ops lacks the role commit"},
+		{"ci-pay", "resume", 403, `token ci-pay lacks the role commit for group \"default\"`},
+		{"ci", "resume", 200, `"phase":"running"`},
+		{"ops", "promote", 403, "lacks the role commit"},
+		{"ci-pay", "promote", 403, `for group \"default\"`},
+		{"ops", "abort", 403, "lacks the role commit"},
+		{"ci-pay", "abort", 403, `for group \"default\"`},
+		{"ci", "abort", 200, `"phase":"aborted"`},
+	} {
+		w := ask(h, "POST /api/v1/rollouts/"+list.Items[0].ID+"/"+c.change, `{"message":"x"}`, as(c.as)...)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.answer) {
+			t.Errorf("SAFE-19 %s by %s: %d %s, want %d %s", c.change, c.as, w.Code, w.Body, c.code, c.answer)
+		}
+	}
+	s.Revisions.Steering = unknownRollout{}
+	if w := ask(h, "POST /api/v1/rollouts/r2-x/pause", `{}`, as("ops")...); w.Code != 403 || !strings.Contains(w.Body.String(), "for all groups: the groups of the rollout are unknown") {
+		t.Errorf("SAFE-19 %d %s", w.Code, w.Body)
 	}
 }

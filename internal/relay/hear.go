@@ -331,7 +331,7 @@ func (s *Source) write(set, drop map[*name]*xds.Resource, touched []*name) (stor
 			tx.Set(r)
 		}
 		for _, e := range touched {
-			if !e.finder {
+			if e.name != xds.Wildcard {
 				tx.Notify(e.typ, e.name)
 			}
 		}

@@ -377,6 +377,31 @@ func TestEmptyTypeIsAnswered(t *testing.T) {
 	})
 }
 
+// An empty collection is answered like a name that does not exist, but after 5 s if the whole type is empty.
+func TestEmptyCollectionIsAnswered(t *testing.T) {
+	const empty = "xdstp:///envoy.config.cluster.v3.Cluster/no/*"
+	for _, tt := range []struct {
+		name  string
+		has   []string
+		after time.Duration
+	}{
+		{"DELTA-7 the type has a resource", []string{"a"}, 0},
+		{"SAFE-10 the type has no resource", nil, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			both(t, func(t *testing.T, delta bool) {
+				up := newUpstream(t)
+				up.set(xds.Cluster, tt.has...)
+				w := relayOf(t, up, "", delta, nil)
+				synctest.Wait()
+				c := xdstest.Delta(t, w.conn)
+				c.Subscribe(xds.Cluster, empty)
+				takes(t, tt.after, func() { c.ExpectRemoved(xds.Cluster, empty) })
+			})
+		})
+	}
+}
+
 // A SotW client that requests names of a full-state type, as gRPC does for listeners, gets them when all
 // are known.
 func TestSotWNamesOfFullStateType(t *testing.T) {

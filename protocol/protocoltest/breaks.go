@@ -2,7 +2,6 @@ package protocoltest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -26,7 +25,7 @@ func (n *lane) noteUnaccepted(r *xds.Response) {
 		}
 		if g, ok := n.client.(*grpc); ok {
 			for c, lost := range g.lost {
-				n.crossed[c] = n.crossed[c] || lost && n.ledger.account(r.Type).crossed(r.Nonce, c)
+				n.crossed[c] = n.crossed[c] || lost && n.ledger.account(r.Type).unasked(r.Nonce, c)
 			}
 		}
 	}
@@ -39,45 +38,49 @@ func (n *lane) noteUnaccepted(r *xds.Response) {
 	}
 }
 
+// unasked reports whether a full-state response was sent while the client did not subscribe to a name. Such a
+// response proves nothing about the name.
+func (a *account) unasked(nonce, name string) bool {
+	return slices.ContainsFunc(a.flights, func(f *flight) bool {
+		_, said := f.carried[name]
+		return f.nonce == nonce && !said
+	})
+}
+
 // lostByItself reports whether the client itself is the reason why it lacks a cluster.
-func (n *lane) lostByItself(cluster string) bool {
-	return n.unaccepted[cluster] && n.accepts(spurned) || n.crossed[cluster] && n.accepts(crossed)
-}
+func (n *lane) lostByItself(cluster string) bool { return n.unaccepted[cluster] || n.crossed[cluster] }
 
-// holdsUnknown reports whether the client holds a resource of unknown version from an earlier
-// stream that the view has removed, so that no response is due. In SotW no response can remove the
-// resource, so the clusters to which it refers are kept for 15 s.
+// holdsUnknown reports whether the client holds a resource of unknown version from an earlier stream that the view
+// has removed. In SotW no response can remove it, so its clusters are kept for 15 s.
 func (n *lane) holdsUnknown(t *xds.Type, r *xds.Resource) bool {
-	return n.content.dead[r.Sum] && n.ledger.holdsUnknown(t, r.Name)
+	a := n.ledger.account(t)
+	return n.content.dead[r.Sum] && a != nil && n.cfg.Variant == xds.SotW && n.ledger.resumes && a.lastSent[r.Name].absent() && n.ledger.now.Sub(n.ledger.began) >= silentAfter
 }
 
-// stopJudging records why "never breaks" is not judged until everything is settled.
-func (n *lane) stopJudging(why Excuse, is bool) {
-	if is && n.unjudgedFor == nil {
-		n.unjudgedFor = map[Excuse]bool{}
-	}
-	if is {
-		n.unjudgedFor[why] = true
-	}
+// statesNoClusters reports whether a client with clusters of an earlier stream has stated nothing about them, and has
+// accepted none since. To the server it looks like a new client.
+func (n *lane) statesNoClusters() bool {
+	cds := n.ledger.account(xds.Cluster)
+	return n.quiet && (!n.ledger.resumes || n.cfg.Variant == xds.SotW && cds != nil && cds.stated == "" && cds.accepted == 0)
 }
 
-// judgeUnbroken checks "never breaks" for the resources that the client holds.
-func (n *lane) judgeUnbroken() {
-	why := slices.Sorted(maps.Keys(n.unjudgedFor))
-	if len(n.expired) > 0 && !n.unjudgedFor[dropped] {
-		why = append(why, dropped)
+// judgeUnbroken checks "never breaks" for the resources that the client holds. After an event that ends the order
+// of types, the check pauses until everything is sent and accepted.
+func (n *lane) judgeUnbroken(lapsed bool) {
+	n.unjudged = n.unjudged || n.ledger.tardy || n.ledger.blind || n.statesNoClusters() || lapsed
+	n.ledger.blind, n.ledger.tardy = false, false // the next advance sets them again
+	if n.unjudged && n.ledger.allSettled() {
+		n.unjudged = false
+	}
+	if !n.content.whole {
+		return
 	}
 	n.deliveries++
-	if len(why) > 0 {
-		n.unjudged[why[0]]++
-	} else {
-		n.judged++
+	if n.unjudged || len(n.expired) > 0 {
+		return
 	}
-	what := ""
-	if !n.allows(func() bool {
-		what = n.client.broken(n.lostByItself, n.holdsUnknown)
-		return what == "" || slices.ContainsFunc(why, n.accepts)
-	}, append(why, spurned, crossed, dead, forgotten)...) {
+	n.judged++
+	if what := n.client.broken(n.lostByItself, n.holdsUnknown); what != "" {
 		n.fail(fmt.Errorf("never breaks: %s", what))
 	}
 }

@@ -82,44 +82,26 @@ func (n *lane) expire() {
 		if n.story != nil {
 			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
 		}
-		lost, why := n.ledger.ttlExcuses(c)
-		for _, r := range n.down {
-			lost = lost || r.Type.Is(c.typ) && slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.Name == key[1] })
-		}
-		if lost {
-			why = append(why, underway)
-		}
-		if !n.ledger.excuses(why...) {
+		transit := slices.ContainsFunc(n.down, func(r *xds.Response) bool {
+			return r.Type.Is(c.typ) && slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.Name == key[1] })
+		})
+		if !transit && n.ledger.keepsAlive(c) {
 			n.fail(fmt.Errorf("TTL-3: the client dropped %s %s, which had no heartbeat for %v", c.typ, show(c.res), n.now.Sub(c.fed)))
 		}
-		n.expired[key] = lost
+		n.expired[key] = transit
 		n.drops++
 	}
 }
 
-// ttlExcuses returns the excuses for a resource that had no heartbeat, and whether the server cannot know that the
-// client dropped it.
-func (l *ledger) ttlExcuses(c clock) (lost bool, why []Excuse) {
-	n := c.res.Name
-	a := l.account(c.typ)
-	if a == nil || !a.covers(n) {
-		return false, []Excuse{unsettled} // the type will be requested
+// keepsAlive reports whether the session must have kept a resource alive: it is in the view, the client was sent
+// exactly this state, and has answered everything of the type for a third of the TTL.
+func (l *ledger) keepsAlive(c clock) bool {
+	n, a := c.res.Name, l.account(c.typ)
+	if a == nil || a.unheard || len(a.flights) > 0 || len(a.refused) > 0 || l.now.Sub(latest(a.opened, a.settled)) <= c.res.TTL/3 {
+		return false
 	}
-	// The session sent a heartbeat in time, or does not know when others arrived.
-	lost = a.ttlBegan[n].IsZero() || l.now.Sub(a.ttlBegan[n]) < c.res.TTL
-	for _, plea := range []struct {
-		Excuse
-		holds bool
-	}{
-		{unsettled, l.now.Sub(a.opened) < c.res.TTL/3},
-		{unsettled, len(a.flights) > 0 || a.unsettled || l.now.Sub(a.processedAt) <= c.res.TTL/3}, // or the session was not asked since the answer came
-		{unsettled, a.nacked && a.world || a.heldBack(n)},                                         // TTL-5
-		{wholeWaits, a.world && (len(a.waitsSince) > 0 || l.hasUndecided(a))},
-		{replaced, !a.lastSent[n].is(c.res) || a.lastSent[n].left || l.shown(a, n) == nil && l.mayBeRemoved(a, n)},
-	} {
-		if plea.holds && !slices.Contains(why, plea.Excuse) {
-			why = append(why, plea.Excuse)
-		}
-	}
-	return lost, why
+	waits := a.full && (l.mayWait(a) || l.hasUndecided(a)) // its heartbeat would be the full-state response, which waits
+	return !waits && a.lastSent[n].is(c.res) && same(l.shown(a, n), c.res) && l.now.Sub(a.ttlBegan[n]) >= c.res.TTL
 }
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -511,7 +511,7 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 			r := s.cache[name]
-			if unknown(s.typ, r) && e.accepts(forgotten) {
+			if unknown(s.typ, r) {
 				continue
 			}
 			for _, ref := range r.Refs {
@@ -556,11 +556,11 @@ func (e *envoy) coldCluster(l *ledger) string {
 		for _, n := range e.needs[c] {
 			a, there := l.account(n.typ), false
 			for r := range l.view.Table(n.typ).All() { // refused resources may be held back
-				there = there || a != nil && n.met(n.typ, r.Name) && !l.rightlyHeldBack(a, r.Name)
+				there = there || a != nil && n.met(n.typ, r.Name) && a.refused[r.Name].seq == 0
 			}
 			switch {
 			case !there:
-			case slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && l.now.Sub(f.at) < answerTimeout }):
+			case slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) < answerTimeout }):
 				// One in flight: the answer to a part may be lost.
 			default:
 				return fmt.Sprintf("WARM-2: %s warms, but %s is not sent", c, n.name)

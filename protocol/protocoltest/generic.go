@@ -195,7 +195,7 @@ func (g *generic) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xd
 		held := g.held(t)
 		for _, name := range slices.Sorted(maps.Keys(held)) {
 			r := held[name]
-			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] && g.accepts(dead) {
+			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] {
 				continue // no response could remove it
 			}
 			for _, ref := range r.Refs {

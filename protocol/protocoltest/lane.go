@@ -13,29 +13,28 @@ import (
 // A lane is a client with its sessions: one stream after the other.
 type lane struct {
 	*world
-	id          int
-	only        *xds.Type
-	client      client
-	session     *twins
-	ledger      *ledger
-	up          []xds.Request
-	down        []*xds.Response
-	pending     []xds.Names // touched names that the session was not given yet
-	behind      bool        // the session does not have the newest view
-	mute        bool        // the client sends nothing now
-	forever     bool        // the client will never send again
-	release     bool        // the session releases its view when idle
-	refused     map[string]bool
-	worlds      map[string][]*xds.Resource // SotW, full state: by type and version
-	sends       map[string][]sending       // SotW: by type
-	limit       int
-	sloppy      bool            // delta: answers get lost if a later one follows, or change places
-	quiet       bool            // the client holds clusters from an earlier stream, and need not state them
-	unjudgedFor map[Excuse]bool // why "never breaks" is not judged until everything is settled
-	spread      uint64
-	still       time.Time // when the session last had nothing to send; zero after an input
-	checked     time.Time // time at which the session was last checked, after its last input
-	told        [2]memory // the responses to the client on all streams: of the session with hints, and of the session without hints
+	id       int
+	only     *xds.Type
+	client   client
+	session  *twins
+	ledger   *ledger
+	up       []xds.Request
+	down     []*xds.Response
+	pending  []xds.Names // touched names that the session was not given yet
+	behind   bool        // the session does not have the newest view
+	mute     bool        // the client sends nothing now
+	forever  bool        // the client will never send again
+	release  bool        // the session releases its view when idle
+	refused  map[string]bool
+	full     map[string][]*xds.Resource // SotW: the full-state responses of all streams, by type and version
+	limit    int
+	sloppy   bool // delta: answers get lost if a later one follows, or change places
+	quiet    bool // the client holds clusters from an earlier stream, and need not state them
+	unjudged bool // "never breaks" is not judged until everything is settled
+	spread   uint64
+	still    time.Time // when the session last had nothing to send; zero after an input
+	checked  time.Time // time at which the session was last checked, after its last input
+	told     [2]memory // the responses to the client on all streams: of the session with hints, and of the session without hints
 
 	unaccepted map[string]bool     // clusters that were sent to the client and not accepted
 	crossed    map[string]bool     // clusters that the client subscribed to after a full-state response without them was sent
@@ -48,9 +47,7 @@ type lane struct {
 }
 
 func (n *lane) connect() {
-	if n.ledger != nil && n.ledger.tardy {
-		n.stopJudging(tardy, true)
-	}
+	n.unjudged = n.unjudged || n.ledger != nil && n.ledger.tardy
 	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, nil, time.Time{}
 	refused := map[string]bool{}
 	for url := range n.refused {
@@ -65,8 +62,8 @@ func (n *lane) connect() {
 		opts.Told = told.world
 		return n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
 	}, &n.told[0], &n.told[1])
-	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.worlds, n.sends, earlier(n.ledger))
-	n.ledger.trial, n.checked = n.trial, time.Time{}
+	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.full)
+	n.checked = time.Time{}
 	n.advance()
 	n.quiet = len(n.client.held(xds.Cluster)) > 0
 	n.client.connected()
@@ -185,7 +182,7 @@ func (n *lane) deliverUp() bool {
 			settled = e.Kind
 		}
 	}
-	n.checkAnswer(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
+	n.checkAnswer(t, req, settled, n.ledger.receive(req))
 	n.noteInterests()
 	if n.eager {
 		n.respond()
@@ -213,7 +210,7 @@ func (n *lane) checkAnswer(t *xds.Type, req xds.Request, settled protocol.EventK
 	case answered == n.ledger.account(t).newest:
 		delete(n.refused, t.URL)
 	}
-	if settled != want {
+	if settled != want && (settled != protocol.Stale || !n.ledger.mayForget(n.ledger.account(t), answered)) {
 		n.fail(fmt.Errorf("SOTW-3, SOTW-4: nonce %q counts as %v, want %v", req.Nonce, settled, want))
 	}
 }
@@ -239,7 +236,7 @@ func (n *lane) respond() (progress bool) {
 		n.sent = append(n.sent, r)
 		n.down, progress = append(n.down, r), true
 	}
-	if left := n.ledger.waiting(); left != "" {
+	if left := n.ledger.overdue(); left != "" {
 		n.fail(fmt.Errorf("the session should have sent: %s", left))
 	}
 	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
@@ -289,21 +286,6 @@ func (n *lane) deliverDown() bool {
 	n.noteUnaccepted(r)
 	lapsed := len(n.expired) > 0 // an expired resource that is sent again must warm first
 	n.restartTTLs(r)
-	// If the clusters of an earlier stream never became warm, or if the client accepted none of the
-	// full-state responses with clusters, the client states no clusters. To the server it looks
-	// like a new client.
-	secret := n.quiet && n.ledger.statesNoClusters()
-	n.stopJudging(tardy, n.ledger.tardy)
-	n.stopJudging(blind, n.ledger.blind)
-	n.stopJudging(quiet, secret)
-	n.stopJudging(dropped, lapsed)
-	if len(n.unjudgedFor) > 0 && n.ledger.allSettled() {
-		clear(n.unjudgedFor)
-	}
-	n.ledger.blind, n.ledger.tardy = false, false // the next advance sets them again
-	if !n.content.whole {
-		return true
-	}
-	n.judgeUnbroken()
+	n.judgeUnbroken(lapsed)
 	return true
 }

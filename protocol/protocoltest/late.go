@@ -76,7 +76,7 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 		out = append(out, r)
 	}
 	for i := range out {
-		n.stopJudging(contradiction, n.contradicts(out, i))
+		n.unjudged = n.unjudged || n.contradicts(out, i)
 	}
 	return out
 }

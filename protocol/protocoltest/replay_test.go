@@ -1,53 +1,12 @@
 package protocoltest
 
 import (
-	"iter"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
-
-// A faulty session is a good one with one fault.
-type faulty struct {
-	*protocol.Session
-	respond  func(*xds.Response)
-	double   bool
-	deadline func(time.Time) time.Time
-}
-
-func (b *faulty) Responses() iter.Seq[*xds.Response] {
-	return func(yield func(*xds.Response) bool) {
-		for r := range b.Session.Responses() {
-			c := *r
-			changes := xds.Changes{Upserts: r.Upserts, Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing}
-			c.Changes = &changes
-			if b.respond != nil {
-				b.respond(&c)
-			}
-			if !yield(&c) || b.double && !yield(&c) {
-				return
-			}
-		}
-	}
-}
-
-func (b *faulty) Deadline() time.Time {
-	if b.deadline != nil {
-		return b.deadline(b.Session.Deadline())
-	}
-	return b.Session.Deadline()
-}
-
-func opens(fault faulty) Open {
-	return func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session {
-		b := fault
-		b.Session = protocol.NewSession(v, only, view, opts)
-		return &b
-	}
-}
 
 const story = `set CDS a=1 b=1
 stream sotw only=CDS
@@ -89,7 +48,7 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
 		{"type not requested", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
-		{"sent twice", faulty{double: true}, "error: the nonce is empty or was used before"},
+		{"sent twice", faulty{batch: twice}, "error: the nonce is empty or was used before"},
 		{"deadline missing", faulty{deadline: func(time.Time) time.Time { return time.Time{} }}, "error: the session had no deadline for this"},
 		{"deadline in the past", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the session still has the deadline 0s after it was advanced to it"},
 	} {

@@ -58,30 +58,3 @@ func (n *lane) resend(t *xds.Type, name string) {
 		n.respond()
 	}
 }
-
-// resend records that the session sends resources again, changed or not: resources that the client was sent, and
-// the content of refusals. A kept resource is not sent again.
-func (l *ledger) resend(t *xds.Type, name string) {
-	a := l.account(t)
-	if a == nil {
-		return
-	}
-	for n, k := range a.lastSent {
-		if (name == "" || n == name) && !k.absent() && l.shown(a, n) != nil {
-			removal := a.mustSend[n]
-			a.mustSend[n] = removal
-		}
-	}
-	for _, g := range a.groups {
-		if name != "" && !g.rest[name] {
-			continue
-		}
-		g.moved = true
-		if name != "" && a.world && g.was[name] == nil {
-			continue // the full state lacks the name: perhaps it removes nothing
-		}
-		for n := range g.rest {
-			a.mustSend[n] = a.mustSend[n] || l.shown(a, n) == nil
-		}
-	}
-}

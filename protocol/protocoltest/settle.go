@@ -90,7 +90,7 @@ func (w *world) quiet() {
 
 // keepsAlive reports whether only heartbeats are still to come.
 func (w *world) keepsAlive() bool {
-	return slices.ContainsFunc(w.lanes, func(n *lane) bool { return n.ledger.keepsAlive() })
+	return slices.ContainsFunc(w.lanes, func(n *lane) bool { return len(n.clocks) > 0 })
 }
 
 // rest checks what must hold when traffic has ended.
@@ -104,7 +104,7 @@ func (w *world) rest() {
 			n.fail(fmt.Errorf("%s was sent because time passed, but the session had no deadline", describeResponse(n.down[0])))
 		}
 		_, idles := n.session.Session.(idler)
-		if err := n.ledger.settled(!n.forever, idles); err != nil {
+		if err := n.ledger.checkRest(!n.forever, idles); err != nil {
 			n.fail(err)
 		}
 		if n.terms.Retry != nil && !n.forever {
@@ -122,80 +122,80 @@ func (w *world) rest() {
 	}
 }
 
-// healed checks that all refused resources were sent again, now that the client accepts everything (HEAL-2).
-// No SotW response removes a resource of a type without full state. A resource that the client had accepted in
-// the refused state before need not be sent: the client has it in any case.
+// healed checks that all refused resources were sent again, now that the client accepts everything (HEAL-2), unless it
+// had accepted that state before.
 func (n *lane) healed() {
-	for url, names := range n.ledger.heldBackNames() {
+	for url, names := range n.ledger.heldBack() {
 		a := n.ledger.account(xds.TypeOf(url))
 		for _, name := range names {
-			is := n.ledger.shown(a, name)
-			other := func(k fact) bool { return !k.is(is) }
-			if is != nil && !slices.ContainsFunc(a.mayHold(name, false, possibly), other) {
-				continue
-			}
-			if n.cfg.Variant == xds.Delta || a.world || is != nil {
+			if is := n.ledger.shown(a, name); is == nil || !a.acked[name].is(is) {
 				n.fail(fmt.Errorf("HEAL-2: the client now accepts everything, but %s %s was not sent again", a.typ, name))
 			}
 		}
 	}
 }
 
-// converged compares the resources that the client holds with the view.
+// converged compares the resources that the client holds with the view. Until everything is corrected, refused
+// names may differ, and names that wait for refused clusters.
 func (n *lane) converged() {
 	maps.DeleteFunc(n.expired, func(key [2]string, lost bool) bool { return n.client.held(xds.TypeOf(key[0]))[key[1]] != nil })
 	for _, a := range n.ledger.accounts {
 		held := n.client.held(a.typ)
-		if held == nil {
+		if held == nil || n.waits(a) {
 			continue
 		}
-		for _, name := range n.ledger.knownNames(a) {
+		names := n.ledger.knownNames(a)
+		for name := range held {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
 			is, has := n.ledger.shown(a, name), held[name]
-			switch {
-			case same(is, has) || n.ledger.rightlyHeldBack(a, name) || n.ledger.waitsForRefused(a, name) || !a.covers(name):
-			case is == nil && n.cfg.Variant == xds.SotW && !a.world: // a removal cannot be expressed
-			case !n.ledger.allows(func() bool {
-				return is == nil && n.ledger.mayBeKept(a, name) || n.ledger.accepts(waitsForView) && n.ledger.waitsForView(a, name, is) ||
-					has == nil && n.ledger.accepts(expired) && n.lacks(a, name) ||
-					n.ledger.accepts(declined) && a.declined(name, is) // the response may no longer be tracked
-			}, append(slices.Clone(keeping), waitsForView, expired, declined)...):
+			if !same(is, has) && !n.mayDiffer(a, name, is, has) {
 				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
 			}
-			delete(held, name)
 		}
-		for name, r := range held {
-			gone := n.ledger.shown(a, name) == nil && (n.cfg.Variant == xds.Delta || a.world) && !n.ledger.rightlyHeldBack(a, name)
-			if !gone && a.covers(name) || n.ledger.allows(func() bool {
-				return n.ledger.accepts(stray) && a.statedOnly(name) || n.ledger.mayBeKept(a, name) || n.ledger.accepts(waitsForView) && n.ledger.waitsForView(a, name, nil)
-			}, append(slices.Clone(keeping), waitsForView)...) {
-				continue
+	}
+}
+
+// waits reports whether resources of a type may wait for others, or for a decision of the view.
+func (n *lane) waits(a *account) bool {
+	return a.full && n.ledger.hasUndecided(a) || n.ledger.mayWait(a)
+}
+
+// mayDiffer reports whether a client at rest may lack a resource of the view, or hold another one.
+func (n *lane) mayDiffer(a *account, name string, is, has *xds.Resource) bool {
+	if _, refused := a.refused[name]; refused {
+		return true
+	}
+	switch {
+	case has == nil: // a heartbeat was lost, or the answer that would bring the next one
+		_, dropped := n.expired[[2]string{a.typ.URL, name}]
+		return dropped || !a.covers(name)
+	case is != nil:
+		return false
+	case n.cfg.Variant == xds.SotW && !a.full || n.ledger.undecided(a, name):
+		return true // no response removes it
+	}
+	return n.only == nil && (n.keeps(a, has) || n.ledger.mayBeReferred(a, name))
+}
+
+// keeps reports whether a client holds a resource, unlike the view, that refers to another one, so that the other
+// one is kept for it.
+func (n *lane) keeps(a *account, r *xds.Resource) bool {
+	for _, by := range a.typ.ReferredBy() {
+		b := n.ledger.account(by)
+		if b == nil {
+			continue
+		}
+		for name, x := range n.client.held(by) {
+			if !same(x, n.ledger.shown(b, name)) && x.MayRefer(a.typ, r.Name, append(slices.Clone(r.Aliases), a.typ.Collection(r.Name))...) {
+				return true
 			}
-			n.fail(fmt.Errorf("%s: the client holds %s, which was removed or never subscribed", a.typ, show(r)))
 		}
 	}
-}
-
-// lacks reports whether the client may have dropped a name after its TTL, and may not hold it even
-// at rest. There are two reasons. The heartbeat was lost in flight. Or the client has not answered
-// for the name yet, like Envoy while clusters warm; before the answer the name gets no heartbeats
-// (TTL-5). The name is not sent again while a later response of the type is unanswered.
-func (n *lane) lacks(a *account, name string) bool {
-	lost, dropped := n.expired[[2]string{a.typ.URL, name}]
-	told := a.lastSent[name]
-	return lost || dropped && slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done && (f.seq == told.seq || n.ledger.now.Sub(f.at) < answerTimeout) })
-}
-
-// declined reports whether the client has refused exactly this state of a name, and accepted no
-// other state since. This state is not sent again, whether the response is tracked or not.
-func (a *account) declined(name string, r *xds.Resource) bool {
-	return r != nil && slices.ContainsFunc(a.refused[name], func(k fact) bool { return !k.dropped && same(k.res, r) })
-}
-
-func textOf(r *xds.Resource) string {
-	if r == nil {
-		return "nothing"
-	}
-	return show(r)
+	return false
 }
 
 // age lets time pass while all clients answer and nothing changes. Then the clients hold what the view has,
@@ -237,7 +237,7 @@ func (w *world) run() {
 	w.settle()
 	refused := map[string][]string{}
 	for _, n := range w.lanes {
-		for url, names := range n.ledger.heldBackNames() {
+		for url, names := range n.ledger.heldBack() {
 			for _, name := range names {
 				if !slices.Contains(refused[url], name) {
 					refused[url] = append(refused[url], name)
@@ -255,7 +255,7 @@ func (w *world) run() {
 	w.commit(w.content.freshen(refused))
 	w.settle()
 	for _, n := range w.lanes {
-		if left := n.ledger.heldBackNames(); len(left) > 0 {
+		if left := n.ledger.heldBack(); len(left) > 0 {
 			n.fail(fmt.Errorf("still held back although all of them changed: %v", left))
 		}
 	}

@@ -24,9 +24,6 @@ type Config struct {
 	// Accept makes every client accept every response.
 	Accept bool
 
-	// Without is an excuse that is not accepted: worlds in which it alone changed the verdict fail.
-	Without Excuse
-
 	// Choices, if not nil, replaces the seed: every choice of the world is read from these bytes.
 	Choices []byte
 }
@@ -47,10 +44,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 // A Result summarizes a world.
 type Result struct {
 	Messages   int
-	Deliveries int            // responses delivered to a client of a whole world
-	Judged     int            // deliveries after which "never breaks" was judged
-	Unjudged   map[Excuse]int // deliveries after which it was not, by reason
-	Excused    map[Excuse]int // how often each excuse alone changed a verdict
+	Deliveries int // responses delivered to a client of a whole world
+	Judged     int // deliveries after which "never breaks" was judged
 	// Held is what each client holds at the end of the existing resources: "CDS c0" and its content. It is nil
 	// for clients that stopped answering, and for those whose subscriptions depend on the variant.
 	Held []map[string]string
@@ -94,7 +89,7 @@ func withStory(open Open, cfg Config, err error) error {
 }
 
 func (w *world) result() Result {
-	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged, Unjudged: w.unjudged, Excused: w.used}
+	res := Result{Messages: len(w.sent), Deliveries: w.deliveries, Judged: w.judged}
 	for _, n := range w.lanes {
 		var out map[string]string
 		if _, ok := n.client.(*generic); ok && !n.forever {

@@ -56,11 +56,11 @@ func (n *lane) states() error {
 		cache := n.cache(a)
 		for _, name := range n.ledger.knownNames(a) {
 			st := s.NameState(a.typ, name)
-			if err := n.ledger.nameState(a, is, st); err != nil {
+			if err := n.ledger.nameState(a, st); err != nil {
 				return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
 			}
 			if cache != nil {
-				if err := cached(cache[name], st, n.cfg.Variant == xds.Delta || a.world); err != nil && n.clocks[[2]string{a.typ.URL, name}] == (clock{}) && !n.has(n.expired, a.typ, name) {
+				if err := cached(cache[name], st, n.cfg.Variant == xds.Delta || a.full); err != nil && n.clocks[[2]string{a.typ.URL, name}] == (clock{}) && !n.has(n.expired, a.typ, name) {
 					return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
 				}
 			}
@@ -96,7 +96,7 @@ func (n *lane) atRest() error {
 			case st.State == protocol.StateRefused && refused:
 			case st.State == protocol.StateWaiting && refused && len(st.WaitsFor) > 0:
 			case st.State == protocol.StateSent && n.sloppy: // the answer was lost
-			case st.State == protocol.StateUnknown && st.View == nil && n.sloppy && n.ledger.unanswered(is.Type): // the lost answer would have shown that the client holds nothing from an earlier stream
+			case st.State == protocol.StateUnknown && st.View == nil && n.sloppy && len(n.ledger.account(is.Type).flights) > 0: // the lost answer would have shown that the client holds nothing from an earlier stream
 			case st.State == protocol.StateLingering && len(st.WaitsFor) > 0: // for a type whose removal cannot be expressed, for example
 			default:
 				return fmt.Errorf("at rest: %s: %s", is.Type, describeState(st))
@@ -104,12 +104,6 @@ func (n *lane) atRest() error {
 		}
 	}
 	return nil
-}
-
-// unanswered reports whether a response of a type, or a part of a response, still needs an answer
-// of the client. Each part has its own answer, also in SotW (DELTA-13).
-func (l *ledger) unanswered(t *xds.Type) bool {
-	return slices.ContainsFunc(l.account(t).flights, func(f *flight) bool { return !f.done })
 }
 
 func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {
@@ -120,7 +114,7 @@ func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {
 // cache returns the resources that the client holds of a type, if no response is in flight and all
 // responses are answered.
 func (n *lane) cache(a *account) map[string]*xds.Resource {
-	if len(n.up)+len(n.down)+len(n.late) > 0 || n.mute || slices.ContainsFunc(a.flights, func(f *flight) bool { return !f.done }) {
+	if len(n.up)+len(n.down)+len(n.late) > 0 || n.mute || len(a.flights) > 0 {
 		return nil
 	}
 	if _, plain := n.client.(*generic); !plain {
@@ -150,7 +144,7 @@ func (l *ledger) typeState(a *account, is protocol.TypeState) error {
 	}
 	open := map[string]bool{}
 	for _, f := range a.flights {
-		open[f.nonce] = !f.done
+		open[f.nonce] = true
 	}
 	for _, m := range is.Unanswered {
 		if !open[m.Nonce] {
@@ -158,50 +152,22 @@ func (l *ledger) typeState(a *account, is protocol.TypeState) error {
 		}
 	}
 	idle := is.Names == 0 && !is.Wildcard // then no answer is due
-	if f := a.newest; f != nil && !idle && !f.done && !f.excused && !f.superseded && !slices.ContainsFunc(is.Unanswered, func(m protocol.Message) bool { return m.Nonce == f.nonce }) {
+	if f := a.newest; f != nil && !idle && slices.Contains(a.flights, f) && !f.excused && !slices.ContainsFunc(is.Unanswered, func(m protocol.Message) bool { return m.Nonce == f.nonce }) {
 		return fmt.Errorf("%s is unanswered", f.nonce)
 	}
 	return nil
 }
 
 // nameState compares the reported state of a name.
-func (l *ledger) nameState(a *account, is protocol.TypeState, st protocol.NameState) error {
-	name, shown, told := st.Name, l.shown(a, st.Name), a.lastSent[st.Name]
-	if (st.Why == protocol.ByName) != a.names[name] {
-		return fmt.Errorf("subscribed: %v", a.names[name])
-	}
-	sent := func(f *flight) bool {
-		_, carries := f.carried[name]
-		_, dropped := f.dropped[name] // subscribed again: the response comes all the same
-		carries = carries || dropped
-		return !f.done && (carries || a.world) // a full-state response also has unchanged names
-	}
-	switch st.State {
-	case protocol.StateSynced:
-		switch {
-		case st.Finds > 0:
-		case shown == nil:
-			return errors.New("the client should not have it")
-		case !told.is(shown):
-			return fmt.Errorf("the client was sent %s", textOf(told.res))
-		case !a.world && a.newest != nil && sent(a.newest):
-			return fmt.Errorf("%s is unanswered", a.newest.nonce)
-		case !a.world && a.heldBack(name):
-			return errors.New("it is held back")
-		}
-	case protocol.StateAbsent:
-		if shown != nil {
-			return errors.New("the client should have it")
-		}
-	case protocol.StateSent:
-		if st.Nonce != "" && !slices.ContainsFunc(a.flights, func(f *flight) bool { return f.nonce == st.Nonce && sent(f) }) {
-			return fmt.Errorf("%s is answered, or does not carry the name", st.Nonce)
-		}
-	case protocol.StateRefused:
-		beats := shown != nil && shown.TTL > 0 // the refusal may have been for a heartbeat
-		if st.Nonce != "" && !beats && !a.world && len(a.refused[name])+len(a.doubted[name]) == 0 {
-			return errors.New("it was not refused")
-		}
+func (l *ledger) nameState(a *account, st protocol.NameState) error {
+	shown, told := l.shown(a, st.Name), a.lastSent[st.Name]
+	switch {
+	case (st.Why == protocol.ByName) != a.names[st.Name]:
+		return fmt.Errorf("subscribed: %v", a.names[st.Name])
+	case st.State == protocol.StateAbsent && shown != nil:
+		return errors.New("the client should have it")
+	case st.State == protocol.StateSynced && st.Finds == 0 && (shown == nil || !told.is(shown)):
+		return fmt.Errorf("the view has %s, the client was sent %s", textOf(shown), textOf(told.res))
 	}
 	return nil
 }

@@ -32,8 +32,6 @@ type world struct {
 	prompt  bool // messages arrive at once
 
 	deliveries, judged int // see [Result]
-	unjudged           map[Excuse]int
-	*trial
 
 	sent  []*xds.Response // all responses, in order
 	story *[]string       // nil: no story is wanted
@@ -50,7 +48,7 @@ func (n *lane) fail(err error) { n.world.fail("client %d: %w", n.id, err) }
 
 // newWorld makes a world and connects its clients.
 func newWorld(open Open, cfg Config, story *[]string) *world {
-	w := &world{unjudged: map[Excuse]int{}, trial: newTrial(cfg.Without), cfg: cfg, open: open, now: epoch, story: story,
+	w := &world{cfg: cfg, open: open, now: epoch, story: story,
 		plan: newDice(cfg.Seed, 0), chance: newDice(cfg.Seed, 1+uint64(cfg.Variant))}
 	w.noise = newDice(cfg.Seed, 3)
 	w.operator = newOperator(cfg.Seed)
@@ -87,7 +85,7 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 		w.logf("a world of %s clients (%s), whole=%v named=%v flips=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, w.content.flips, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
-		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, worlds: map[string][]*xds.Resource{}, sends: map[string][]sending{}}
+		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, full: map[string][]*xds.Resource{}}
 		w.lanes = append(w.lanes, n)
 		n.connect()
 	}

@@ -1,0 +1,338 @@
+package protocoltest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file checks each response against the view, the subscriptions and what was sent before.
+
+// judgeResponse judges a response and records it.
+func (l *ledger) judgeResponse(r *xds.Response) error {
+	a := l.account(r.Type)
+	if a == nil {
+		return fmt.Errorf("SOTW-6: a response of a type that the client has not requested")
+	}
+	if f := a.newest; f != nil && f.batch != l.batch && !l.overtakes(a, f) {
+		return fmt.Errorf("SOTW-3: a response was sent while nonce %s is unanswered, for %v", f.nonce, l.now.Sub(f.at))
+	}
+	for _, check := range []func(*account, *xds.Response) error{
+		l.checkShape, l.checkUpserts, l.checkRemovals, l.checkResourceErrors, l.checkHeartbeats, l.checkReason, l.checkClusters, l.checkReferrers, l.checkAddresses, l.checkSize, l.checkVersion,
+	} {
+		if err := check(a, r); err != nil {
+			return err
+		}
+	}
+	l.record(a, r)
+	return nil
+}
+
+// overtakes reports whether a response may be sent while the newest response is unanswered. One response is in
+// flight per type, with two exceptions: no answer is expected soon, or a delta client has subscribed to more names
+// since ("the server must honor changes to the subscription state even if the nonce is stale").
+func (l *ledger) overtakes(a *account, f *flight) bool {
+	return !slices.Contains(a.flights, f) || f.excused || f.onlyBeats || l.now.Sub(f.at) >= answerTimeout || l.variant == xds.Delta && a.more ||
+		slices.ContainsFunc(a.flights, func(f *flight) bool { return f.cold })
+}
+
+// checkShape checks the rules that need neither view nor history.
+func (l *ledger) checkShape(a *account, r *xds.Response) error {
+	if l.nonces[r.Nonce] || r.Nonce == "" {
+		return fmt.Errorf("SOTW-2: nonce %q is empty or was used before", r.Nonce)
+	}
+	if l.variant == xds.SotW && len(r.Removed)+len(r.Absent) > 0 {
+		return fmt.Errorf("a DiscoveryResponse cannot remove %v", r.Removed)
+	}
+	names := slices.Concat(r.Removed, r.Absent)
+	for _, x := range slices.Concat(r.Upserts, r.Beats) {
+		names = append(names, x.Name)
+	}
+	slices.Sort(names)
+	if len(slices.Compact(slices.Clone(names))) < len(names) {
+		return fmt.Errorf("SOTW-14, DELTA-1: a name occurs twice in one response: %v", names)
+	}
+	return nil
+}
+
+func (l *ledger) checkUpserts(a *account, r *xds.Response) error {
+	seen := map[string]bool{}
+	for _, x := range r.Upserts {
+		seen[x.Name] = true
+		if !a.covers(x.Name) && !a.wouldMatch(x) && !a.known[x.Name] {
+			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
+		}
+		// A resource that the view has lost may be kept for the client, as some earlier view had it.
+		is := l.shown(a, x.Name)
+		if !same(is, x) && (is != nil || l.recent(a, x) == nil || len(a.typ.ReferredBy()) == 0) {
+			return fmt.Errorf("ADS-4: %s is neither in the view nor kept for the client", show(x))
+		}
+	}
+	for x := range a.table.All() {
+		if a.full && l.shown(a, x.Name) != nil && !seen[x.Name] {
+			return fmt.Errorf("SOTW-8: the full-state response lacks %s", x.Name)
+		}
+	}
+	return nil
+}
+
+// recent returns the resource of an earlier view that equals a resource, or nil.
+func (l *ledger) recent(a *account, x *xds.Resource) *xds.Resource {
+	for _, t := range l.opts.Recent(a.typ) {
+		if r := t.Lookup(x.Name); same(r, x) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (l *ledger) checkRemovals(a *account, r *xds.Response) error {
+	if len(r.Absent) > 0 && !l.getsAbsent(a) {
+		return fmt.Errorf("DELTA-7: %s is reported absent, but this client needs a removal", r.Absent)
+	}
+	for _, n := range slices.Concat(r.Removed, r.Absent) {
+		k, told := a.lastSent[n]
+		switch {
+		case !a.covers(n) && !a.known[n] && (a.typ.Parent == nil || !a.wildcard): // or a virtual host of a route of the wildcard
+			return fmt.Errorf("DELTA-6: removes %s, which is not subscribed", n)
+		case l.shown(a, n) != nil:
+			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
+		case told && k.absent() && !k.again && len(l.matchedBy(a, n)) > 0:
+			return fmt.Errorf("DELTA-11: removes %s, which matches another resource", n)
+		case l.undecided(a, n) && k.absent() && !a.known[n]:
+			return fmt.Errorf("DELTA-7: removes %s, which is undecided", n)
+		}
+	}
+	return nil
+}
+
+// getsAbsent reports whether the client gets a Resource without a body for a name that never existed.
+func (l *ledger) getsAbsent(a *account) bool {
+	return l.variant == xds.Delta && (l.opts.Bodyless || a.typ.Is(xds.VirtualHost) && l.agent == "envoy")
+}
+
+// checkResourceErrors checks resource_errors: only for subscribed names that do not exist, once for each time that
+// they were subscribed or removed.
+func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
+	for i, n := range r.Missing {
+		switch {
+		case !l.opts.ResourceErrors:
+			return fmt.Errorf("gRFC A88: %s is reported missing to a client without resource errors", n)
+		case !a.names[n] || l.shown(a, n) != nil || len(l.matchedBy(a, n)) > 0 || slices.Contains(r.Missing[:i], n):
+			return fmt.Errorf("gRFC A88: %s is reported missing, but it is not subscribed, exists or is listed twice", n)
+		case l.undecided(a, n):
+			return fmt.Errorf("gRFC A88: %s is reported missing, but it is undecided", n)
+		case l.variant == xds.Delta && !slices.Contains(r.Removed, n) && !slices.Contains(r.Absent, n):
+			return fmt.Errorf("gRFC A88: %s is reported missing, but not removed", n)
+		case l.variant == xds.SotW && a.missing[n] && !a.lastSent[n].again && len(a.refused) == 0:
+			return fmt.Errorf("gRFC A88: %s is reported missing again", n)
+		}
+	}
+	return nil
+}
+
+// checkHeartbeats checks heartbeats: "a Resource with the resource unset and version matching the most recently sent
+// version".
+func (l *ledger) checkHeartbeats(a *account, r *xds.Response) error {
+	expires := slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.TTL > 0 })
+	switch {
+	case len(r.Beats) > 0 && a.full:
+		return fmt.Errorf("TTL-4: a full-state response with heartbeats would remove every resource")
+	case r.TTL && expires && !l.ttl:
+		return fmt.Errorf("TTL-1, TTL-4: a TTL is sent to a client that does not support TTLs")
+	case l.ttl && !r.TTL && (len(r.Beats) > 0 || expires):
+		return fmt.Errorf("TTL-1: the TTL is missing")
+	}
+	for _, b := range r.Beats {
+		k, told := a.lastSent[b.Name]
+		_, refused := a.refused[b.Name]
+		open := slices.ContainsFunc(a.flights, func(f *flight) bool { _, in := f.carried[b.Name]; return in && f.seq > a.accepted })
+		switch {
+		case b.TTL == 0 || !a.covers(b.Name) && !a.known[b.Name]:
+			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not subscribed or does not expire", show(b))
+		case told && (!k.is(b) || refused || open):
+			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not ACKed", show(b))
+		}
+	}
+	return nil
+}
+
+// late reports whether a resource has had no heartbeat for so long that the client may have dropped it.
+func (l *ledger) late(a *account, r *xds.Resource) bool {
+	return l.ttl && r != nil && r.TTL > 0 && 3*l.now.Sub(a.ttlBegan[r.Name]) >= 2*r.TTL
+}
+
+// checkReason checks that the response has a reason. "The management server should only send updates to the Envoy
+// client when the resources in the DiscoveryResponse have changed."
+func (l *ledger) checkReason(a *account, r *xds.Response) error {
+	gone := slices.Concat(r.Removed, r.Absent)
+	news := len(gone) > 0 || slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return !a.lastSent[x.Name].is(x) || a.lastSent[x.Name].again })
+	// Refused content comes again with news, or after a while.
+	again := func(n string) bool {
+		_, refused := a.refused[n]
+		return a.lastSent[n].again || refused && (news || l.opts.Retry != nil)
+	}
+	reason := news || len(r.Beats)+len(r.Missing) > 0 || a.answer || a.newest == nil
+	in := map[string]bool{}
+	for _, x := range r.Upserts {
+		in[x.Name] = true
+		may := again(x.Name) || l.late(a, x)
+		if a.lastSent[x.Name].is(x) && !may && !a.full {
+			return fmt.Errorf("DELTA-12, DELTA-15: %s was sent before, has not changed and was not requested", x.Name)
+		}
+		reason = reason || may || l.ttl && x.TTL > 0
+	}
+	for _, n := range gone {
+		k, told := a.lastSent[n]
+		asked := a.known[n] || a.subscribes(n) || l.warmed[[2]string{a.typ.URL, n}] || a.typ.Parent != nil && a.wildcard
+		if told && k.absent() && !again(n) || !told && !asked {
+			return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", n)
+		}
+	}
+	for n, k := range a.lastSent {
+		reason = reason || a.full && !in[n] && (!k.absent() || k.again)
+	}
+	if !reason {
+		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing changed since the last response, and nothing was requested")
+	}
+	return nil
+}
+
+// checkSize checks that a response that could be split is not too large. It counts only names, bodies, versions
+// and aliases, so it may miss a response that is slightly too large.
+func (l *ledger) checkSize(a *account, r *xds.Response) error {
+	limit := l.opts.MaxResponse
+	// A name is in removed_resources and resource_errors of the same response.
+	items := len(r.Upserts) + len(r.Beats) + max(len(r.Removed)+len(r.Absent), len(r.Missing))
+	if limit == 0 || a.full || r.Together || items < 2 {
+		return nil
+	}
+	size := 0
+	for _, x := range r.Upserts {
+		size += len(x.Body)
+	}
+	for _, x := range slices.Concat(r.Upserts, r.Beats) {
+		size += len(x.Name) + len(x.Version)
+		for _, n := range x.Aliases {
+			size += len(n)
+		}
+	}
+	for _, n := range slices.Concat(r.Removed, r.Absent, r.Missing) {
+		size += len(n)
+	}
+	if size > limit {
+		return fmt.Errorf("DELTA-13: a response of %d resources and names has more than %d bytes, the limit is %d", items, size, limit)
+	}
+	return nil
+}
+
+// checkVersion checks the version. Kept resources count in the version of a full-state response. In other responses
+// they may count.
+func (l *ledger) checkVersion(a *account, r *xds.Response) error {
+	var kept []*xds.Stamp
+	for _, x := range r.Upserts {
+		if !same(l.shown(a, x.Name), x) {
+			kept = append(kept, x.Stamp)
+		}
+	}
+	want := a.table.Version()
+	if a.full {
+		want = a.table.VersionWith(slices.Values(kept))
+	} else if len(kept) > 0 || l.resumes || l.lacksAny(a) {
+		return nil
+	}
+	if r.Version != want {
+		return fmt.Errorf("SOTW-13: version %q, want %q", r.Version, want)
+	}
+	return nil
+}
+
+// lacksAny reports whether the view lacks any name that the client was sent or knows: its resource may be kept.
+func (l *ledger) lacksAny(a *account) bool {
+	for n := range a.known {
+		if a.table.Lookup(n) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// record records a response.
+func (l *ledger) record(a *account, r *xds.Response) {
+	l.nonces[r.Nonce] = true
+	f := &flight{nonce: r.Nonce, at: l.now, batch: l.batch, seq: len(l.nonces), carried: map[string]fact{}, onlyBeats: len(r.Beats) > 0 && len(r.Upserts)+len(r.Removed)+len(r.Absent) == 0}
+	for _, x := range r.Upserts {
+		f.carried[x.Name] = fact{res: x, seq: f.seq, news: !a.lastSent[x.Name].is(x)}
+		delete(a.missing, x.Name)
+		for n, k := range a.lastSent {
+			a.repeat(n, k.absent() && matches(a.typ, x, n))
+		}
+	}
+	for _, x := range r.Beats {
+		f.beats = append(f.beats, x.Name)
+		a.repeat(x.Name, l.late(a, x)) // a heartbeat after the TTL does not bring back a dropped resource
+	}
+	for _, x := range slices.Concat(r.Upserts, r.Beats) {
+		a.ttlBegan[x.Name] = l.now
+	}
+	for _, n := range slices.Concat(r.Removed, r.Absent) {
+		f.carried[n] = fact{seq: f.seq, again: len(l.matchedBy(a, n)) > 0}
+	}
+	if a.full {
+		l.full[a.typ.URL+r.Version] = r.Upserts
+		for n := range a.lastSent {
+			f.lack(n)
+		}
+		for n := range a.names {
+			f.lack(n)
+		}
+	}
+	for n, k := range f.carried {
+		a.lastSent[n], a.known[n] = k, true
+		delete(a.due, n)
+	}
+	for _, n := range r.Missing {
+		a.missing[n] = true
+	}
+	l.recordWarming(a, r, f)
+	a.flights, a.newest, a.settled = append(a.flights, f), f, l.now
+	if !f.onlyBeats { // a heartbeat is not an answer
+		a.answer, a.more = false, false
+	}
+}
+
+// lack records that a full-state response lacks a name, so that it does not exist.
+func (f *flight) lack(n string) {
+	if _, in := f.carried[n]; !in {
+		f.carried[n] = fact{seq: f.seq}
+	}
+}
+
+// recordWarming records which assignments may be sent again because a response carries their clusters (WARM-2).
+func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
+	t := a.typ.Warms
+	if t == nil || l.only != nil {
+		return
+	}
+	cold := false
+	eds, table := l.account(t), l.view.Table(t)
+	for _, x := range r.Upserts {
+		for _, ref := range x.Refs {
+			if !ref.Type.Is(t) {
+				continue
+			}
+			cold = cold || table.Lookup(ref.Name) == nil && table.Aliased(ref.Name).Len() == 0
+			l.warmed[[2]string{t.URL, ref.Name}] = true
+			if eds == nil {
+				continue
+			}
+			for n, k := range eds.lastSent {
+				eds.repeat(n, n == ref.Name || k.version != "" || k.res != nil && matches(t, k.res, ref.Name))
+			}
+		}
+	}
+	for _, o := range append(a.flights, f) {
+		o.cold = o.cold || cold && o.batch == f.batch
+	}
+}

@@ -1,0 +1,105 @@
+package protocoltest
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A faulty session is a good one with one fault.
+type faulty struct {
+	*protocol.Session
+	respond  func(r *xds.Response)
+	batch    func(rs []*xds.Response) []*xds.Response // what it sends instead of all its responses
+	deadline func(time.Time) time.Time
+	event    func(e *protocol.Event) bool // false drops the event
+	deaf     bool                         // it ignores changes of which it gets a hint
+	blind    bool                         // it sees no references
+	view     xds.View
+}
+
+func (f *faulty) Responses() iter.Seq[*xds.Response] {
+	var out []*xds.Response
+	for r := range f.Session.Responses() {
+		c := *r
+		c.Changes = &xds.Changes{Upserts: slices.Clone(r.Upserts), Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing}
+		for i, x := range c.Upserts {
+			if is := f.view.Table(c.Type).Lookup(x.Name); same(is, x) {
+				c.Upserts[i] = is
+			}
+		}
+		if f.respond != nil {
+			f.respond(&c)
+		}
+		out = append(out, &c)
+	}
+	if f.batch != nil {
+		out = f.batch(out)
+	}
+	return slices.Values(out)
+}
+
+func (f *faulty) Events() iter.Seq[protocol.Event] {
+	return func(yield func(protocol.Event) bool) {
+		for e := range f.Session.Events() {
+			if (f.event == nil || f.event(&e)) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (f *faulty) Deadline() time.Time {
+	if f.deadline != nil {
+		return f.deadline(f.Session.Deadline())
+	}
+	return f.Session.Deadline()
+}
+
+func (f *faulty) Change(view xds.View, touched []xds.Names) {
+	if !f.deaf || len(touched) == 0 {
+		f.Session.Change(f.see(view), touched)
+	}
+}
+
+// see returns what the session sees of a view.
+func (f *faulty) see(view xds.View) xds.View {
+	f.view = view
+	if !f.blind {
+		return view
+	}
+	out := xds.Tables{}
+	for _, k := range kinds {
+		var set []*xds.Resource
+		for r := range view.Table(k.typ()).All() {
+			stamp := *r.Stamp
+			stamp.Refs = []xds.Ref{}
+			set = append(set, &xds.Resource{Stamp: &stamp, Type: r.Type, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand})
+		}
+		table, err := xds.NewTable(k.typ()).With(set)
+		if err != nil {
+			panic(err)
+		}
+		out[k.url] = table
+	}
+	return out
+}
+
+func opens(fault faulty) Open {
+	return func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session {
+		f := fault
+		f.Session = protocol.NewSession(v, only, f.see(view), opts)
+		return &f
+	}
+}
+
+// twice sends each response twice.
+func twice(rs []*xds.Response) (out []*xds.Response) {
+	for _, r := range rs {
+		out = append(out, r, r)
+	}
+	return out
+}

@@ -1,0 +1,191 @@
+package protocoltest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file checks make before break in the responses of one stream: clusters come before what refers to them
+// (ADS-3), and leave after it (ADS-8). In whole worlds breaks.go checks the same at the client.
+
+// checkClusters checks that the client has the clusters that the resources of a response refer to: "CDS updates (if
+// any) must always be pushed first."
+func (l *ledger) checkClusters(a *account, r *xds.Response) error {
+	if l.only != nil || a.typ.After == nil {
+		return nil
+	}
+	first := l.account(a.typ.After)
+	for _, x := range r.Upserts {
+		for _, ref := range x.Refs {
+			if !ref.Type.Is(a.typ.After) || ref.Name == xds.Wildcard || a.lastSent[x.Name].is(x) {
+				continue
+			}
+			if first == nil {
+				if l.resumes && l.now.Sub(l.began) < silentAfter && same(l.shown(a, x.Name), x) {
+					return fmt.Errorf("ADS-9: %s may refer to clusters, but the resuming client has not opened CDS yet", show(x))
+				}
+				continue
+			}
+			if err := l.checkCluster(a, first, x, ref.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *ledger) checkCluster(a, first *account, x *xds.Resource, c string) error {
+	if !first.covers(c) || l.shown(first, c) == nil || l.shown(a, x.Name) == nil {
+		return nil
+	}
+	if first.lastSent[c].absent() {
+		return fmt.Errorf("ADS-3: %s refers to %s, which was not sent yet", show(x), c)
+	}
+	since, waits := a.due[x.Name]
+	if l.silent(first) || waits && l.now.Sub(since) >= silentAfter || slices.ContainsFunc(first.flights, func(f *flight) bool { return f.cold }) {
+		return nil
+	}
+	for _, f := range first.flights {
+		if f.carried[c].news && f.seq > first.answered && first.acked[c].absent() && l.now.Sub(f.at) < silentAfter {
+			return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s carried and the client has not answered yet", show(x), c, f.nonce)
+		}
+	}
+	return nil
+}
+
+// checkReferrers checks that the client does not certainly hold anything that refers to a removed name. What the
+// view still has does not count.
+func (l *ledger) checkReferrers(a *account, r *xds.Response) error {
+	if l.only != nil || len(a.typ.ReferredBy()) == 0 {
+		return nil
+	}
+	gone := slices.Concat(r.Removed, r.Absent)
+	if a.full {
+		for n := range a.lastSent {
+			if !slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return x.Name == n }) {
+				gone = append(gone, n)
+			}
+		}
+	}
+	for _, n := range gone {
+		if k := a.lastSent[n]; k.res == nil || k.again {
+			continue // the client may only be answered
+		}
+		if by, held := l.surelyRefers(a.typ, n); by != nil {
+			return fmt.Errorf("ADS-3, ADS-8: %s is removed while the client holds %s %s", n, by, show(held))
+		}
+	}
+	return nil
+}
+
+// surelyRefers returns a resource on the client that the view has lost or replaced, and that refers to a name.
+func (l *ledger) surelyRefers(t *xds.Type, name string) (by *xds.Type, held *xds.Resource) {
+	for _, by := range t.ReferredBy() {
+		b := l.account(by)
+		if b == nil || slices.ContainsFunc(b.flights, func(f *flight) bool { return l.now.Sub(f.at) >= silentAfter }) {
+			continue
+		}
+		for n, k := range b.acked {
+			is := l.shown(b, n)
+			if k.res == nil || k.is(is) || is == nil && l.variant == xds.SotW && !b.full {
+				continue
+			}
+			if slices.ContainsFunc(k.res.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name }) {
+				return by, k.res
+			}
+		}
+	}
+	return nil, nil
+}
+
+// mayBeKept reports whether the removal of a name may wait: for a time, or because the client may hold something that
+// refers to it.
+func (l *ledger) mayBeKept(a *account, name string) bool {
+	byTime := l.only != nil || l.resumes || l.tardy || a.typ.FullState && !a.wildcard // or the client reached it by other names
+	return byTime || l.mayBeReferred(a, name)
+}
+
+// mayBeReferred reports whether anything that the client may hold, and the view does not have, refers to a name.
+func (l *ledger) mayBeReferred(a *account, name string) bool {
+	called := []string{name, a.typ.Collection(name)}
+	for _, k := range []fact{a.lastSent[name], a.acked[name]} {
+		if k.res != nil {
+			called = append(called, k.res.Aliases...)
+		}
+	}
+	for _, by := range a.typ.ReferredBy() {
+		b := l.account(by)
+		if b == nil {
+			continue
+		}
+		if len(b.refused) > 0 || len(b.flights) > 0 || l.mayHoldUnknown(b) {
+			return true
+		}
+		for _, facts := range []map[string]fact{b.lastSent, b.acked} {
+			for n, k := range facts {
+				if k.res != nil && !k.is(l.shown(b, n)) && k.res.MayRefer(a.typ, called[0], called[1:]...) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// mayHoldUnknown reports whether the client may hold a resource of an earlier stream that the view has lost, so that no
+// response can replace or remove it.
+func (l *ledger) mayHoldUnknown(a *account) bool {
+	for n := range a.names {
+		if l.variant == xds.SotW && l.resumes && !a.full && l.shown(a, n) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// checkAddresses checks that in a message each resource that releases an address comes before the resource that
+// takes it (HEAL-4), except in a circle of such resources.
+func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
+	unsure := func(x *xds.Resource) bool { return a.acked[x.Name].res != a.lastSent[x.Name].res }
+	if !a.typ.Binds || len(a.refused) > 0 || slices.ContainsFunc(r.Upserts, unsure) {
+		return nil
+	}
+	next := func(i int) (takers []int) { // the resources that take an address of resource i
+		was := a.lastSent[r.Upserts[i].Name].res
+		if was == nil {
+			return nil
+		}
+		for j, x := range r.Upserts {
+			if j != i && was.Frees(r.Upserts[i].Stamp, x.Stamp) {
+				takers = append(takers, j)
+			}
+		}
+		return takers
+	}
+	for last := range r.Upserts {
+		for _, first := range next(last) {
+			if first < last && !leadsTo(next, first, last, nil) {
+				return fmt.Errorf("HEAL-4: %s comes before %s, which releases its address", r.Upserts[first].Name, r.Upserts[last].Name)
+			}
+		}
+	}
+	return nil
+}
+
+// leadsTo reports whether a path leads from i to j.
+func leadsTo(next func(int) []int, i, j int, seen []int) bool {
+	return slices.ContainsFunc(next(i), func(k int) bool {
+		return k == j || !slices.Contains(seen, k) && leadsTo(next, k, j, append(seen, i))
+	})
+}
+
+// addresses returns the addresses of a generation of a resource. Some of them overlap those of other resources.
+func addresses(t *xds.Type, name string, gen int) *[]xds.Address {
+	if !t.Binds || gen%5 == 4 {
+		return nil
+	}
+	n := gen + int(name[len(name)-1])
+	return &[]xds.Address{{Port: fmt.Sprint("tcp ", n%3), Host: []string{"", "a", "b"}[gen/3%3]}}
+}

@@ -1,0 +1,280 @@
+package protocoltest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file is the second opinion on subscriptions: names, wildcards, aliases and collections.
+
+// subscriptions are what a client subscribes to of one type.
+type subscriptions struct {
+	names    map[string]bool // without "*"
+	wildcard bool
+	implicit bool            // the client has never subscribed to a name
+	byAlias  bool            // names also match by alias and collection: delta only
+	matched  map[string]bool // resources that the names match
+	scopes   map[string]bool // the collections that the wildcard covers; nil: all
+}
+
+func newSubscriptions(v xds.Variant) subscriptions {
+	return subscriptions{names: map[string]bool{}, matched: map[string]bool{}, implicit: true, byAlias: v == xds.Delta}
+}
+
+// coversAll reports whether the client subscribes to everything.
+func (s *subscriptions) coversAll() bool { return s.wildcard && s.scopes == nil }
+
+// subscribes reports whether a name is subscribed, by the client or by the wildcard of its route.
+func (s *subscriptions) subscribes(name string) bool { return s.names[name] || s.scopes[name] }
+
+// matches reports whether a name matches a resource by alias or collection.
+func matches(t *xds.Type, r *xds.Resource, name string) bool {
+	return slices.Contains(r.Aliases, name) || name != "" && !r.OnDemand && t.Collection(r.Name) == name
+}
+
+// shown returns the resource that the client should have by a name, or nil if it does not exist or no
+// subscription matches it.
+func (l *ledger) shown(a *account, name string) *xds.Resource {
+	r := a.table.Lookup(name)
+	if r == nil || a.names[name] || a.matched[name] || a.coversAll() && !r.OnDemand {
+		return r
+	}
+	return nil
+}
+
+// covers reports whether the client may be sent a name.
+func (a *account) covers(name string) bool {
+	k, told := a.lastSent[name]
+	return a.coversAll() || a.subscribes(name) || a.matched[name] || told && !k.absent()
+}
+
+// wouldMatch reports whether a subscribed name would match a resource if it existed.
+func (a *account) wouldMatch(r *xds.Resource) bool {
+	if r == nil || !a.byAlias {
+		return false
+	}
+	for _, names := range []map[string]bool{a.names, a.scopes} {
+		for n := range names {
+			if matches(a.typ, r, n) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// matchedBy returns the resources that a name matches by alias or collection, if it is not a resource itself:
+// "Both the names and aliases of resources should be checked".
+func (l *ledger) matchedBy(a *account, name string) (out []*xds.Resource) {
+	if !a.byAlias || a.table.Lookup(name) != nil {
+		return nil
+	}
+	for r := range a.table.All() {
+		if matches(a.typ, r, name) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// rematch computes again which resources the names match.
+func (l *ledger) rematch(a *account) {
+	clear(a.matched)
+	for _, names := range []map[string]bool{a.names, a.scopes} {
+		for n := range names {
+			for _, r := range l.matchedBy(a, n) {
+				a.matched[r.Name] = true
+			}
+		}
+	}
+}
+
+// updateScopes updates the collections that a wildcard covers. A wildcard of virtual hosts covers the routes to
+// which this stream subscribes (OND-4), or all routes, if the stream subscribes to no routes or to all.
+func (l *ledger) updateScopes(a *account) {
+	if a.typ.Parent == nil || l.variant == xds.SotW || l.only != nil {
+		return
+	}
+	over, was := l.account(a.typ.Parent), a.scopes
+	a.scopes = nil
+	if a.wildcard && over != nil && !over.wildcard {
+		a.scopes = map[string]bool{}
+		for n := range over.names {
+			a.scopes[n+"/*"], a.known[n+"/*"] = true, true
+		}
+	}
+	if maps.Equal(was, a.scopes) && (was == nil) == (a.scopes == nil) {
+		return
+	}
+	l.rematch(a)
+	l.resubscribed(a)
+	l.trim(a)
+}
+
+// resubscribed records that the subscriptions changed in a way after which anything may be sent again.
+func (l *ledger) resubscribed(a *account) {
+	a.more, a.answer, a.moved = true, true, l.batch+1
+	a.repeatAll()
+}
+
+func (l *ledger) replaceNames(a *account, names []string) {
+	if len(names) == 0 && a.implicit {
+		return
+	}
+	a.implicit = false
+	want := setOf(names)
+	star := want[xds.Wildcard]
+	delete(want, xds.Wildcard)
+	for n := range want {
+		if !a.names[n] {
+			l.ask(a, n)
+		}
+	}
+	if star != a.wildcard || star && !maps.Equal(want, a.names) {
+		l.resubscribed(a)
+	}
+	if !maps.Equal(want, a.names) {
+		a.moved, a.answer = l.batch+1, true
+	}
+	a.names, a.wildcard = want, star
+	l.trim(a)
+}
+
+func (l *ledger) subscribe(a *account, names []string) {
+	for _, n := range names {
+		a.implicit = false
+		if n == xds.Wildcard {
+			a.wildcard = true
+			l.resubscribed(a)
+			continue
+		}
+		a.names[n] = true
+	}
+	l.rematch(a)
+	for _, n := range names {
+		l.ask(a, n)
+	}
+}
+
+// ask records that a name is subscribed: it is sent, whatever the client holds.
+func (l *ledger) ask(a *account, n string) {
+	a.known[n], a.more, a.answer, a.moved = true, true, a.answer || a.full, l.batch+1
+	a.repeat(n, true)
+	delete(a.missing, n)
+	for x, k := range a.lastSent {
+		a.repeat(x, k.res == nil || matches(a.typ, k.res, n))
+	}
+	for _, r := range l.matchedBy(a, n) {
+		a.repeat(r.Name, true)
+	}
+	for x := range a.refused {
+		a.repeat(x, true)
+	}
+}
+
+func (l *ledger) unsubscribe(a *account, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	star := slices.Contains(names, xds.Wildcard)
+	if star {
+		a.wildcard, a.implicit, a.scopes = false, false, nil
+	}
+	for _, n := range names {
+		a.known[n] = true
+		for _, s := range l.endedBy(a, n) {
+			delete(a.names, s)
+			delete(a.missing, s)
+		}
+	}
+	l.rematch(a)
+	l.resubscribed(a)
+	l.trim(a)
+	for n := range a.lastSent {
+		if star && !a.names[n] && !a.matched[n] {
+			delete(a.lastSent, n) // the client may know the rest by aliases of the past
+		}
+	}
+}
+
+// endedBy returns the subscribed names that end when the client unsubscribes from n: "these may be resource names
+// or aliases". If n was never subscribed, no name ends.
+func (l *ledger) endedBy(a *account, n string) (out []string) {
+	if a.names[n] {
+		return []string{n}
+	}
+	sent := a.lastSent[n].res
+	for s := range a.names {
+		k, told := a.lastSent[s]
+		alias := slices.ContainsFunc(l.matchedBy(a, s), func(r *xds.Resource) bool { return r.Name == n && slices.Contains(r.Aliases, s) }) ||
+			sent != nil && slices.Contains(sent.Aliases, s) && (!told || !k.absent() || k.again)
+		r := a.table.Lookup(s)
+		if alias || r != nil && a.table.Lookup(n) == nil && slices.Contains(r.Aliases, n) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// trim forgets names that are no longer subscribed, as the client does.
+func (l *ledger) trim(a *account) {
+	if a.wildcard && a.scopes == nil {
+		return
+	}
+	gone := func(n string, k fact) bool {
+		return !a.wildcard && !a.subscribes(n) && !a.matched[n] && !a.wouldMatch(k.res) && !a.wouldMatch(a.lastSent[n].res)
+	}
+	for _, facts := range []map[string]fact{a.acked, a.refused, a.lastSent} {
+		maps.DeleteFunc(facts, gone)
+	}
+	for _, f := range a.flights {
+		maps.DeleteFunc(f.carried, gone)
+		f.excused = f.excused || len(a.names) == 0 && !a.wildcard // a client need not answer a response about unsubscribed names
+	}
+}
+
+// undecided reports whether the view is still looking for a name.
+func (l *ledger) undecided(a *account, name string) bool {
+	v, ok := l.view.(xds.Undecided)
+	return ok && v.Undecided(a.typ, name)
+}
+
+// hasUndecided reports whether any subscribed name is undecided.
+func (l *ledger) hasUndecided(a *account) bool {
+	for n := range a.names {
+		if l.undecided(a, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// withholds reports whether the view withholds a name from clients that refused it.
+func (l *ledger) withholds(a *account, n string) bool {
+	v, ok := l.view.(xds.Withholding)
+	return ok && slices.Contains(v.Withheld(a.typ), n)
+}
+
+// knownNames returns every name that matters to the account, sorted.
+func (l *ledger) knownNames(a *account) []string {
+	all := make([]string, 0, 2*len(a.lastSent)+len(a.names))
+	for _, names := range []map[string]bool{a.names, a.scopes, a.matched} {
+		for n := range names {
+			all = append(all, n)
+		}
+	}
+	for n := range a.lastSent {
+		all = append(all, n)
+	}
+	if a.coversAll() {
+		for r := range a.table.All() {
+			if !r.OnDemand {
+				all = append(all, r.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

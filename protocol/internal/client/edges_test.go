@@ -112,7 +112,8 @@ func TestClientStateOfResource(t *testing.T) {
 		c.say()
 		_ = c.respond(xds.Endpoint, "1", "v", "a=1")
 		want := map[xds.Variant]string{xds.SotW: "v", xds.Delta: "1"}[v]
-		if s := c.State(xds.Endpoint, "a"); s.Version != want || !s.Updated.IsZero() {
+		s := c.State(xds.Endpoint, "a")
+		if s.Version != want || !s.Updated.IsZero() || s.Status.String() != "acked" {
 			t.Errorf("%+v, want version %q", s, want)
 		}
 	})

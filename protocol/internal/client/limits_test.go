@@ -73,6 +73,13 @@ func TestClientLimits(t *testing.T) {
 		again(c)
 		c.want("EDS nonce= names=[*]")
 	})
+	t.Run("CLI-4 SotW: with DropOnError the client states a version without data errors", func(t *testing.T) {
+		c := ask(t, xds.SotW, client.Options{DropOnError: true}, xds.Endpoint, "a")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")
+		c.say()
+		again(c)
+		c.want("EDS nonce= version=v1 names=[a]")
+	})
 	t.Run("CLI-4 SotW: after an unsubscription between streams the client states no version", func(t *testing.T) {
 		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")

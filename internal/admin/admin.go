@@ -83,17 +83,17 @@ type Server struct {
 
 	Replicas Replicas // the other servers of the store; nil: this server cannot ask others
 
-	waiters, heavy, making, asking, checking, spreading, writing doors   // prepared by Handler
-	largeCommits, commits                                        doors   // large commits that arrive, and all that are complete
-	readers, streams, waiting, waitingSynced                     *places // of requests for events, endpoint streams, wait, and wait/synced
-	bodies                                                       *inbound.Budget
-	unpacking                                                    chan struct{} // a place for each large input that is unpacked
-	probes                                                       *rate.Owners
-	groupJobs                                                    chan groupJob // without a slot: RunGroupCommands takes one job at a time
-	pacer                                                        pacer
-	once                                                         sync.Once
-	tries                                                        tries
-	refusedRoles                                                 dedup.Counter // log lines about callers without a role
+	waiters, heavy, making, asking, checking, spreading, writing, signingIn doors   // prepared by Handler
+	largeCommits, commits                                                   doors   // large commits that arrive, and all that are complete
+	readers, streams, waiting, waitingSynced                                *places // of requests for events, endpoint streams, wait, and wait/synced
+	bodies                                                                  *inbound.Budget
+	unpacking                                                               chan struct{} // a place for each large input that is unpacked
+	probes                                                                  *rate.Owners
+	groupJobs                                                               chan groupJob // without a slot: RunGroupCommands takes one job at a time
+	pacer                                                                   pacer
+	once                                                                    sync.Once
+	tries                                                                   tries
+	refusedRoles                                                            dedup.Counter // log lines about callers without a role
 
 	mu   sync.Mutex     // never held during I/O
 	held map[string]int // number of large answers in progress, by connection

@@ -159,6 +159,7 @@ func (s *Server) prepare() {
 		s.checking.limit(1)
 		s.spreading.limit(maxSpread)
 		s.writing.limit(maxWriters)
+		s.signingIn.limit(maxSignIns)
 		s.largeCommits.limit(maxCommits)
 		s.commits.limit(maxCommits)
 		s.readers, s.streams = newPlaces(maxReaders, "read events"), newPlaces(maxReaders, "register endpoints")

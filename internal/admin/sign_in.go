@@ -116,6 +116,9 @@ func (s *Server) answerSession(w http.ResponseWriter, r *http.Request, c *caller
 			out.SignIn = append(out.SignIn, "oidc")
 		}
 	}
+	if why := s.failureOf(w, r); c.session == nil {
+		out.Failed = why
+	}
 	if in := c.session; in != nil {
 		now := time.Now()
 		left := in.Left(now)
@@ -143,7 +146,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := s.nameOfToken(bearer(r.Header.Values("Authorization")))
 	if name == "" {
-		s.signInFailed(r, owner, now, "the token is wrong")
+		s.tries.failed(owner, now)
+		s.logFailedSignIn(r, "the token is wrong")
 		return s.unidentified()
 	}
 	begun := session.New(tokenCredential+name, now)
@@ -173,13 +177,12 @@ func (s *Server) mayTry(w http.ResponseWriter, owner string, now time.Time) erro
 	return &problem{http.StatusTooManyRequests, "", "too many failed sign-ins from this address", fmt.Sprintf("try again in %v", wait.Round(time.Second))}
 }
 
-// signInFailed counts and logs a failed sign-in.
-func (s *Server) signInFailed(r *http.Request, owner string, now time.Time, why string) {
-	s.tries.failed(owner, now)
+// logFailedSignIn logs a failed sign-in.
+func (s *Server) logFailedSignIn(r *http.Request, why string) {
 	line := func(times int) {
 		s.log().Warn("sign-in refused", "reason", why, "peer", sender(r), "repeated", times)
 	}
-	if s.refusedRoles.Allow(owner, why, 1, func(n int, _ []string) { line(n) }) {
+	if s.refusedRoles.Allow(ownerOf(r), why, 1, func(n int, _ []string) { line(n) }) {
 		line(0)
 	}
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -21,8 +22,9 @@ type OIDC interface {
 	// the browser to the URL back, and then the browser shows the path to.
 	Begin(ctx context.Context, back, to string) (at, cookie string, err error)
 
-	// Finish returns what a sign-in has proved, and the path to show.
-	Finish(ctx context.Context, back, cookie, state, code string) (proof roles.Proof, to string, err error)
+	// Finish returns what a sign-in has proved, and the path to show. The path is "" if the issuer's answer is not of
+	// the sign-in that this browser has begun: each page can send a browser to the URL back.
+	Finish(ctx context.Context, back, cookie string, answered url.Values) (proof roles.Proof, to string, err error)
 
 	// Key returns the key of sessions; false if browsers cannot sign in.
 	Key() (session.Key, bool)
@@ -33,6 +35,7 @@ const (
 	oidcPath       = "/api/v1/session/oidc"
 	oidcBackPath   = oidcPath + "/callback"
 	oidcTime       = 5 * time.Minute
+	maxSignIns     = 8    // maximum number of concurrent requests to the issuer for the tokens of browsers
 	maxCookie      = 3800 // bytes; browsers keep 4096 with the name and the attributes
 )
 
@@ -103,9 +106,6 @@ func (s *Server) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	issuer, err := s.oidcSignIn(r)
-	if err == nil {
-		err = s.mayTry(w, ownerOf(r), time.Now())
-	}
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *Server) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	at, cookie, err := issuer.Begin(ctx, oidcBack(r), text.Head(to, maxWords))
 	if err != nil {
-		return &problem{http.StatusBadGateway, "", err.Error(), "sign in with a token"}
+		return s.notSignedIn(w, r, issuer, to, &problem{http.StatusBadGateway, "", err.Error(), "sign in with a token"})
 	}
 	oidcCookie(w, r, cookie)
 	headers(w, "text/plain")
@@ -127,26 +127,25 @@ func (s *Server) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	now, owner := time.Now(), ownerOf(r)
-	if err := s.mayTry(w, owner, now); err != nil {
-		return err
-	}
-	refuse := func(why string) error {
-		s.signInFailed(r, owner, now, why)
-		return &problem{http.StatusUnauthorized, "", "sign-in failed: " + why, "go back to the page, and try again"}
-	}
-	cookie := ""
+	now, cookie := time.Now(), ""
 	if c, err := r.Cookie(cookieName(r) + "-oidc"); err == nil {
 		cookie = c.Value
 	}
-	oidcCookie(w, r, "")
-	query := r.URL.Query()
-	if why := query.Get("error"); why != "" {
-		return refuse("the issuer answers " + quoted(why))
+	leave, err := s.signingIn.wait(r)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), 2*askTime)
 	defer cancel()
-	proof, to, err := issuer.Finish(ctx, oidcBack(r), cookie, query.Get("state"), query.Get("code"))
+	proof, to, err := issuer.Finish(ctx, oidcBack(r), cookie, r.URL.Query())
+	refuse := func(why string) error {
+		s.logFailedSignIn(r, why)
+		return s.notSignedIn(w, r, issuer, to, &problem{http.StatusUnauthorized, "", "sign-in failed: " + why, "go back to the page, and try again"})
+	}
+	if to != "" {
+		oidcCookie(w, r, "") // this sign-in is over
+	}
 	key, ok := issuer.Key()
 	switch {
 	case err != nil:
@@ -166,4 +165,45 @@ func (s *Server) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	headers(w, "text/plain")
 	http.Redirect(w, r, to, http.StatusSeeOther)
 	return nil
+}
+
+// purposeFailure is the purpose of the sealed reason of a failed sign-in.
+const purposeFailure = "failed sign-in"
+
+// notSignedIn answers a failed sign-in by the issuer. A browser gets the page, whose first answer about its session has
+// the reason. The path is that of the page, or "".
+func (s *Server) notSignedIn(w http.ResponseWriter, r *http.Request, issuer OIDC, to string, p *problem) error {
+	key, ok := issuer.Key()
+	if !ok || s.Page == nil || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return p
+	}
+	failureCookie(w, r, session.Sealed(key, purposeFailure, []byte(p.message)))
+	headers(w, "text/plain")
+	http.Redirect(w, r, cmp.Or(to, "/"), http.StatusSeeOther)
+	return nil
+}
+
+// failureOf returns the reason of the last sign-in by the issuer if it failed, and forgets it.
+func (s *Server) failureOf(w http.ResponseWriter, r *http.Request) string {
+	c, err := r.Cookie(cookieName(r) + "-failed")
+	issuer := s.issuer()
+	if err != nil || issuer == nil {
+		return ""
+	}
+	failureCookie(w, r, "")
+	key, ok := issuer.Key()
+	why, sealed := session.Opened(key, purposeFailure, c.Value)
+	if !ok || !sealed {
+		return ""
+	}
+	return string(why)
+}
+
+// failureCookie sets the cookie with the reason of a failed sign-in, or removes it.
+func failureCookie(w http.ResponseWriter, r *http.Request, value string) {
+	c := &http.Cookie{Name: cookieName(r) + "-failed", Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 60} //nolint:gosec // without TLS only programs of this machine sign in
+	if value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
 }

@@ -253,7 +253,6 @@ var effects = map[string]string{
 	"internal/admin eventWriter.flush clock":    "the timeout of a write",
 	"internal/admin Server.signedIn clock":      "whether a session has ended",
 	"internal/admin Server.answerSession clock": "the time of the next seal of a session",
-	"internal/admin Server.beginOIDC clock":     "the rate of failed sign-ins",
 	"internal/admin Server.finishOIDC clock":    "when a session begins, and the rate of failed sign-ins",
 	"internal/admin Server.signIn clock":        "when a session begins, and the rate of failed sign-ins",
 	"internal/admin tries mutex":                "failed sign-ins by address; not held during I/O",

@@ -47,6 +47,9 @@ export type Query = Record<string, string | number | boolean | string[] | undefi
 // Who uses the page, and what it may do; undefined: not known yet. The credential is in a cookie that scripts cannot read.
 export const session = signal<Schemas["Session"] | undefined>(undefined);
 
+// Why the last sign-in by the issuer failed; "" if it did not.
+export const signInFailure = signal("");
+
 // True after an answer that asks for a credential.
 export const signedOut = signal(false);
 
@@ -120,7 +123,8 @@ const sessionPath = "/api/v1/session";
 
 function takeSession(is: Schemas["Session"]) {
   session.value = is;
-  signedOut.value = !is.name;
+  if (is.failed || is.signed_in) signInFailure.value = is.failed ?? "";
+  signedOut.value = !is.name || !!is.failed;
 }
 
 // Asks who uses the page. The session is then valid for longer.

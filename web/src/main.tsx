@@ -1,7 +1,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { type JSX, options, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { type Failure, loadSession, replica, replicaBefore, session, signedOut, signIn, signOut, urlOf } from "./api";
+import { Failure, loadSession, replica, replicaBefore, session, signedOut, signIn, signInFailure, signOut, urlOf } from "./api";
 import { connection, follow, unfollow } from "./live";
 import { Problem } from "./parts";
 import { go, linkTo, route, setQuery, start } from "./route";
@@ -182,7 +182,7 @@ function SignIn() {
     >
       <h1>Sign in</h1>
       <p class="sub">The token is in a file of the server: that of --admin-token-file, or of the roles file. The page forgets it.</p>
-      <Problem failure={failure.value} />
+      <Problem failure={failure.value ?? (signInFailure.value ? new Failure(401, signInFailure.value) : undefined)} />
       <input type="password" aria-label="Token" autocomplete="off" onInput={(e) => (text.value = e.currentTarget.value)} />{" "}
       <button type="submit">Sign in</button>
       {is.sign_in.includes("oidc") && (

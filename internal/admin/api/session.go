@@ -11,6 +11,7 @@ type Session struct {
 	SignedIn   bool       `json:"signed_in"`         // the caller has signed in, and can sign out
 	CSRF       string     `json:"csrf,omitempty"`    // for a signed-in caller: value of the header Chancery-CSRF, which requests that change something must have
 	Expires    *time.Time `json:"expires,omitempty"` // for a signed-in caller: when the session ends, unless this request is repeated before
+	Failed     string     `json:"failed,omitempty"`  // why the last sign-in by the issuer failed; only in the first answer after it
 	SignIn     []string   `json:"sign_in"`           // the ways to sign in: "token", "oidc"
 }
 

@@ -163,9 +163,10 @@ func (p *Provider) oauth(known *oidc.Provider, back string) *oauth2.Config {
 		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, p.config.Scopes...)}
 }
 
-// Finish ends a sign-in with the code and the state of the issuer's answer. It returns what the caller has proved, and
-// the path to show.
-func (p *Provider) Finish(ctx context.Context, back, cookie, state, code string) (proof roles.Proof, to string, err error) {
+// Finish ends a sign-in with the parameters of the issuer's answer. It returns what the caller has proved, and the path
+// to show. The path is "" if the answer is not of the sign-in that this browser has begun.
+func (p *Provider) Finish(ctx context.Context, back, cookie string, answered url.Values) (proof roles.Proof, to string, err error) {
+	state := answered.Get("state")
 	content, ok := session.Opened(p.key, sealed, cookie)
 	var t transaction
 	switch {
@@ -176,21 +177,24 @@ func (p *Provider) Finish(ctx context.Context, back, cookie, state, code string)
 	case state == "" || !hmac.Equal([]byte(state), []byte(t.State)):
 		return proof, "", errors.New("the issuer answers another sign-in (state)")
 	}
+	if why := answered.Get("error"); why != "" {
+		return proof, t.To, fmt.Errorf("the issuer answers %q", text.Head(why, maxReason))
+	}
 	known, err := p.provider(ctx)
 	if err != nil {
-		return proof, "", err
+		return proof, t.To, err
 	}
-	answer, err := p.oauth(known, back).Exchange(oidc.ClientContext(ctx, p.client), code, oauth2.VerifierOption(t.Verifier))
+	answer, err := p.oauth(known, back).Exchange(oidc.ClientContext(ctx, p.client), answered.Get("code"), oauth2.VerifierOption(t.Verifier))
 	if err != nil {
-		return proof, "", errors.New("the issuer does not accept the code") // its error may have the secret
+		return proof, t.To, errors.New("the issuer does not accept the code") // its error may have the secret
 	}
 	raw, _ := answer.Extra("id_token").(string)
 	is, err := known.Verifier(&oidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return proof, "", err
+		return proof, t.To, errors.New(text.Head(err.Error(), maxReason))
 	}
 	if is.Nonce != t.Nonce {
-		return proof, "", errors.New("the issuer's token is of another sign-in (nonce)")
+		return proof, t.To, errors.New("the issuer's token is of another sign-in (nonce)")
 	}
 	proof, err = proofOf(is)
 	return proof, t.To, err

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -270,11 +271,11 @@ func TestTransactionEnds(t *testing.T) {
 		}
 		u, _ := url.Parse(at)
 		time.Sleep(oidc.Within)
-		if _, _, err := p.Finish(t.Context(), "https://h/back", cookie, u.Query().Get("state"), "code"); err == nil || !strings.Contains(err.Error(), "the sign-in took longer than 5m") {
+		if _, _, err := p.Finish(t.Context(), "https://h/back", cookie, url.Values{"state": u.Query()["state"], "code": {"code"}}); err == nil || !strings.Contains(err.Error(), "the sign-in took longer than 5m") {
 			t.Errorf("SAFE-20 %v", err)
 		}
 		config.Secret += "2"
-		if _, _, err := oidc.New(config).Finish(t.Context(), "https://h/back", cookie, u.Query().Get("state"), "code"); err == nil || !strings.Contains(err.Error(), "has begun no sign-in") {
+		if _, _, err := oidc.New(config).Finish(t.Context(), "https://h/back", cookie, url.Values{"state": u.Query()["state"], "code": {"code"}}); err == nil || !strings.Contains(err.Error(), "has begun no sign-in") {
 			t.Errorf("SAFE-20 with another secret: %v", err)
 		}
 	})
@@ -285,6 +286,50 @@ func TestTransactionEnds(t *testing.T) {
 		}
 	}
 }
+
+// A browser gets the page with the reason of a failed sign-in, and not an answer for programs.
+func TestPageShowsFailedSignIn(t *testing.T) {
+	i := newIssuer(t)
+	s, web := i.server(io.Discard)
+	s.Page = fstest.MapFS{}
+	b := newBrowser(t, web.URL)
+	from := fromIssuer
+	fails := func(what, path, to, want string) {
+		t.Helper()
+		resp, body := b.get(path, from...)
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != to {
+			t.Errorf("SAFE-20 %s: %s to %q: %s", what, resp.Status, resp.Header.Get("Location"), body)
+		}
+		if _, is := b.get("/api/v1/session"); !strings.Contains(is, `"failed":"`+want) {
+			t.Errorf("SAFE-20 %s: %s", what, is)
+		}
+		if _, is := b.get("/api/v1/session"); strings.Contains(is, "failed") {
+			t.Errorf("SAFE-20 %s: the second answer has the reason: %s", what, is)
+		}
+	}
+	state := b.begin(i, "/clients?q=web")
+	fails("an answer of another sign-in", oidcBack+"?error=own+words", "/", "sign-in failed: the issuer answers another sign-in (state)")
+	fails("the issuer's error", oidcBack+"?error=denied&state="+state, "/clients?q=web", `sign-in failed: the issuer answers \"denied\"`)
+	fails("the same again", oidcBack+"?error=denied&state="+state, "/", "sign-in failed: this browser has begun no sign-in")
+	// Another page can send a browser here, but neither ends its sign-in nor keeps it from the next one.
+	state = b.begin(i, "/x")
+	for range 20 {
+		b.get(oidcBack+"?error=x", fromIssuer...)
+	}
+	if resp, body := b.get(oidcBack+"?code=code&state="+state, fromIssuer...); resp.Header.Get("Location") != "/x" {
+		t.Errorf("SAFE-20 the sign-in after requests of another page: %s %s", resp.Status, body)
+	}
+	if _, is := b.get("/api/v1/session"); !strings.Contains(is, `"signed_in":true`) || strings.Contains(is, "failed") {
+		t.Errorf("SAFE-20 %s", is)
+	}
+	broken := newIssuer(t)
+	broken.web.Close()
+	s, web = broken.server(io.Discard)
+	s.Page, b, from = fstest.MapFS{}, newBrowser(t, web.URL), []string{"Accept", "text/html"}
+	fails("an issuer that does not answer", "/api/v1/session/oidc?to=/y", "/y", "the issuer http://127.0.0.1:")
+}
+
+const oidcBack = "/api/v1/session/oidc/callback"
 
 // A script sends an ID token.
 func TestBearerIDToken(t *testing.T) {

@@ -219,10 +219,9 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
 
 // Limits of failed sign-ins of one address.
 const (
-	maxTries   = 10
-	triesTime  = time.Minute // from the first of them
-	maxTriers  = 10_000
-	otherTrier = "" // represents further addresses
+	maxTries  = 10
+	triesTime = time.Minute // from the first of them
+	maxTriers = 10_000      // a further address evicts another: many addresses cannot lock out the others
 )
 
 // tries counts failed sign-ins by address. The zero value is ready.
@@ -240,19 +239,11 @@ type failures struct {
 func (t *tries) wait(owner string, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.of[t.key(owner)]
+	f := t.of[owner]
 	if f == nil || f.n < maxTries {
 		return 0
 	}
 	return max(0, f.until.Sub(now))
-}
-
-// key returns the key that counts for an address. The caller holds the lock.
-func (t *tries) key(owner string) string {
-	if t.of[owner] == nil && len(t.of) >= maxTriers {
-		return otherTrier
-	}
-	return owner
 }
 
 func (t *tries) failed(owner string, now time.Time) {
@@ -264,11 +255,16 @@ func (t *tries) failed(owner string, now time.Time) {
 	if len(t.of) >= maxTriers {
 		maps.DeleteFunc(t.of, func(_ string, f *failures) bool { return !now.Before(f.until) })
 	}
-	key := t.key(owner)
-	f := t.of[key]
+	f := t.of[owner]
 	if f == nil || !now.Before(f.until) {
+		for other := range t.of {
+			if len(t.of) < maxTriers {
+				break
+			}
+			delete(t.of, other)
+		}
 		f = &failures{until: now.Add(triesTime)}
-		t.of[key] = f
+		t.of[owner] = f
 	}
 	f.n++
 }

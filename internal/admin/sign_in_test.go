@@ -281,8 +281,14 @@ func TestFailedSignInsAreBounded(t *testing.T) {
 		for i := range 3 * maxTriers {
 			all.failed(fmt.Sprint(i), now)
 		}
-		if n := len(all.of); n > maxTriers+1 {
+		if n := len(all.of); n > maxTriers {
 			t.Errorf("%d addresses", n)
+		}
+		if all.wait("another", now) != 0 {
+			t.Error("many addresses lock out another one")
+		}
+		for range maxTries {
+			all.failed("another", now)
 		}
 		if all.wait("another", now) == 0 {
 			t.Error("further addresses are not limited")

@@ -31,7 +31,7 @@ RESULTS := $(CURDIR)/.cache/test
 # linked without what a debugger needs (-w), and `make lint` has vetted them.
 GOTEST  = mkdir -p $(RESULTS) && $(TOOL) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- -count=1 -vet=off -ldflags=-w
 
-.PHONY: help test $(STAGES) soak abuse chaos chaos-matrix chaos-store floors-store mutants bench clean
+.PHONY: help test $(STAGES) soak abuse chaos chaos-matrix chaos-store floors-store mutants faults bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -107,6 +107,9 @@ coverage: ## Requirements that no passed test names
 
 mutants: ## Break the code of PKG in N random places (or in lines that differ from revision DIFF), one at a time: does a test fail?
 	GOGC=$(ROOM) go run ./tools/mutants -n $(N) -seed $(SEED) $(if $(DIFF),-diff $(DIFF)) $(if $(REPORT),-report $(REPORT)) $(PKG)
+
+faults: ## Put each fault of the core's history back (tools/mutants/faults.txt): does a test fail?
+	GOGC=$(ROOM) go run ./tools/mutants -faults tools/mutants/faults.txt -floor 100 -v ./protocol
 
 bench-smoke: ## Does the benchmark run?
 	cd bench && go build -o bin/ ./cmd/...

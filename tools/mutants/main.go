@@ -3,6 +3,7 @@
 //
 //	make mutants PKG=./store N=100 SEED=1   a random sample of the mutants of a package
 //	make mutants DIFF=main                  mutants of the lines that changed since a revision
+//	make faults                             the faults that the protocol core has had (faults.txt)
 //
 // The changes come from the syntax tree: a condition is negated or forced, the boundary of a comparison
 // is moved, == becomes !=, + becomes -, a term of && or || is dropped, a zero or negated value is returned,
@@ -65,6 +66,7 @@ type pkg struct {
 type settings struct {
 	n, parallel int
 	seed        uint64
+	faults      string
 	slow        time.Duration
 	only        string
 	verbose     bool
@@ -77,6 +79,7 @@ func main() {
 	flag.Uint64Var(&s.seed, "seed", 1, "`seed` of the sample")
 	flag.IntVar(&s.parallel, "p", runtime.NumCPU(), "`number` of processes that run tests")
 	flag.DurationVar(&s.slow, "slow", time.Minute, "leave out tests that take longer than this `duration` alone")
+	flag.StringVar(&s.faults, "faults", "", "take the faults of this `file` in place of random mutants")
 	flag.StringVar(&s.only, "only", "", "take only mutants whose file or key contains this `text`; the key is package, function, kind, code")
 	flag.BoolVar(&s.verbose, "v", false, "print each mutant and the test that catches it")
 	diff := flag.String("diff", "", "take only mutants of lines that changed since this `revision`; without packages, of all")
@@ -121,7 +124,15 @@ func run(s settings, diff, report string, list bool, floor float64, dirs []strin
 		if err != nil {
 			return err
 		}
-		known.warnStale(p.dir, all)
+		if s.faults != "" {
+			all, err = readFaults(s.faults, p, all)
+			if err != nil {
+				return err
+			}
+			s.n = len(all)
+		} else {
+			known.warnStale(p.dir, all)
+		}
 		sample := slices.DeleteFunc(all, func(m *mutant) bool {
 			return diff != "" && !contains(changed[m.file], m.at.Line) || !strings.Contains(m.file+" "+m.key(), s.only)
 		})

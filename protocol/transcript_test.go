@@ -6,6 +6,7 @@ import (
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/protocol/protocoltest"
+	"github.com/chancery-xds/chancery/protocol/transcripts"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -14,7 +15,7 @@ import (
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 func TestTranscripts(t *testing.T) {
-	protocoltest.RunTranscripts(t, "testdata/*.txt",
+	transcripts.Run(t, "testdata/*.txt",
 		func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) protocoltest.Session {
 			return protocol.NewSession(v, only, view, opts)
 		})

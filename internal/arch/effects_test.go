@@ -12,7 +12,7 @@ import (
 )
 
 // watched are the packages whose effects are listed.
-var watched = []string{"xds", "protocol", "protocol/internal/client", "protocol/protocoltest", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/text/jsonscan", "internal/text/glob", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/quarantine/evidence", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/etcdkv", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
+var watched = []string{"xds", "protocol", "protocol/internal/client", "protocol/protocoltest", "protocol/transcripts", "store", "wire", "server", "lazy", "rest", "xds/xdstest", "internal/envoy", "refs", "internal/envoy/refs", "internal/check/validate", "internal/envoy/protoyaml", "internal/envoy/export", "internal/envoy/importer", "internal/panics", "internal/text/jsonscan", "internal/text/glob", "internal/logs/dedup", "internal/limit/fair", "internal/limit/rate", "internal/limit/inbound", "internal/logs/async", "groups", "groups/cel", "internal/admin", "internal/auth/access", "internal/yamlkeys", "internal/envoy/nodemeta", "internal/admin/csds", "internal/admin/clients", "internal/relay/fetch", "internal/auth/identity", "client", "client/bootstrap", "client/metrics", "client/csds", "internal/admin/csds/live", "client/tree", "client/rest", "client/file", "internal/disk/watch", "internal/quarantine", "internal/quarantine/evidence", "internal/relay", "internal/cluster/revisions", "internal/cluster/revisions/file", "internal/cluster/etcdkv", "internal/cluster/revisions/etcd", "internal/cluster/revisions/enginetest", "internal/cluster/revsource", "internal/cluster/peers", "internal/cluster/rollout", "internal/endpoints", "internal/endpoints/etcd", "internal/endpoints/dns", "internal/endpoints/register"}
 
 // effects lists every effect of these packages, by package, declaration and kind, with its reason.
 var effects = map[string]string{
@@ -212,7 +212,7 @@ var effects = map[string]string{
 	"internal/auth/identity closeIn timer":                  "closes a connection before its certificate expires",
 
 	"internal/panics Do recover":             "a panic ends the function, not the process",
-	"protocol/protocoltest Replay recover":   "a panic of the tested implementation is its answer",
+	"protocol/transcripts Replay recover":    "a panic of the tested implementation is its answer",
 	"protocol/protocoltest runWorld recover": "the same",
 
 	"protocol/internal/client intake.check recover": "a panic of the check of an embedder is an error of the resource, sent in the NACK",

@@ -300,7 +300,7 @@ func (c *content) seen() xds.View {
 	if !c.rich {
 		return c.fast
 	}
-	return undecidedView{c.fast, c.unknown, c.withheld}
+	return View{c.fast, c.unknown, c.withheld}
 }
 
 // touch records the names that match a resource, as a store does.

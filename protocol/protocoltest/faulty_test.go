@@ -95,11 +95,3 @@ func opens(fault faulty) Open {
 		return &f
 	}
 }
-
-// twice sends each response twice.
-func twice(rs []*xds.Response) (out []*xds.Response) {
-	for _, r := range rs {
-		out = append(out, r, r)
-	}
-	return out
-}

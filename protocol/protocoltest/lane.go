@@ -34,7 +34,7 @@ type lane struct {
 	spread   uint64
 	still    time.Time // when the session last had nothing to send; zero after an input
 	checked  time.Time // time at which the session was last checked, after its last input
-	told     [2]memory // the responses to the client on all streams: of the session with hints, and of the session without hints
+	told     [2]Memory // the responses to the client on all streams: of the session with hints, and of the session without hints
 
 	unaccepted map[string]bool     // clusters that were sent to the client and not accepted
 	crossed    map[string]bool     // clusters that the client subscribed to after a full-state response without them was sent
@@ -57,9 +57,9 @@ func (n *lane) connect() {
 	opts.Refused = func(t *xds.Type) bool { return refused[t.URL] }
 	opts.Recent = func(t *xds.Type) []*xds.Table { return n.content.recent[t.URL] }
 	opts.MaxResponse, opts.Spread = n.limit, n.spread
-	n.session = newTwins(func(told *memory) Session {
+	n.session = newTwins(func(told *Memory) Session {
 		opts := opts
-		opts.Told = told.world
+		opts.Told = told.World
 		return n.open(n.cfg.Variant, n.only, n.content.seen(), opts)
 	}, &n.told[0], &n.told[1])
 	n.ledger = newLedger(n.cfg.Variant, n.only, n.content.seen(), n.now, opts, n.full)
@@ -252,7 +252,7 @@ func (n *lane) respond() (progress bool) {
 	for e := range n.session.Events() {
 		events = append(events, e)
 		if e.Kind != protocol.Sent && n.story != nil {
-			n.logf("%d ! %s %s %s", n.id, e.Kind, nameOf(e.Type), e.Name)
+			n.logf("%d ! %s %s %s", n.id, e.Kind, e.Type, e.Name)
 		}
 	}
 	if err := n.judge(events, n.sent[len(n.sent)-sent:]); err != nil {

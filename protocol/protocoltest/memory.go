@@ -8,9 +8,9 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A memory records what SotW clients were sent, oldest first, for [protocol.Options.Told]. It forgets
+// A Memory records what SotW clients were sent, oldest first, for [protocol.Options.Told]. It forgets
 // responses before the newest one that the client ACKed on the same stream.
-type memory []noted
+type Memory []noted
 
 // A noted is what a client may hold when it accepts a response.
 type noted struct {
@@ -19,7 +19,8 @@ type noted struct {
 	*protocol.World
 }
 
-func (m *memory) note(stream Session, e protocol.Event) {
+// Note records an event of a session.
+func (m *Memory) Note(stream Session, e protocol.Event) {
 	switch {
 	case e.Kind == protocol.Sent && e.World != nil:
 		*m = append(*m, noted{stream: stream, url: e.Type.URL, version: e.Version, nonce: e.Nonce, World: e.World})
@@ -33,10 +34,10 @@ func (m *memory) note(stream Session, e protocol.Event) {
 	}
 }
 
-// world returns what a client may hold that states a version. The client may have accepted any
+// World returns what a client may hold that states a version. The client may have accepted any
 // response with that version; without such a response, it holds the table. The client may also hold
 // the content of all later responses, because it may have applied a part before it answered.
-func (m *memory) world(t *xds.Type, version string, table *protocol.World) *protocol.World {
+func (m *Memory) World(t *xds.Type, version string, table *protocol.World) *protocol.World {
 	var all, states []noted
 	since := false
 	for _, n := range *m {

@@ -16,10 +16,10 @@ import (
 type twins struct {
 	Session                // gets hints
 	other          Session // gets none
-	memory, others *memory // what each of them sent to the client, on all its streams
+	memory, others *Memory // what each of them sent to the client, on all its streams
 }
 
-func newTwins(open func(told *memory) Session, a, b *memory) *twins {
+func newTwins(open func(told *Memory) Session, a, b *Memory) *twins {
 	return &twins{open(a), open(b), a, b}
 }
 
@@ -87,10 +87,10 @@ func (t *twins) Responses() iter.Seq[*xds.Response] {
 func (t *twins) Events() iter.Seq[protocol.Event] {
 	a, b := slices.Collect(t.Session.Events()), slices.Collect(t.other.Events())
 	for _, e := range a {
-		t.memory.note(t.Session, e)
+		t.memory.Note(t.Session, e)
 	}
 	for _, e := range b {
-		t.others.note(t.other, e)
+		t.others.Note(t.other, e)
 	}
 	if !equalEvents(a, b) {
 		differ("the events are %+v with hints, and %+v without", a, b)

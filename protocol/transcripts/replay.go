@@ -1,4 +1,4 @@
-package protocoltest
+package transcripts
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/protocoltest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -17,7 +18,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Replay plays a transcript against sessions. It returns the transcript with the lines that the sessions
 // produced in place of the expected ones. An error means that the transcript itself is invalid.
-func Replay(script string, open Open, hints Hints) (transcript string, err error) {
+func Replay(script string, open protocoltest.Open, hints Hints) (transcript string, err error) {
 	p := &play{open: open, hints: hints, now: start, view: xds.Tables{}, recent: map[string][]*xds.Table{}, older: map[string]bool{}, supplied: map[string]string{}, touched: xds.Names{},
 		symbols: map[string]map[string]string{}, kinds: map[string]bool{}}
 	n := 0
@@ -58,7 +59,7 @@ func expected(s string) bool {
 
 // A play is the state of a transcript during its replay.
 type play struct {
-	open    Open
+	open    protocoltest.Open
 	hints   Hints
 	out     strings.Builder
 	now     time.Time
@@ -70,7 +71,7 @@ type play struct {
 	recent     map[string][]*xds.Table // by type URL, the newest first
 	older      map[string]bool         // types of which the view has an older version instead of a refused one, by type URL
 	supplied   map[string]string       // versions that the source supplies, by type URL
-	told       memory                  // what clients were sent, on all streams
+	told       protocoltest.Memory     // what clients were sent, on all streams
 	touched    xds.Names               // since the last commit
 	committing bool                    // between begin and commit
 	held       bool                    // between hold and release
@@ -81,7 +82,7 @@ type play struct {
 
 // A stream is a session and what the checks need to know about it.
 type stream struct {
-	Session
+	protocoltest.Session
 	label     string
 	variant   xds.Variant
 	only      *xds.Type
@@ -182,7 +183,7 @@ func (p *play) begin(l line) error {
 	}
 	s := &stream{nonces: map[string]bool{}, opened: map[string]bool{}, interests: map[string]*interest{}}
 	opts := protocol.Options{MaxResponse: l.number("max"), MaxTypes: l.number("maxtypes"),
-		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables, Told: p.told.world,
+		MaxNames: l.number("maxnames"), MaxNameLen: l.number("maxnamelen"), Spread: uint64(l.number("spread")), Recent: p.tables, Told: p.told.World,
 		Withholds: func(t *xds.Type) bool { return p.older[t.URL] || len(p.withheld[t.URL]) > 0 }}
 	spelled := false
 	for i, w := range l.words {
@@ -253,7 +254,9 @@ func (p *play) resend(l line) error {
 		return err
 	}
 	for _, s := range p.streams {
-		if r, ok := s.Session.(resender); ok {
+		if r, ok := s.Session.(interface {
+			Resend(t *xds.Type, name string) int
+		}); ok {
 			p.wake(s)
 			r.Resend(t, strings.Join(l.words[1:], ""))
 			p.note(s)

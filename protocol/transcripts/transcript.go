@@ -1,7 +1,6 @@
-// Package protocoltest tests implementations of both halves of the protocol. It replays conversations that are
-// written as text, and plays random conversations against a judge that knows the rules. It performs no I/O
-// except that it reads transcripts and, with -update, rewrites them.
-package protocoltest
+// Package transcripts replays conversations of sessions that are written as text, and compares what the session sends
+// with the text. It performs no I/O except that it reads transcripts and, with -update, rewrites them.
+package transcripts
 
 import (
 	"flag"
@@ -12,36 +11,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chancery-xds/chancery/protocol"
-	"github.com/chancery-xds/chancery/xds"
+	"github.com/chancery-xds/chancery/protocol/protocoltest"
 )
 
-// A Session is the server half of one stream, as [protocol.Session] defines it.
-type Session interface {
-	Advance(now time.Time)
-	Receive(req xds.Request) error
-	Change(view xds.View, touched []xds.Names)
-	Responses() iter.Seq[*xds.Response]
-	Deadline() time.Time
-	Events() iter.Seq[protocol.Event]
-}
-
-// An idler is a session that states its interests and can release its view between inputs. Other sessions are
-// tested without that.
+// An idler is a session that states its interests and can release its view between inputs.
 type idler interface {
 	Interests() iter.Seq[protocol.Interest]
 	Release()
 }
-
-// A resender is a session that sends resources again on demand.
-type resender interface {
-	Resend(t *xds.Type, name string) int
-}
-
-// An Open creates the session of a new stream. Its parameters are those of [protocol.NewSession].
-type Open func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session
 
 // Hints is how much of a commit a session is given.
 type Hints int
@@ -56,7 +35,7 @@ func (h Hints) String() string {
 	return [...]string{"given the changed names", "given no hints", "woken by its interests"}[h]
 }
 
-// RunTranscripts replays the transcripts that match the pattern, each as a subtest named after its file. It
+// Run replays the transcripts that match the pattern, each as a subtest named after its file. It
 // replays each in three ways, because a hint may only save work: with exact hints, without hints, and woken by
 // interests. If the test binary has a boolean flag -update that is set, the expected lines are rewritten
 // first.
@@ -109,7 +88,7 @@ func (h Hints) String() string {
 //
 // Every response is checked against the rules that need no expectation. A response that breaks one is followed
 // by a line "error: …".
-func RunTranscripts(t *testing.T, pattern string, open Open) {
+func Run(t *testing.T, pattern string, open protocoltest.Open) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcript matches %s (%v)", pattern, err)

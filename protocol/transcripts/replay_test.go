@@ -1,12 +1,53 @@
-package protocoltest
+package transcripts
 
 import (
+	"iter"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/protocoltest"
 	"github.com/chancery-xds/chancery/xds"
 )
+
+// A faulty session is a good one with one fault.
+type faulty struct {
+	*protocol.Session
+	respond  func(*xds.Response)
+	double   bool
+	deadline func(time.Time) time.Time
+}
+
+func (f *faulty) Responses() iter.Seq[*xds.Response] {
+	return func(yield func(*xds.Response) bool) {
+		for r := range f.Session.Responses() {
+			c := *r
+			c.Changes = &xds.Changes{Upserts: r.Upserts, Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing}
+			if f.respond != nil {
+				f.respond(&c)
+			}
+			if !yield(&c) || f.double && !yield(&c) {
+				return
+			}
+		}
+	}
+}
+
+func (f *faulty) Deadline() time.Time {
+	if f.deadline != nil {
+		return f.deadline(f.Session.Deadline())
+	}
+	return f.Session.Deadline()
+}
+
+func opens(fault faulty) protocoltest.Open {
+	return func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) protocoltest.Session {
+		f := fault
+		f.Session = protocol.NewSession(v, only, view, opts)
+		return &f
+	}
+}
 
 const story = `set CDS a=1 b=1
 stream sotw only=CDS
@@ -48,7 +89,7 @@ func TestReplayChecksEveryResponse(t *testing.T) {
 		{"TYP-7 another type", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: the stream does not carry this type"},
 		{"type not requested", faulty{respond: func(r *xds.Response) { r.Type = xds.Route }}, "error: no request asked for this type"},
 		{"not in the view", faulty{respond: func(r *xds.Response) { r.Upserts = []*xds.Resource{foreign} }}, "error: foreign is neither in the view nor departed"},
-		{"sent twice", faulty{batch: twice}, "error: the nonce is empty or was used before"},
+		{"sent twice", faulty{double: true}, "error: the nonce is empty or was used before"},
 		{"deadline missing", faulty{deadline: func(time.Time) time.Time { return time.Time{} }}, "error: the session had no deadline for this"},
 		{"deadline in the past", faulty{deadline: func(time.Time) time.Time { return start }}, "error: the session still has the deadline 0s after it was advanced to it"},
 	} {

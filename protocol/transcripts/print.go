@@ -1,4 +1,4 @@
-package protocoltest
+package transcripts
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ func (p *play) drain() {
 			fmt.Fprintf(&p.out, "error: the last response was withheld at first\n")
 		}
 		for e := range s.Events() {
-			p.told.note(s.Session, e)
+			p.told.Note(s.Session, e)
 			p.event(s, e)
 		}
 		p.release(s)

@@ -1,4 +1,4 @@
-package protocoltest
+package transcripts
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/protocoltest"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -124,23 +125,9 @@ func (p *play) tables(t *xds.Type) []*xds.Table {
 	return r
 }
 
-// An undecidedView is a view that has undecided names.
-type undecidedView struct {
-	xds.View
-	unknown xds.Names
-
-	withheld xds.Names
+func (p *play) seen() xds.View {
+	return protocoltest.View{View: p.view, Undecideds: p.unknown, Withhelds: p.withheld}
 }
-
-// Withheld implements [xds.Withholding].
-func (v undecidedView) Withheld(t *xds.Type) []string { return v.withheld[t.URL] }
-
-func (v undecidedView) Undecided(t *xds.Type, name string) bool {
-	return slices.Contains(v.unknown[t.URL], name)
-}
-
-// seen returns the view that sessions get.
-func (p *play) seen() xds.View { return undecidedView{p.view, p.unknown, p.withheld} }
 
 // resourcesOf reads the resources of a line.
 func resourcesOf(t *xds.Type, l line) (set []*xds.Resource, err error) {

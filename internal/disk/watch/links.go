@@ -23,18 +23,16 @@ func Follow(path string, touch func(string)) string {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
 		target, err := os.Readlink(next)
+		if touch != nil && (err == nil || errors.Is(err, fs.ErrNotExist)) {
+			touch(next)
+			target, err = os.Readlink(next) // it may have changed before the watch of touch began
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			if touch != nil {
-				touch(next)
-			}
 			return filepath.Join(append([]string{next}, rest...)...)
 		case err != nil: // not a link
 			at = next
 			continue
-		}
-		if touch != nil {
-			touch(next)
 		}
 		if filepath.IsAbs(target) {
 			at = root

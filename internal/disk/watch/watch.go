@@ -217,7 +217,9 @@ func (w *Watcher) End() {
 		delete(w.names, dir)
 	}
 	partly := w.names
-	w.partly.Store(&partly)
+	if was := w.partly.Swap(&partly); was != nil && w.overlooks(*was) {
+		w.Ring()
+	}
 	if w.fs == nil {
 		return
 	}
@@ -240,6 +242,22 @@ func (w *Watcher) End() {
 		w.add(dir)
 	}
 	w.Ring()
+}
+
+// overlooks reports whether Event may have ignored a change of a file after the running scan read it: the earlier scan,
+// whose names partly had until now, did not use the file.
+func (w *Watcher) overlooks(was map[string]map[string]bool) bool {
+	for dir, names := range was {
+		if w.whole[dir] {
+			return true
+		}
+		for name := range w.names[dir] {
+			if !names[name] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *Watcher) unheard(err error) {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -75,6 +76,60 @@ func TestFollowTouchesEveryLink(t *testing.T) {
 		}
 	}
 	Follow(in("loop"), nil) // ends
+}
+
+// A link that changes before its watch begins is read again.
+func TestFollowReadsLinkAfterTouch(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("old", link); err != nil {
+		t.Fatal(err)
+	}
+	got := Follow(link, func(p string) {
+		if p != link {
+			return
+		}
+		if err := errors.Join(os.Remove(link), os.Symlink("new", link)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if filepath.Base(got) != "new" {
+		t.Errorf("the link leads to %s", got)
+	}
+}
+
+// A scan may read a file in a directory of which the earlier scan used only other files. A change of the file during
+// the scan causes another scan.
+func TestChangeOfNewFileDuringScan(t *testing.T) {
+	link, file := filepath.Join("d", "link"), filepath.Join("d", "file")
+	for _, tt := range []struct {
+		name string
+		scan func(w *Watcher)
+		want bool
+	}{
+		{"a further name", func(w *Watcher) { w.Touch(link); w.Touch(file) }, true},
+		{"the whole directory", func(w *Watcher) { w.Enter("d") }, true},
+		{"the same names", func(w *Watcher) { w.Touch(link) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := NewManual()
+			w.Begin()
+			w.Touch(link)
+			w.End()
+			w.Begin()
+			tt.scan(w)
+			w.Event(fsnotify.Event{Name: file, Op: fsnotify.Write})
+			w.End()
+			if got := len(w.Bell()) > 0; got != tt.want {
+				t.Errorf("the bell rings: %v", got)
+			}
+			w.Begin()
+			tt.scan(w)
+			w.End()
+			if len(w.Bell()) > 0 {
+				t.Error("the bell rings without a change")
+			}
+		})
+	}
 }
 
 // Replaced finds one file that a rename has replaced, and no other change.

@@ -53,6 +53,12 @@ func TestClientAdoptsOnlyBodies(t *testing.T) {
 		c.Adopt(xds.Endpoint, true, &xds.Resource{Stamp: &xds.Stamp{Name: "a"}}, nil, &xds.Resource{Body: []byte("1")})
 		c.holds(xds.Endpoint, "")
 	})
+	bothVariants(t, "CLI-4 a resource without a name of its own is not held", func(t *testing.T, v xds.Variant) {
+		c := newTalk(t, v, client.Options{})
+		c.Subscribe(xds.Cluster, "*")
+		c.Adopt(xds.Cluster, true, xds.NewResource(xds.Cluster, "", []byte("1")), xds.NewResource(xds.Cluster, "*", []byte("1")))
+		c.holds(xds.Cluster, "")
+	})
 }
 
 func TestClientLosesResourceWithItsAlias(t *testing.T) {

@@ -66,17 +66,15 @@ func (ts *typeState) refuse(name string, r *xds.Resource, err error) {
 		ts.reportUnmatched(name, old, r)
 	}
 	f := &fault{refused: true, resource: name, err: err, text: err.Error(), version: r.Version, at: ts.client.now}
-	repeated := false
+	var asked []string
 	before := n.fault
 	if before != nil {
-		f.subscribers, repeated = before.subscribers, before.refused && before.text == f.text
-		f.serverText, f.reportedTo = before.serverText, before.reportedTo
+		f.subscribers, f.serverText, f.reportedTo = before.subscribers, before.serverText, before.reportedTo
+		if !before.refused || before.text != f.text {
+			asked = ts.faultSubscribers(f)
+		}
 	}
 	n.fault = f
-	var asked []string
-	if !repeated {
-		asked = ts.faultSubscribers(f)
-	}
 	asked = append(asked, ts.addFaultSubscribers(name, r, f)...)
 	ts.forgetUnused(name, n)
 	if len(asked) > 0 {
@@ -156,7 +154,7 @@ func (ts *typeState) setServerError(name string, n *nameState, asked []string, e
 func (ts *typeState) endFault(name string, n *nameState, why error, reported ...*xds.Resource) {
 	f := n.fault
 	n.fault = nil
-	if f == nil || len(f.subscribers) == 0 {
+	if f == nil {
 		return
 	}
 	informed := ts.finderNames(name, reported)

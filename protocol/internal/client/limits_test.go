@@ -80,6 +80,15 @@ func TestClientLimits(t *testing.T) {
 		again(c)
 		c.want("EDS nonce= version=v1 names=[a]")
 	})
+	t.Run("CLI-4 SotW: after a new subscription without a response the client states no version", func(t *testing.T) {
+		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a")
+		_ = c.respond(xds.Endpoint, "1", "v1", "a=1")
+		c.say()
+		c.Subscribe(xds.Endpoint, "b")
+		c.say()
+		again(c)
+		c.want("EDS nonce= names=[a b]")
+	})
 	t.Run("CLI-4 SotW: after an unsubscription between streams the client states no version", func(t *testing.T) {
 		c := ask(t, xds.SotW, client.Options{}, xds.Endpoint, "a", "b")
 		_ = c.respond(xds.Endpoint, "1", "v1", "a=1", "b=1")

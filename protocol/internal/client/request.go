@@ -61,7 +61,7 @@ func (ts *typeState) open(legacy bool) bool {
 	// states no version if its subscription has changed since then, or if it holds only some of the
 	// resources (CLI-4).
 	if !ts.complete || len(ts.unsent) > 0 {
-		ts.version, ts.complete = "", false
+		ts.version = ""
 	}
 	ts.opened, ts.namesUnchanged = true, true
 	ts.implicitWildcard = legacy && ts.typ.Implicit && ts.onlyWildcard()

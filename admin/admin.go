@@ -22,8 +22,8 @@
 //
 // # What the program may lack
 //
-// A path about a thing that the program does not have answers with an error that names it: files to load, registered
-// endpoints, a store of revisions. Answers contain no secrets: bodies of resources are redacted, and the error text of
+// A program may lack files to load, registered endpoints or a store of revisions. Then their paths answer with an error
+// that names the missing part. Answers contain no secrets: bodies of resources are redacted, and the error text of
 // a client is shown without the secrets of the resources that clients were sent.
 package admin
 

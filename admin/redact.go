@@ -129,7 +129,7 @@ func (r *redactor) redact(_ *xds.Node, t *xds.Type, text string) (string, bool) 
 	return r.known.Redacted(t, text, now)
 }
 
-// A shownWatch shows a redactor the views of a watch. It passes on what a watch may implement.
+// A shownWatch shows a redactor the views of a watch. It has the optional methods of watches, too.
 type shownWatch struct {
 	server.Watch
 	r      *redactor

@@ -61,7 +61,7 @@ type Server struct {
 	Identity    func(ctx context.Context) (access.Identity, error)
 	ConnContext func(ctx context.Context, c net.Conn) context.Context
 
-	// OIDC returns the issuer in the roles file; nil if there is none. A nil function is the same.
+	// OIDC returns the issuer in the roles file; nil if the file has none. A nil function: there is no issuer.
 	OIDC func() OIDC
 
 	Note     func(api.Event)      // gets an event for each change that a caller makes; nil: none

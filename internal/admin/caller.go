@@ -23,7 +23,7 @@ import (
 // A need is the role that a route requires.
 type need struct {
 	role roles.Role // None: the route is for everybody
-	all  bool       // for all groups; otherwise for one group, and the handler asks for the others
+	all  bool       // for all groups; otherwise for at least one, and the handler checks the groups of the request
 }
 
 var (
@@ -46,7 +46,7 @@ type caller struct {
 	name   string // for logs and events
 	rights roles.Rights
 	proven bool // by a unix socket, a token or a client certificate; the loopback proves nothing
-	forged bool // the caller states another caller, and is no server of the store
+	forged bool // the request names another caller, and its sender is not a server of the store
 
 	session *signedIn // from the cookie of the request; nil: the caller has another credential
 	exposed bool      // the request came in plain text over the network
@@ -67,11 +67,11 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// A credential is what a request shows of its caller.
+// A credential is the valid credential of a request.
 type credential struct {
 	proof   roles.Proof
 	valid   func() bool // whether it is valid now
-	session *signedIn   // nil: it is not a cookie
+	session *signedIn   // nil: the credential is not a cookie
 }
 
 // always is the validity of a credential that belongs to the connection.
@@ -192,14 +192,15 @@ func (s *Server) tokenName(given string) string {
 // maxStated is the maximum size of the header with a server's caller, in bytes.
 const maxStated = 8 << 10
 
-// A statedCaller is the caller of another server of the store, in the header of a request that this server sends
-// on behalf of the caller.
+// A statedCaller is the content of the header [api.CallerHeader]. A server of the store sends it to the other servers, on
+// behalf of its caller.
 type statedCaller struct {
 	Name string        `json:"name"`
 	May  []roles.Grant `json:"may"`
 }
 
-// actFor gives the caller the name and the rights of the caller that it states, while server returns true.
+// actFor lets a server of the store act for the caller in the header [api.CallerHeader]: the request has the name and the
+// rights of that caller, as long as the function server returns true.
 func (c *caller) actFor(stated string, server func() bool) {
 	var of statedCaller
 	b, err := base64.RawURLEncoding.DecodeString(stated)
@@ -300,7 +301,7 @@ func (s *Server) lacks(c *caller, what, hint string) error {
 	return &problem{http.StatusForbidden, api.RoleField, c.name + " " + what, hint}
 }
 
-// did records an event for a change that a caller made. The log line is the caller's.
+// did records an event for a change that the caller of a request made. Handlers write the log line themselves.
 func (s *Server) did(r *http.Request, what string) {
 	if by := callerOf(r.Context()).name; s.Note != nil {
 		s.Note(api.Event{Kind: "admin", By: by, Peer: sender(r), Text: what + " by " + by})

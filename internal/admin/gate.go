@@ -26,8 +26,8 @@ import (
 //
 // The argument own is true for the socket of the server's own user.
 //
-// Requests that isOpen accepts need no credential: they sign in. Requests that isPage accepts go to page, from any origin and without a token, because a link in another page may
-// lead to a view, and the files have no data.
+// Requests that isOpen accepts sign in, so they need no credential. Requests that isPage accepts go to page, from any
+// origin and without a credential: a link in another page may lead to a view, and the files of the page have no data.
 func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, isOpen func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c *caller
@@ -36,24 +36,26 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, i
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case isPage(r):
 			page.ServeHTTP(w, r)
-		case listen.CrossOrigin(r, r.Host) && !returns(r):
+		case listen.CrossOrigin(r, r.Host) && !isCallback(r):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
 		case !s.identified(r, at, own, &c) && !isOpen(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
 			deny(w, r, s.unidentified())
 		case changes(r) && !sendsJSON(r) && !isGRPC(r):
 			deny(w, r, &problem{http.StatusUnsupportedMediaType, "Content-Type", "must be application/json, or application/x-ndjson for lines of it", ""})
-		case c.withoutToken(r) != nil:
-			deny(w, r, c.withoutToken(r))
+		case c.csrfProblem(r) != nil:
+			deny(w, r, c.csrfProblem(r))
 		default:
 			inner.ServeHTTP(w, r.WithContext(s.withCaller(r.Context(), c)))
 		}
 	})
 }
 
-// returns reports whether the page of an OIDC issuer sends the browser back. The transaction's cookie proves that this
-// browser has begun the sign-in here.
-func returns(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Path == oidcBackPath }
+// isCallback reports whether a request ends a sign-in at an OIDC issuer: the page of the issuer sends the browser back. The
+// transaction's cookie proves that this browser has begun the sign-in here.
+func isCallback(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == oidcBackPath
+}
 
 // identified sets the caller of a request. It reports whether the request has a valid credential, or needs none.
 func (s *Server) identified(r *http.Request, at net.Addr, own bool, c **caller) bool {

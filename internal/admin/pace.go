@@ -33,7 +33,7 @@ func (q *query) pace() time.Duration {
 }
 
 // paced returns a handler that gives one answer of f to all callers that ask the same with a pace. No answer is
-// older than its question: the callers wait until the pace since the last answer is over.
+// older than its question: callers wait until the pace has passed since the last answer.
 func (s *Server) paced(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := queryOf(r)
@@ -129,8 +129,8 @@ func (p *pacer) enter(key string, pace time.Duration) (d *demand, one *shared, a
 	return d, d.next, d.last.Add(max(pace, min(maxPause, costShare*d.cost)))
 }
 
-// serve makes an answer at a time. Later callers wait for another one, because this one may not have what they
-// know of.
+// serve waits until the given time, and makes the answer. A caller that comes meanwhile waits for the next answer, because
+// this one may lack a change that the caller knows.
 func (p *pacer) serve(ctx context.Context, d *demand, one *shared, at time.Time, f func(http.ResponseWriter) error) {
 	defer close(one.done)
 	t := time.NewTimer(time.Until(at))

@@ -19,7 +19,7 @@ var (
 
 	paramRevision = param{"revision", "integer", "the number of the configuration that must be served first"}
 	paramStored   = param{"stored", "string", "the revision of the store, such as r412, that must be served first (or a later one)"}
-	paramPace     = param{"pace", "string", "a duration such as 1s: the answer may come this much later, and is made once for all who ask the same"}
+	paramPace     = param{"pace", "string", "a duration such as 1s: the answer may come this much later, and all callers with the same question share it"}
 	paramAll      = param{"replicas", "boolean", "ask all servers of the store, not only this one"}
 )
 

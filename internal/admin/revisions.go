@@ -298,9 +298,9 @@ func identityOf(r *http.Request) string {
 	return "token"
 }
 
-// asksFor reads a request to change the store, and adds the caller's identity to the author. The
+// readChange reads a request to change the store, and adds the caller's identity to the author. The
 // function check validates the message and the author.
-func (s *Server) asksFor(w http.ResponseWriter, r *http.Request, in any, message, author *string, check func(string, ...string) error) error {
+func (s *Server) readChange(w http.ResponseWriter, r *http.Request, in any, message, author *string, check func(string, ...string) error) error {
 	if q := queryOf(r); q.err != nil {
 		return q.err
 	}
@@ -486,7 +486,7 @@ func checkTexts(message string, others ...string) error {
 
 func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	var in api.NoteRequest
-	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
+	if err := s.readChange(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
 	n, err := revisionOf(r)

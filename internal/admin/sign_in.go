@@ -85,9 +85,9 @@ func (s *Server) sessionKey(credential string) (session.Key, bool) {
 	return session.Key{}, false
 }
 
-// withoutToken returns an error if a request with a cookie changes something and lacks the token of the session. Another web
-// page cannot know the token.
-func (c *caller) withoutToken(r *http.Request) *problem {
+// csrfProblem returns an error if a request with a cookie changes something and lacks the token of the session. A web page
+// of another origin cannot know the token.
+func (c *caller) csrfProblem(r *http.Request) *problem {
 	if c.session == nil || !changes(r) || subtle.ConstantTimeCompare([]byte(r.Header.Get(api.CSRFHeader)), []byte(c.session.Token(c.session.key))) == 1 {
 		return nil
 	}
@@ -219,9 +219,9 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
 
 // Limits of failed sign-ins of one address.
 const (
-	maxTries  = 10
-	triesTime = time.Minute // from the first of them
-	maxTriers = 10_000      // a further address evicts another: many addresses cannot lock out the others
+	maxTries     = 10
+	triesTime    = time.Minute // from the first failure
+	maxAddresses = 10_000      // a further address evicts another, so that many addresses cannot lock out the rest
 )
 
 // tries counts failed sign-ins by address. The zero value is ready.
@@ -252,13 +252,13 @@ func (t *tries) failed(owner string, now time.Time) {
 	if t.of == nil {
 		t.of = map[string]*failures{}
 	}
-	if len(t.of) >= maxTriers {
+	if len(t.of) >= maxAddresses {
 		maps.DeleteFunc(t.of, func(_ string, f *failures) bool { return !now.Before(f.until) })
 	}
 	f := t.of[owner]
 	if f == nil || !now.Before(f.until) {
 		for other := range t.of {
-			if len(t.of) < maxTriers {
+			if len(t.of) < maxAddresses {
 				break
 			}
 			delete(t.of, other)

@@ -278,10 +278,10 @@ func TestFailedSignInsAreBounded(t *testing.T) {
 	t.Run("SAFE-20 failed sign-ins are few", func(t *testing.T) {
 		var all tries
 		now := time.Now()
-		for i := range 3 * maxTriers {
+		for i := range 3 * maxAddresses {
 			all.failed(fmt.Sprint(i), now)
 		}
-		if n := len(all.of); n > maxTriers {
+		if n := len(all.of); n > maxAddresses {
 			t.Errorf("%d addresses", n)
 		}
 		if all.wait("another", now) != 0 {

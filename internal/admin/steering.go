@@ -13,7 +13,7 @@ import (
 
 func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
 	var in api.FreezeRequest
-	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
+	if err := s.readChange(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
 	group := r.PathValue("group")
@@ -26,7 +26,7 @@ func (s *Server) freeze(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) unfreeze(w http.ResponseWriter, r *http.Request) error {
 	var in api.NoteRequest
-	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkTexts); err != nil {
+	if err := s.readChange(w, r, &in, &in.Message, &in.Author, checkTexts); err != nil {
 		return err
 	}
 	group := r.PathValue("group")
@@ -51,7 +51,7 @@ func (s *Server) rollouts(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) startRollout(w http.ResponseWriter, r *http.Request) error {
 	var in api.RolloutRequest
-	if err := s.asksFor(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
+	if err := s.readChange(w, r, &in, &in.Message, &in.Author, checkNote); err != nil {
 		return err
 	}
 	if err := s.mayStart(r.Context(), in.Of); err != nil {
@@ -106,7 +106,7 @@ func (s *Server) changeRollout(change string) func(http.ResponseWriter, *http.Re
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var in api.NoteRequest
-		if err := s.asksFor(w, r, &in, &in.Message, &in.Author, check); err != nil {
+		if err := s.readChange(w, r, &in, &in.Message, &in.Author, check); err != nil {
 			return err
 		}
 		id := r.PathValue("id")

@@ -46,7 +46,7 @@ type grant struct {
 	groups []glob.Pattern // nil: all groups
 }
 
-// Everything are the rights of a caller with all roles for all groups.
+// Everything returns the rights of a caller with all roles for all groups.
 func Everything() Rights { return Rights{[]grant{{role: Commit}}} }
 
 // Has reports whether the caller has a role for at least one group.
@@ -194,7 +194,7 @@ func matches(all []subject, p *Proof) bool {
 	return false
 }
 
-// Of returns the rights of a caller.
+// Of returns the rights of a caller. A server of the store without a binding may view, because status asks all servers.
 func (p *Policy) Of(proof *Proof) Rights {
 	var r Rights
 	for i := range p.bindings {

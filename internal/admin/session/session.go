@@ -74,8 +74,7 @@ func Opened(key Key, purpose, text string) ([]byte, bool) {
 }
 
 // Open returns the session in a cookie; nil if it is not valid. The function keyOf returns the key of a credential, and
-// false if there is none. With idle, a session is valid although it was not sealed for [Idle], for streams that began
-// while it was.
+// false if there is none. With idle, the session may be idle: a stream that began during the session continues.
 func Open(cookie string, keyOf func(credential string) (Key, bool), now time.Time, idle bool) (*Session, Key) {
 	text, _, _ := strings.Cut(cookie, ".")
 	content, err := base64.RawURLEncoding.DecodeString(text)
@@ -94,7 +93,7 @@ func Open(cookie string, keyOf func(credential string) (Key, bool), now time.Tim
 	return s, key
 }
 
-// Left returns how long the session is valid after a seal at a time.
+// Left returns how long a session that is sealed now is valid.
 func (s *Session) Left(now time.Time) time.Duration {
 	return min(Idle, time.Unix(s.Began, 0).Add(Most).Sub(now))
 }

@@ -57,6 +57,22 @@ export function StateTag({ state }: { state: State }) {
   );
 }
 
+const eventLooks: Record<string, string> = {
+  nack: "bad",
+  reject: "bad",
+  quarantine: "bad",
+  deny: "warn",
+  leave: "warn",
+  ack: "ok",
+  recover: "ok",
+  send: "info",
+  wait: "info",
+  commit: "info",
+  store: "info",
+};
+
+export const lookOfEvent = (kind: string) => eventLooks[kind] ?? "idle";
+
 const changeLooks: Record<string, string> = { added: "ok", removed: "bad", changed: "info" };
 
 // How a resource or a field differs: "added", "removed" or "changed".

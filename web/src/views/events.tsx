@@ -1,25 +1,11 @@
 import { matches as matchesPattern } from "../actions";
 import type { Event } from "../api";
 import { missed, useEvents } from "../live";
-import { Ago, Empty, NodeLink } from "../parts";
+import { Ago, Empty, lookOfEvent, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
 import { Table } from "../table";
 import { number, units, wordOf } from "../words";
-
-const looks: Record<string, string> = {
-  nack: "bad",
-  reject: "bad",
-  quarantine: "bad",
-  deny: "warn",
-  leave: "warn",
-  ack: "ok",
-  recover: "ok",
-  send: "info",
-  wait: "info",
-  commit: "info",
-  store: "info",
-};
 
 export function Events() {
   const text = route.value.query.get("q") ?? "";
@@ -52,7 +38,7 @@ export function Events() {
                   <Ago at={e.at} />
                 </td>
                 <td>
-                  <span class={`tag ${looks[e.kind] ?? "idle"}`}>{wordOf(e.kind)}</span>
+                  <span class={`tag ${lookOfEvent(e.kind)}`}>{wordOf(e.kind)}</span>
                 </td>
                 <td class="mono wide">{e.node && <NodeLink node={e.node} />}</td>
                 <td>{e.type}</td>

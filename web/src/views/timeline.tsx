@@ -1,20 +1,10 @@
 import type { Event } from "../api";
 import { useEvents } from "../live";
-import { now, Panel } from "../parts";
+import { lookOfEvent, now, Panel } from "../parts";
 import { duration, wordOf } from "../words";
 
 const span = 5 * 60_000; // ms
 const width = 1000;
-const looks: Record<string, string> = {
-  send: "info",
-  ack: "ok",
-  nack: "bad",
-  connect: "idle",
-  leave: "warn",
-  subscribe: "idle",
-  wait: "info",
-  quarantine: "bad",
-};
 
 // The last minutes of a client: a lane for each type, a mark for each event.
 export function Timeline({ node }: { node: string }) {
@@ -37,7 +27,7 @@ export function Timeline({ node }: { node: string }) {
               .map((e) => (
                 <i
                   key={e.id}
-                  class={looks[e.kind] ?? "idle"}
+                  class={lookOfEvent(e.kind)}
                   style={{ left: `calc(56px + (100% - 56px) * ${at(e) / width})` }}
                   title={`${wordOf(e.kind)} ${duration(until - Date.parse(e.at))} ago ${e.text ?? ""}`}
                 />

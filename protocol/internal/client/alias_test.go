@@ -22,11 +22,11 @@ func TestClientRefusalsEnd(t *testing.T) {
 	missing := &xds.Changes{Missing: []string{"x"}}
 	const gone = ": the server reports that it does not exist"
 	for _, c := range []struct {
-		name  string
-		asked []string
-		says  []*xds.Changes
-		told  []string
-		s     client.Status // of the last subscribed name
+		name    string
+		asked   []string
+		changes []*xds.Changes
+		events  []string
+		s       client.Status // of the last subscribed name
 	}{
 		{"CLI-12 a name matches another resource, and its own refused resource is removed", []string{"*", "x"}, []*xds.Changes{has(aliased("y", "1", "x"), aliased("x", "bad")), removed, removed},
 			[]string{"updated y [* x] 1", "refused x [* x]: it is bad", "absent x [* x] 1"}, client.Accepted},
@@ -58,11 +58,11 @@ func TestClientRefusalsEnd(t *testing.T) {
 			[]string{"refused x [*]: it is bad", "absent x [*]" + gone}, client.Requested},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			talk := ask(t, xds.Delta, client.Options{}, xds.Cluster, c.asked...)
-			for _, changes := range c.says {
+			talk := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, c.asked...)
+			for _, changes := range c.changes {
 				_ = talk.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
 			}
-			talk.told(c.told...)
+			talk.wantEvents(c.events...)
 			if got := talk.State(xds.Cluster, c.asked[len(c.asked)-1]).Status; got != c.s {
 				t.Errorf("status %s, want %s", got, c.s)
 			}
@@ -70,122 +70,122 @@ func TestClientRefusalsEnd(t *testing.T) {
 	}
 
 	t.Run("CLI-12 a new subscription by alias does not repeat the refusal for the wildcard", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "*")
+		c := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, "*")
 		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "bad", "x"))}
 		_ = c.Receive(bad)
 		c.Subscribe(xds.Cluster, "x")
-		c.say()
+		c.sendRequests()
 		_ = c.Receive(bad)
-		c.told("refused y [*]: it is bad", "refused y [x]: it is bad")
+		c.wantEvents("refused y [*]: it is bad", "refused y [x]: it is bad")
 		c.Unsubscribe(xds.Cluster, "x") // the server does not know the name yet
 		_ = c.Receive(bad)
-		c.told()
+		c.wantEvents()
 	})
 
 	t.Run("CLI-12 a retained resource stays in error after the removal of an alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{Retain: true}, xds.Cluster, "x")
+		c := subscribe(t, xds.Delta, client.Options{Retain: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "1", "x")}, Removed: []string{"x"}}})
-		c.told("refused x [x]: it is bad", "updated y [x] 1", "errored y [x] 1"+gone, "absent x [x] 1")
+		c.wantEvents("refused x [x]: it is bad", "updated y [x] 1", "errored y [x] 1"+gone, "absent x [x] 1")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: has(aliased("y", "1", "x"))})
-		c.told("updated y [x] 1")
+		c.wantEvents("updated y [x] 1")
 	})
 
 	t.Run("CLI-12 the error of a retained resource is reported once to each name", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{Retain: true}, xds.Cluster, "x", "z")
+		c := subscribe(t, xds.Delta, client.Options{Retain: true}, xds.Cluster, "x", "z")
 		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), {Removed: []string{"y"}}, has(aliased("y", "bad", "z")), {Removed: []string{"y"}}, {Removed: []string{"y"}}} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
 		}
-		c.told("updated y [x] 1", "errored y [x] 1"+gone, "refused y [z] 1: it is bad", "errored y [z] 1"+gone)
+		c.wantEvents("updated y [x] 1", "errored y [x] 1"+gone, "refused y [z] 1: it is bad", "errored y [z] 1"+gone)
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 13, Message: "no"}}}})
-		c.told("errored y [z x] 1: the server reports code 13: no")
+		c.wantEvents("errored y [z x] 1: the server reports code 13: no")
 		c.Unsubscribe(xds.Cluster, "x")
-		c.say()
+		c.sendRequests()
 		c.Subscribe(xds.Cluster, "x")
-		c.say()
-		c.told()
+		c.sendRequests()
+		c.wantEvents()
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "3", Changes: has(aliased("y", "2", "x"))})
-		c.told("updated y [x] 2", "absent y [z]")
+		c.wantEvents("updated y [x] 2", "absent y [z]")
 	})
 
 	t.Run("CLI-12 the held version is sent again: absent for the alias of the refused version", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x", "z")
+		c := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, "x", "z")
 		for _, changes := range []*xds.Changes{has(aliased("y", "1", "x")), has(aliased("y", "bad", "z")), has(aliased("y", "1", "x"))} {
 			_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: changes})
 		}
-		c.told("updated y [x] 1", "refused y [z] 1: it is bad", "absent y [z]")
+		c.wantEvents("updated y [x] 1", "refused y [z] 1: it is bad", "absent y [z]")
 	})
 
 	t.Run("CLI-12 the removal of the matching name keeps the refusal for a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x", "z")
+		c := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, "x", "z")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x"))})
 		c.Subscribe(xds.Cluster, "y")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("y", "bad", "z")}, Removed: []string{"x"}}})
-		c.told("updated y [x] 1", "refused y [y z] 1: it is bad", "removed y [y x] 1", "refused y [y]: it is bad")
+		c.wantEvents("updated y [x] 1", "refused y [y z] 1: it is bad", "removed y [y x] 1", "refused y [y]: it is bad")
 	})
 
 	t.Run("CLI-12 an error ends with its resource, also for a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "x")
+		c := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("y", "1", "x")), Errors: []xds.ResourceError{{Name: "y", Status: xds.Status{Code: 5, Message: "no"}}}})
 		c.Subscribe(xds.Cluster, "y")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: removed})
-		c.told("updated y [x] 1", "errored y [x] 1: the server reports code 5: no", "removed y [y x] 1")
+		c.wantEvents("updated y [x] 1", "errored y [x] 1: the server reports code 5: no", "removed y [y x] 1")
 		if is := c.State(xds.Cluster, "y").Status; is != client.DoesNotExist {
 			t.Errorf("status %s, want DoesNotExist", is)
 		}
 	})
 
 	t.Run("CLI-3 a missing name removes the held resource and keeps a refusal by alias", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{DropOnError: true}, xds.Cluster, "x")
+		c := subscribe(t, xds.Delta, client.Options{DropOnError: true}, xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: &xds.Changes{Upserts: []*xds.Resource{aliased("x", "1"), aliased("y", "bad", "x")}, Missing: []string{"x"}}})
-		c.told("updated x [x] 1", "refused y [x]: it is bad", "removed x [x] 1"+gone)
+		c.wantEvents("updated x [x] 1", "refused y [x]: it is bad", "removed x [x] 1"+gone)
 	})
 
 	t.Run("CLI-6 CLI-12 the removal of a name that is not sent yet keeps its adopted resource", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "z")
+		c := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, "z")
 		c.Subscribe(xds.Cluster, "x", "y")
 		c.Adopt(xds.Cluster, true, aliased("y", "1", "x"))
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: removed})
-		c.holds(xds.Cluster, "y=1")
+		c.wantHeld(xds.Cluster, "y=1")
 	})
 
 	bothVariants(t, "CLI-2 CLI-5 a duplicate is not used after an unsubscription that is not sent yet", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, client.Options{}, xds.Cluster, "*")
+		c := subscribe(t, v, client.Options{}, xds.Cluster, "*")
 		twice := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "1"), aliased("x", "2"))}
 		_ = c.Receive(twice)
 		c.Unsubscribe(xds.Cluster, "*")
 		_ = c.Receive(twice)
-		c.holds(xds.Cluster, "")
-		c.told("refused x [*]: duplicate resource")
+		c.wantHeld(xds.Cluster, "")
+		c.wantEvents("refused x [*]: duplicate resource")
 	})
 
 	bothVariants(t, "CLI-2 CLI-5 a duplicate is not used when the memory for refusals is full", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, client.Options{DropOnError: true}, xds.Endpoint, "*")
+		c := subscribe(t, v, client.Options{DropOnError: true}, xds.Endpoint, "*")
 		many := []*xds.Resource{xds.NewResource(xds.Endpoint, "x", []byte("1"))}
 		for i := range 1000 {
 			many = append(many, xds.NewResource(xds.Endpoint, fmt.Sprint(i), []byte("bad")))
 		}
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "1", Changes: has(many...)})
 		_ = c.Receive(&xds.Response{Type: xds.Endpoint, Nonce: "2", Changes: has(xds.NewResource(xds.Endpoint, "x", []byte("1")), xds.NewResource(xds.Endpoint, "x", []byte("2")))})
-		c.holds(xds.Endpoint, "")
+		c.wantHeld(xds.Endpoint, "")
 	})
 
 	bothVariants(t, "CLI-3 a new subscription gets the known refusal of its resource", func(t *testing.T, v xds.Variant) {
-		c := ask(t, v, client.Options{}, xds.Cluster, "*")
+		c := subscribe(t, v, client.Options{}, xds.Cluster, "*")
 		bad := &xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))}
 		_ = c.Receive(bad)
 		c.Subscribe(xds.Cluster, "x")
-		c.say()
+		c.sendRequests()
 		_ = c.Receive(bad)
-		c.at(100)
-		c.told("refused x [*]: it is bad", "refused x [x]: it is bad")
+		c.advance(100)
+		c.wantEvents("refused x [*]: it is bad", "refused x [x]: it is bad")
 	})
 
 	t.Run("CLI-3 a refused resource is missing: absent also for a name that is not sent yet", func(t *testing.T) {
-		c := ask(t, xds.Delta, client.Options{}, xds.Cluster, "*")
+		c := subscribe(t, xds.Delta, client.Options{}, xds.Cluster, "*")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "1", Changes: has(aliased("x", "bad"))})
 		c.Subscribe(xds.Cluster, "x")
 		_ = c.Receive(&xds.Response{Type: xds.Cluster, Nonce: "2", Changes: missing})
-		c.told("refused x [*]: it is bad", "refused x [x]: it is bad", "absent x [* x]"+gone)
+		c.wantEvents("refused x [*]: it is bad", "refused x [x]: it is bad", "absent x [* x]"+gone)
 	})
 }

@@ -54,55 +54,55 @@ func (w *rowsWorld) step(t *testing.T) {
 	name := []string{xds.Wildcard, w.name(), w.name()}[w.rnd.IntN(3)]
 	switch w.rnd.IntN(12) {
 	case 0:
-		w.say("subscribe", name)
+		w.note("subscribe", name)
 		do = func(c *client.Client) error { c.Subscribe(w.typ, name); return nil }
 	case 1:
-		w.say("unsubscribe", name)
+		w.note("unsubscribe", name)
 		do = func(c *client.Client) error { c.Unsubscribe(w.typ, name); return nil }
 	case 2:
-		w.say("connect")
+		w.note("connect")
 		do = func(c *client.Client) error { c.Connected(nil); return nil }
 	case 3:
 		w.now = w.now.Add(time.Duration(w.rnd.IntN(20)) * time.Second)
-		w.say("time", w.now)
+		w.note("time", w.now)
 		do = func(c *client.Client) error { c.Advance(w.now); return nil }
 	case 4:
 		r, own := w.resource(), w.rnd.IntN(2) == 0
-		w.say("adopt", r.Name, own)
+		w.note("adopt", r.Name, own)
 		do = func(c *client.Client) error { c.Adopt(w.typ, own, r); return nil }
 	default:
 		resp := w.response()
 		do = func(c *client.Client) error { return c.Receive(resp) }
 	}
 	w.clients[1].Forget()
-	var told [2]string
+	var outputs [2]string
 	for i, c := range w.clients {
-		told[i] = fmt.Sprintln("error:", do(c))
+		outputs[i] = fmt.Sprintln("error:", do(c))
 		for e := range c.Events() {
-			told[i] += fmt.Sprintln(e.Kind, e.Name, e.Asked, e.Err, w.spell(e.Resource))
+			outputs[i] += fmt.Sprintln(e.Kind, e.Name, e.Asked, e.Err, w.text(e.Resource))
 		}
 		for r := range c.Requests() {
-			told[i] += fmt.Sprintln("request", r.Version, r.Nonce, r.Names, r.Subscribe, r.Unsubscribe, r.Initial, r.Error)
+			outputs[i] += fmt.Sprintln("request", r.Version, r.Nonce, r.Names, r.Subscribe, r.Unsubscribe, r.Initial, r.Error)
 		}
 		var states []string
 		for s := range c.States(w.typ) {
-			states = append(states, fmt.Sprintln(s.Name, s.Status, w.spell(s.Resource), s.Version, s.Updated, s.Err, s.Refused, s.Failed))
+			states = append(states, fmt.Sprintln(s.Name, s.Status, w.text(s.Resource), s.Version, s.Updated, s.Err, s.Refused, s.Failed))
 		}
 		slices.Sort(states)
-		told[i] += fmt.Sprintln(states, c.Deadline())
+		outputs[i] += fmt.Sprintln(states, c.Deadline())
 		if err := c.Check(); err != nil {
 			t.Fatalf("%s\n%v", strings.Join(w.story, "\n"), err)
 		}
 	}
-	if told[0] != told[1] {
-		t.Fatalf("%s\nby places:\n%s\nby names:\n%s", strings.Join(w.story, "\n"), told[0], told[1])
+	if outputs[0] != outputs[1] {
+		t.Fatalf("%s\nby places:\n%s\nby names:\n%s", strings.Join(w.story, "\n"), outputs[0], outputs[1])
 	}
 }
 
-func (w *rowsWorld) say(what ...any) { w.story = append(w.story, fmt.Sprint(what...)) }
+func (w *rowsWorld) note(what ...any) { w.story = append(w.story, fmt.Sprint(what...)) }
 
-// spell identifies the resource itself, not only its content.
-func (w *rowsWorld) spell(r *xds.Resource) string {
+// text identifies the resource itself, not only its content.
+func (w *rowsWorld) text(r *xds.Resource) string {
 	if r == nil {
 		return ""
 	}
@@ -181,6 +181,6 @@ func (w *rowsWorld) response() *xds.Response {
 	for _, r := range resp.Upserts {
 		names = append(names, r.Name+"="+string(r.Body))
 	}
-	w.say("receive ", names, resp.Beats, resp.Removed, resp.Absent, resp.Missing, resp.Errors, resp.Malformed)
+	w.note("receive ", names, resp.Beats, resp.Removed, resp.Absent, resp.Missing, resp.Errors, resp.Malformed)
 	return resp
 }

@@ -17,13 +17,13 @@ func TestSimulation(t *testing.T) {
 		for _, server := range protocoltest.Servers {
 			worlds.Play(t, server+" "+v.String(), worlds.Count()/100, func(t *testing.T, test string, seed uint64) {
 				_, err := protocoltest.SimulateClient(protocoltest.ClientConfig{Seed: seed, Variant: v, Server: server})
-				tellClient(t, test, err)
+				reportFailure(t, test, err)
 			})
 		}
 	}
 }
 
-func tellClient(t *testing.T, test string, err error) {
+func reportFailure(t *testing.T, test string, err error) {
 	t.Helper()
 	if err == nil {
 		return

@@ -75,17 +75,12 @@ func TestCheck(t *testing.T) {
 		{"is due before its loss", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), hold: hold{condition: condition{until: s.now}}}}
 		}},
-		{"are not heeded", func(_ *Session, u *subscription) { u.heeded, u.stirred = false, []string{"a"} }},
-		{"which is not heeded", func(s *Session, _ *subscription) {
-			s.subs[0].heeded = false
+		{"are not watched", func(_ *Session, u *subscription) { u.watched, u.noted = false, []string{"a"} }},
+		{"which is not watched", func(s *Session, _ *subscription) {
+			s.subs[0].watched = false
 		}},
 		{"for no type", func(s *Session, _ *subscription) { s.subs[0].waiting = &waiting{} }},
 		{"but no name waits", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits = nil }},
-		{"but none rests", func(s *Session, _ *subscription) {
-			w := s.sub(xds.Route).waiting
-			w.rest, w.roused = false, map[string]bool{"r": true}
-		}},
-		{"but does not wait", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.roused = map[string]bool{"x": true} }},
 		{"waits since", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits["r"] = wait{} }},
 		{"recorded", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.patient.count++ }},
 		{"is dirty, but not listed", func(_ *Session, u *subscription) { u.entry("a").dirty = true }},
@@ -117,8 +112,8 @@ func TestCheck(t *testing.T) {
 		l.drain()
 		l.ack(xds.Route) // names of a blocked type do not rest
 		l.drain()
-		if !l.sub(xds.Route).waiting.resting("r") {
-			t.Fatal("no route rests")
+		if !l.sub(xds.Route).isParked("r") {
+			t.Fatal("no route is parked")
 		}
 		c.do(l.Session, l.sub(xds.Endpoint))
 		if err := l.Check(); err == nil || !strings.Contains(err.Error(), c.says) {

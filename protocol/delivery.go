@@ -211,13 +211,13 @@ func (u *subscription) answered() bool {
 func (u *subscription) deliver(s *Session, d *delivery) {
 	if len(u.deliveries) == maxDeliveries {
 		s.evict(u)
-		u.moveAll()
+		u.noteAll()
 	}
 	if u.answered() {
 		u.silent = s.now
 	}
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, *d), true, d.last()
-	u.stirAll(d)
+	u.noteContent(&d.cargo)
 }
 
 // letGo records that the client has unsubscribed from names. The client holds no resource with

@@ -87,7 +87,7 @@ func (u *subscription) keptFrom(d *diff, name string) bool {
 	if e == nil {
 		return false
 	}
-	u.mark(e)
+	u.touch(e)
 	d.kept = append(d.kept, name)
 	return true
 }
@@ -118,9 +118,9 @@ func (s *Session) remove(u *subscription, d *diff, e *entry) {
 }
 
 // waitAll holds all upserts back. Names that waited before continue to wait.
-func (d *diff) waitAll(before map[string]wait) {
+func (d *diff) waitAll(before *waiting) {
 	for _, r := range d.upserts {
-		if _, waited := before[r.Name]; waited {
+		if _, waited := before.of(r.Name); waited {
 			d.waiting = append(d.waiting, waiter{name: r.Name})
 		}
 	}

@@ -111,11 +111,10 @@
 // waiting name is evaluated again only when a name or a condition changes that can end the wait
 // (waiting.go):
 //
-//	rest    the name waits and is not evaluated
-//	stir    note that a name has changed on which others may wait
-//	spread  evaluate the names that depend on stirred names
-//	rouse   evaluate one resting name
-//	wake    evaluate all resting names
+//	parked   the name waits and is not evaluated
+//	touch    note that the entry of a name may have to be sent (touched.go)
+//	note     note that a name has changed on which others may wait
+//	recheck  evaluate the parked names that depend on noted names
 //
 // Assignments wait for nothing (ADS-7). Envoy ACKs clusters when they are warm. For that it needs
 // their assignments again, changed or not (warm.go, WARM-2).
@@ -142,12 +141,14 @@
 //	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
 //	                                                       refusal.go withheld.go refusing.go
 //	                                                       retry.go resume.go blamed.go
-//	withdrawing, heed,    removals kept, names that wait   withdraw.go order.go waiting.go
-//	waiting                                                warm.go
+//	withdrawing, waiting  removals kept, names that wait   withdraw.go order.go waiting.go
+//	                                                       warm.go
 //	saying                what to send next                diff.go say.go resend.go tell.go response.go
 //	                                                       handover.go beat.go mute.go
 //
-// The rooms share the entries, one row for each name (names.go). state.go reads all rooms to
+// The rooms share the entries, one row for each name (names.go), and the lists of changed entries
+// (touched.go). A room reports a change there and calls no other room; recheck and respond read the
+// lists. state.go reads all rooms to
 // report the state of types and names (Session.States, NameStates).
 //
 // session.go has the main path: Receive and Change mark names as dirty. Responses prepares each
@@ -163,7 +164,7 @@
 //	which removals wait, how long      leaverOf and holdOf (withdraw.go)
 //	which news wait, how long          mustWait and mayLack (order.go), waitForAddresses (diff.go)
 //	the order inside a response        binders (handover.go), xds.Changes.HandOver
-//	when a wait is evaluated again     sight (waiting.go)
+//	when a wait is evaluated again     inputs (waiting.go)
 //	what ends without an answer        blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each
 //	                                   next to its rule; Deadline takes the earliest
 //	what a client held before          recall (SotW), resume (delta)
@@ -178,7 +179,7 @@
 //     leaving, or if its told state differs from base.
 //   - entry.matched counts the sets of matches that contain the name.
 //   - aliased has, for each matched name, the aliases that match it.
-//   - The told state of an entry differs from the view only while the entry is dirty, rests or is
+//   - The told state of an entry differs from the view only while the entry is dirty, parked or
 //     leaving. So the cost of mayHold is the number of changes, not the number of resources.
 //   - Each listed delivery is unanswered. A type has at most 4 deliveries and 16 refusals. While
 //     unacked, the newest nonce belongs to the newest delivery.

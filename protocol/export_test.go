@@ -26,7 +26,7 @@ func (s *Session) Check() error {
 			if err := u.checkListed(s.table(u.typ)); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
-			if err := s.checkResting(u); err != nil {
+			if err := s.checkParked(u); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
 		}
@@ -34,16 +34,16 @@ func (s *Session) Check() error {
 	return nil
 }
 
-// checkResting finds resting names that would not wait if they were evaluated.
-func (s *Session) checkResting(u *subscription) error {
+// checkParked finds parked names that would not wait if they were evaluated.
+func (s *Session) checkParked(u *subscription) error {
 	ends := s.waitEnds(u)
-	if !u.waiting.rests() || u.waiting.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) ||
-		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.stirred) > 0 }) {
+	if !u.waiting.parks() || u.waiting.seen != s.inputs(u) || !ends.IsZero() && !s.now.Before(ends) ||
+		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.noted) > 0 }) {
 		return nil // it is evaluated in the next step
 	}
 	for n, is := range u.waiting.waits {
 		e := u.entry(n)
-		if e == nil || !u.waiting.resting(n) {
+		if e == nil || !u.isParked(n) {
 			continue
 		}
 		r, _ := s.owed(u, s.table(u.typ), e)
@@ -290,8 +290,8 @@ func (u *subscription) checkWithdrawing() error {
 }
 
 func (s *Session) checkWaiting(u *subscription) error {
-	if len(u.stirred) > 0 && !u.heeded {
-		return fmt.Errorf("changed names %q are not heeded", u.stirred)
+	if len(u.noted) > 0 && !u.watched {
+		return fmt.Errorf("changed names %q are not watched", u.noted)
 	}
 	w := u.waiting
 	switch {
@@ -299,15 +299,8 @@ func (s *Session) checkWaiting(u *subscription) error {
 		return nil
 	case u.typ.After == nil:
 		return errors.New("names wait, but their type waits for no type")
-	case w.rest && len(w.waits) == 0:
-		return errors.New("rest is set, but no name waits")
-	case len(w.roused) > 0 && !w.rest:
-		return errors.New("names are roused, but none rests")
-	}
-	for n := range w.roused {
-		if _, waits := w.waits[n]; !waits {
-			return fmt.Errorf("%q is roused, but does not wait", n)
-		}
+	case w.parked && len(w.waits) == 0:
+		return errors.New("parked is set, but no name waits")
 	}
 	var ends, patient earliest
 	for n, one := range w.waits {
@@ -321,12 +314,12 @@ func (s *Session) checkWaiting(u *subscription) error {
 	if !w.ends.at.IsZero() && w.ends != ends || !w.patient.at.IsZero() && w.patient != patient {
 		return fmt.Errorf("waits end at %v, recorded %v; patient waits began at %v, recorded %v", ends, w.ends, patient, w.patient)
 	}
-	if s.view == nil || !w.rests() || w.seen != s.sight(u) {
+	if s.view == nil || !w.parks() || w.seen != s.inputs(u) {
 		return nil // it is evaluated in the next step
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
-		if t != nil && s.sub(t) != nil && !s.sub(t).heeded {
-			return fmt.Errorf("%d names wait for %s, which is not heeded", len(w.waits), t)
+		if t != nil && s.sub(t) != nil && !s.sub(t).watched {
+			return fmt.Errorf("%d names wait for %s, which is not watched", len(w.waits), t)
 		}
 	}
 	return nil
@@ -376,7 +369,7 @@ func (u *subscription) checkBeats() error {
 // checkListed checks that each name which differs from the view is dirty or leaving.
 func (u *subscription) checkListed(t *xds.Table) error {
 	for e := range u.entries() {
-		if !e.dirty && !u.waiting.resting(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
+		if !e.dirty && !u.isParked(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
 			return fmt.Errorf("%q differs from the view, but is not dirty", e.name)
 		}
 	}

@@ -47,7 +47,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		u.matches[name] = is
 		e.finds()
 		u.regain(name) // for an unsubscribed scope, the members show its state
-		u.mark(e)      // the client may hold a resource with the name itself, which must be removed
+		u.touch(e)     // the client may hold a resource with the name itself, which must be removed
 	case was != nil:
 		// Kept resources (leavers) stay matched until they are removed.
 		is, again = was.Where(func(r *xds.Resource) bool {
@@ -62,7 +62,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		if e.told == others && !u.toldAny(was) {
 			e.findsNone()
 		}
-		u.mark(e)
+		u.touch(e)
 	}
 	for n, found := range is.Since(was) {
 		if found {
@@ -80,7 +80,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		for r := range is.All() {
 			e := u.entry(r.Name)
 			e.repeat(e.again || e.told != absent) // a name that was not told differs anyway, and needs no repetition
-			u.mark(e)
+			u.touch(e)
 		}
 	}
 	if was == nil && is.Len() > 0 { // the client may have refused that the name does not exist
@@ -119,7 +119,7 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	for name, is := range back {
 		extra = append(extra, entry{name: name, told: is})
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 	for i := range extra {
 		u.lapse(&extra[i])
 	}
@@ -202,7 +202,7 @@ func (u *subscription) refer(name, by string) {
 	u.unlapse(name)
 	e.matched++
 	u.notice(e, was)
-	u.mark(e)
+	u.touch(e)
 }
 
 // unrefer records that the name `by` no longer matches a resource. With asked set, the client has
@@ -222,16 +222,16 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 	}
 	switch {
 	case u.wants(e):
-		u.mark(e)
+		u.touch(e)
 	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6 also applies to matched resources
 		if asked {
 			u.giveUp(e)
 		}
-		u.mark(e)
+		u.touch(e)
 	case asked && !u.collects(name) && !u.lapsed[name], e.told == absent:
 		u.forget(name)
 	default: // the removal is sent if the client holds the resource
-		u.mark(e)
+		u.touch(e)
 	}
 }
 
@@ -383,7 +383,7 @@ func (u *subscription) matchedBy(name string) func(func(string) bool) {
 // suspect marks the wanted names that match a resource, because they may match other resources now.
 func (u *subscription) suspect(name string) {
 	for by := range u.matchedBy(name) {
-		u.mark(u.entry(by))
+		u.touch(u.entry(by))
 	}
 }
 

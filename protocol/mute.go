@@ -94,7 +94,7 @@ func (s *Session) unmute(u *subscription) {
 		}
 		delete(m.until, n)
 		if e != nil {
-			u.mark(e)
+			u.touch(e)
 		}
 	}
 	u.mute = nil

@@ -54,6 +54,8 @@ type names struct {
 	chunks [][]entry // each has 1 to chunkMax entries
 	count  int32
 
+	touched // changes of these entries
+
 	last struct{ chunk, at int32 } // place of the last entry found: callers look up names in order, and each several times
 }
 

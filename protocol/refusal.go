@@ -193,7 +193,6 @@ func hashOf(text string) uint64 {
 // remember adds a refusal to the list, in the order of nonces. The rest of the function needs the
 // refusal in the list, because lapses searches the list.
 func (u *subscription) remember(v xds.Variant, refused refusal) {
-	u.wake() // a waiting name may be a member: then it is sent again with the other members
 	at := len(u.refusals)
 	for at > 0 && u.refusals[at-1].nonce > refused.nonce {
 		at--
@@ -211,7 +210,7 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 		}
 	}
 	for name, it := range r.members {
-		u.stir(name)
+		u.note(name)
 		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
 			r.take(name, true)
 		}
@@ -249,7 +248,7 @@ func (u *subscription) joinRefusals() {
 	u.refusals = slices.Delete(u.refusals, at+1, at+2)
 	r := &u.refusals[at]
 	for _, it := range r.items {
-		u.stir(it.name)
+		u.note(it.name)
 	}
 	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // the merged refusal does not keep the states between the two
 	r.left = len(r.items)
@@ -364,7 +363,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		case u.matches[name] != nil: // the name now matches other resources, which have their own entries
 		case e != nil:
 			e.repeat(true)
-			u.mark(e)
+			u.touch(e)
 		case u.wildcard:
 			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
 		case u.lapses(name): // the removal of the name is sent again
@@ -372,7 +371,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			extra = append(extra, entry{name: name, told: absent, sent: true, again: true})
 		}
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 }
 
 // toldGone reports whether the client was last told that a name does not exist. The name then needs
@@ -410,7 +409,7 @@ func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
 		return
 	}
 	for name := range names {
-		u.stir(name)
+		u.note(name)
 		for i := range u.refusals {
 			if r := &u.refusals[i]; r.nonce < nonce {
 				r.take(name, false)
@@ -472,7 +471,7 @@ func (u *subscription) dropUnwanted() {
 	}
 	var given []string
 	for _, name := range quit {
-		u.stir(name)
+		u.note(name)
 		if u.entry(name) == nil {
 			u.unlapse(name)
 		}

@@ -36,7 +36,7 @@ func (s *Session) Resend(t *xds.Type, name string) (count int) {
 	if count > 0 {
 		u.state("") // the version that the client states is no reason to send nothing
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 	u.dissolve(name == "" && s.tellsWorld(u), slices.Values(refused))
 	return count
 }
@@ -65,7 +65,7 @@ func (u *subscription) repeatAll() (count int) {
 	}
 	if u.wildcard && u.base.Len() > 0 {
 		u.renew(true)
-		u.moveAll()
+		u.noteAll()
 		count += plain
 	}
 	return count
@@ -77,6 +77,6 @@ func (u *subscription) repeatTold(e *entry) int {
 		return 0
 	}
 	e.repeat(true)
-	u.mark(e)
+	u.touch(e)
 	return 1
 }

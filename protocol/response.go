@@ -9,7 +9,7 @@ import (
 
 // bring counts a diff as told and returns the messages of the response. Terms: see doc.go.
 func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response {
-	u.asked = false
+	u.ask(false)
 	world := s.tellsWorld(u)
 	version := s.version(u, t) // computed before removals are counted as told
 	stuck := s.warm(u, d.upserts, world)

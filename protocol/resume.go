@@ -219,7 +219,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			extra = append(extra, entry{name: n, told: told, sent: stands(told), again: !u.typ.FullState})
 		}
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 	var kept [][]item // a name is in each list at most once; the client may hold several states of a name, in several lists
 	several := map[string]int{}
 	var unknown []string
@@ -232,7 +232,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			}
 		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
 		case e == nil && told == absent:
-			u.addMarked([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
+			u.addTouched([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
 		default:
 			n := several[st.Name]
 			several[st.Name]++
@@ -437,7 +437,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			if e.matched == 0 && u.collects(v.Name) {
 				u.lapse(e) // the collection matched the resource, too
 			}
-			u.mark(e)
+			u.touch(e)
 		case !current || r.OnDemand || expires:
 			e = &entry{name: strings.Clone(v.Name), told: told, sent: true, again: expires}
 			if stray && (u.scopes != nil || u.collects(v.Name)) {
@@ -449,7 +449,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	if u.wildcard {
 		u.rebase(t.Versions())
 		u.renew(false)
-		u.doubtAll()
+		u.touchAll()
 		if matched < t.Len() { // the client does not hold names that it does not state
 			for st := range t.Versions().All() {
 				if !seen.has(st.Name) && u.entry(st.Name) == nil {
@@ -458,7 +458,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			}
 		}
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 }
 
 // recognize handles a view that finds resources on demand. If the view has found a resource in the

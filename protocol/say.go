@@ -9,19 +9,12 @@ import (
 
 // A saying is the record of what may have to be sent for one type. Terms: see doc.go.
 //
-// Invariant: the name of each dirty entry is in dirty. A muted name is in mute with the same time.
-// beatAt is zero if and only if beats is empty.
+// Invariant: a muted name is in mute with the same time. beatAt is zero if and only if beats is
+// empty.
 type saying struct {
-	dirty  []string // names of entries that may have to be sent; may include names that are gone or not dirty
-	looked int      // number of dirty names that were compared since the view changed, while the type is blocked
-	all    bool     // any entry may differ from the view
-	anew   bool     // all that the wildcard covers is to be sent again; only set with a wildcard
-	due    bool     // a response is to be sent even if nothing differs
-	asked  bool     // the client has subscribed, or unsubscribed under a wildcard, since the last response
-
+	looked  int    // number of dirty names that were compared since the view changed, while the type is blocked
 	stalled bool   // something is to be sent, but the newest response is unanswered
 	mute    *mutes // names whose absence is not reported yet; nil: none
-	stated  string // the version that the client states (SotW, full state), until something is sent
 
 	beats  map[time.Duration]time.Time // next heartbeat of resources with a TTL, by TTL
 	beatAt time.Time                   // the earliest time in beats when heartbeats were last computed; zero: no heartbeat
@@ -30,84 +23,11 @@ type saying struct {
 	unfed map[string]time.Time
 }
 
-// ask records that the client has subscribed to a name, or unsubscribed from a name under a
-// wildcard.
-func (y *saying) ask() { y.asked = true }
-
-// askAll records that the client has subscribed to the wildcard: everything is sent again.
-func (y *saying) askAll() { y.anew, y.due = true, true }
-
-// dropAll records that the wildcard has ended.
-func (y *saying) dropAll() { y.anew, y.due = false, false }
-
-// renew sets whether all that the wildcard covers is sent again.
-func (y *saying) renew(anew bool) { y.anew = anew }
-
-// owe sets whether a response is due even if nothing differs.
-func (y *saying) owe(due bool) { y.due = due }
-
-// doubtAll records that any entry may differ from the view.
-func (y *saying) doubtAll() { y.all = true }
-
 // lookAnew records that the view has changed: all dirty names must be compared again.
 func (y *saying) lookAnew() { y.looked = 0 }
 
 // unstall records that nothing waits for the answer to the newest response.
 func (y *saying) unstall() { y.stalled = false }
-
-// state sets the version that the client states; "": no version, or a version for another
-// subscription.
-func (y *saying) state(version string) { y.stated = version }
-
-// mark makes an entry dirty: something may have to be sent for its name.
-func (u *subscription) mark(e *entry) {
-	if !e.dirty {
-		e.dirty = true
-		u.dirty = append(u.dirty, e.name)
-	}
-	u.stir(e.name)
-	u.waiting.rouse(e.name)
-}
-
-// addMarked adds entries and marks them.
-func (u *subscription) addMarked(extra []entry) {
-	for i := range extra {
-		u.mark(&extra[i])
-	}
-	u.add(extra...)
-}
-
-// unmark removes names from the list of dirty names.
-func (u *subscription) unmark(names map[string]wait) {
-	dirty := u.dirty[:0]
-	for _, n := range u.dirty {
-		if _, off := names[n]; !off {
-			dirty = append(dirty, n)
-		} else if e := u.entry(n); e != nil {
-			e.dirty = false
-		}
-	}
-	u.relisted(dirty)
-}
-
-// relisted replaces the list of dirty names by a shorter one in the same memory.
-func (u *subscription) relisted(dirty []string) {
-	clear(u.dirty[len(dirty):])
-	u.dirty = dirty
-	if len(dirty) == 0 {
-		u.dirty = nil
-	}
-}
-
-// pending reports whether the type may have something to send.
-func (u *subscription) pending(t *xds.Table) bool {
-	return len(u.dirty) > 0 || u.waiting.restsStill() || u.news(t)
-}
-
-// news reports whether the type may have something to send other than dirty and waiting names.
-func (u *subscription) news(t *xds.Table) bool {
-	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
-}
 
 // blocked reports whether nothing may be sent before the client has answered the newest response.
 // Meanwhile changes collect (SOTW-3). "The management server should not send a DiscoveryResponse
@@ -142,13 +62,12 @@ func (u *subscription) crowded() bool {
 
 // markAll marks all entries, if any entry may differ from the view (all).
 func (s *Session) markAll(u *subscription) {
-	if !u.all {
+	if !u.takeAll() {
 		return
 	}
-	u.all = false
 	for e := range u.entries() {
 		s.recognize(u, e)
-		u.mark(e)
+		u.touch(e)
 	}
 }
 
@@ -156,9 +75,9 @@ func (s *Session) markAll(u *subscription) {
 // names (retain), and then removes from the list of dirty names those that do not differ.
 func (s *Session) prepare(u *subscription) {
 	t, blocked := s.table(u.typ), s.blocked(u)
-	s.rouse(u)
+	s.recheck(u)
 	if blocked {
-		u.wake()
+		u.recheckAll()
 	}
 	switch {
 	case !blocked:
@@ -169,33 +88,30 @@ func (s *Session) prepare(u *subscription) {
 		s.retain(u, []xds.Names{}) // Change has handled the names that only the wildcard covers
 	}
 	if s.variant == xds.Delta && (t.HasAliases() || len(u.matches) > 0) {
-		slices.Sort(u.dirty) // the order of dirty names depends on hints, and must not change the result
-		for _, n := range slices.Clone(u.dirty) {
+		for _, n := range slices.Sorted(slices.Values(u.dirty)) { // their order depends on hints, and must not change the result
 			u.match(t, n)
 		}
 		u.dropUnwanted()
 	}
-	dirty := u.dirty[:0]
-	slices.Sort(u.dirty)
-	for _, n := range slices.Compact(u.dirty) { // a name may have been removed and added again
-		e := u.entry(n)
-		if e == nil || !e.dirty {
-			continue
+	var gone []string
+	u.sift(func(n string, e *entry) bool {
+		if e != nil && (s.lists(u, t, e) || s.hopes(u, t, e)) {
+			return true
 		}
-		e.dirty = s.lists(u, t, e) || s.hopes(u, t, e)
-		if e.dirty {
-			dirty = append(dirty, n)
-		} else if u.dropped[n] && !u.wants(e) && !u.wildcard && e.told == absent {
-			// The view is still looking for the name. If the view finds a resource, a scope will
-			// match it.
-			u.regain(n)
-			u.names.remove(n)
+		u.waiting.dropParked(n)
+		if e != nil && u.dropped[n] && !u.covers(n) && e.told == absent {
+			gone = append(gone, n) // the view is still looking for it; if the view finds a resource, a scope will match it
 		}
+		return false
+	})
+	for _, n := range gone {
+		u.regain(n)
+		u.names.remove(n)
 	}
-	u.relisted(dirty)
+	u.endWaits()
 	u.looked = 0
 	if blocked {
-		u.looked = len(dirty)
+		u.looked = len(u.dirty)
 	}
 }
 
@@ -232,9 +148,12 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	case s.tellsWorld(u) && s.searching(u):
 		return nil // for the client, a name that a full state lacks does not exist
 	default:
+		if s.tellsWorld(u) && len(d.waiting) > 0 { // a full state waits as a whole
+			d.waitAll(u.waiting)
+		}
 		s.wait(u, &d)
 		if s.waitsWhole(u, &d) {
-			s.rest(u, &d)
+			s.park(u, &d)
 			return nil
 		}
 		decided = s.decide(u, &d, last)
@@ -242,14 +161,15 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if decided == later {
 		return nil
 	}
-	u.stated, u.due = "", false
+	u.state("")
+	u.owe(false)
 	var out []*xds.Response
 	if decided == now {
 		out = s.bring(u, t, &d)
 	} else {
 		s.tell(u, t, &d)
 	}
-	s.rest(u, &d)
+	s.park(u, &d)
 	return out
 }
 
@@ -262,17 +182,17 @@ func (s *Session) prepareDiff(u *subscription, t *xds.Table) bool {
 	}
 	u.stalled = s.blocked(u)
 	if u.stalled {
-		u.wake()
+		u.recheckAll()
 		u.waiting.blocked()
 		return false
 	}
-	s.rouse(u)
-	if u.waiting.rests() {
-		if len(u.dirty)+len(u.waiting.roused) == 0 {
+	s.recheck(u)
+	if u.waiting.parks() {
+		if len(u.dirty) == 0 {
 			return false
 		}
 		if s.tellsWorld(u) || u.news(t) { // the table is sent as a whole
-			u.wake()
+			u.recheckAll()
 		}
 	}
 	return true

@@ -37,13 +37,13 @@ func (s *Session) narrow(u *subscription) {
 	u.wildcard, u.moved = false, true
 	u.renew(false)
 	u.rebase(nil)
-	u.moveAll()
+	u.noteAll()
 	u.quit = append(u.quit, u.remembered()...)
 	u.add(extra...)
 	for e := range u.entries() {
 		u.lapse(e)
 		if !u.wants(e) {
-			u.doubtAll()
+			u.touchAll()
 		}
 	}
 	if u.scopes == nil {
@@ -68,7 +68,7 @@ func (s *Session) widen(u *subscription) {
 	u.wildcard, u.moved = true, true
 	u.rebase(nil)
 	u.unlapseAll()
-	u.moveAll()
+	u.noteAll()
 }
 
 // scope updates the scopes of all types whose parent is the type of the subscription `over`. Call
@@ -113,10 +113,10 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	u.scopes[c] = true
 	u.notice(e, was)
 	if anew { // otherwise the client made no request for this type
-		u.ask()
+		u.ask(true)
 	}
 	e.repeat(anew || t.Aliased(c).Len() == 0)
-	u.mark(e)
+	u.touch(e)
 	u.match(t, c)
 }
 
@@ -147,5 +147,5 @@ func (s *Session) tellEmpty(u *subscription) {
 			extra = append(extra, entry{name: c, told: absent, again: true})
 		}
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 }

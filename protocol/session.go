@@ -115,7 +115,7 @@ type Session struct {
 //   - want, matching: what the client subscribes to (want.go, match.go, scope.go)
 //   - record: what the client was told and answered (told.go, cargo.go, delivery.go, settle.go,
 //     refusal.go, refusing.go, resume.go)
-//   - withdrawing, heed, waiting: removals and names that wait because of other types (withdraw.go,
+//   - withdrawing, waiting: removals and names that wait because of other types (withdraw.go,
 //     order.go, waiting.go, warm.go)
 //   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go, mute.go)
 //
@@ -127,7 +127,6 @@ type subscription struct {
 	matching
 	record
 	withdrawing
-	heed
 	waiting *waiting // nil while no name waits
 	saying
 }
@@ -211,7 +210,7 @@ func (s *Session) Receive(req xds.Request) error {
 			s.began = s.now
 		}
 		u.begin(s, req, t)
-		u.moveAll()
+		u.noteAll()
 		s.retain(u, nil) // from now on, keep names that the client holds and the view has lost
 		s.warming(u)
 	} else {
@@ -303,7 +302,7 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 	for _, u := range s.subs {
 		u.lookAnew()
 		if touched == nil || len(touched) > u.names.len() { // it costs less to compare all names
-			u.doubtAll()
+			u.touchAll()
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
 			}
@@ -316,7 +315,7 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 				}
 				if e := u.entry(n); e != nil {
 					s.recognize(u, e)
-					u.mark(e)
+					u.touch(e)
 				}
 			}
 		}

@@ -26,7 +26,7 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
 	if s.tellsWorld(u) {
 		u.vagueAll = false
-		u.moveAll()
+		u.noteAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
 	}
 	for i := range u.deliveries {
@@ -115,7 +115,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	e.Refuses, e.Withheld = s.refuses(u)
 	u.answerRefusing(&e, s.now)
 	s.event(e)
-	u.stirAll(d)
+	u.noteContent(&d.cargo)
 	if !d.settled() {
 		return
 	}
@@ -153,7 +153,7 @@ func (u *subscription) finish(v xds.Variant, d *delivery) {
 // unanswered.
 func (u *subscription) excuse() {
 	u.unacked = false
-	u.stir("")
+	u.note("")
 }
 
 // gone removes a delivery from the list.
@@ -178,7 +178,7 @@ func (s *Session) passBefore(u *subscription, d *delivery) {
 			return
 		}
 		if !o.superseded {
-			u.stirAll(o)
+			u.noteContent(&o.cargo)
 		}
 		s.pass(u, o)
 		o.superseded = true
@@ -217,7 +217,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	}
 	s.hasten(u, d, p)
 	if s.tellsWorld(u) { // a full state replaces all earlier states
-		u.moveAll()
+		u.noteAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}

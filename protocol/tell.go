@@ -25,7 +25,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 		items, stray = s.tellRemoved(u, d, items)
 	}
 	slices.SortFunc(items, itemByName)
-	listed := s.relist(u, t, d)
+	listed := s.clearDirty(u, t, d)
 	if s.forsakes(u) && u.wildcard {
 		for _, n := range d.removed {
 			if st := u.base.Get(n); st != nil && u.entry(n) == nil {
@@ -39,7 +39,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	}
 	for _, n := range d.waiting {
 		if e := u.entry(n.name); e != nil {
-			u.mark(e)
+			u.touch(e)
 		}
 	}
 	if len(d.kept)+len(held) > 0 {
@@ -125,24 +125,23 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 	return items, stray
 }
 
-// relist clears the list of dirty names. Names that cannot be sent yet, because the view is still
-// looking for them, stay in the list. relist returns the old list.
-func (s *Session) relist(u *subscription, t *xds.Table, d *diff) (listed []string) {
-	listed = u.dirty
+// clearDirty clears the list of dirty names and returns the old list. Names that cannot be sent yet,
+// because the view is still looking for them, stay in the list.
+func (s *Session) clearDirty(u *subscription, t *xds.Table, d *diff) (listed []string) {
 	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
-		u.moveAll() // the table is sent
+		u.noteAll() // the table is sent
 	} else {
-		u.stirEach(listed)
+		u.note(u.dirty...)
 		for n := range d.names {
-			u.stir(n)
+			u.note(n)
 		}
 	}
-	u.anew, u.dirty = false, nil
+	u.renew(false)
+	listed = u.untouchAll()
 	for _, n := range listed {
 		if e := u.entry(n); e != nil {
-			e.dirty = false
 			if u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
-				u.mark(e)
+				u.touch(e)
 			}
 		}
 	}

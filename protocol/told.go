@@ -51,7 +51,8 @@ type record struct {
 	// is absent.
 	orphans map[string]*xds.Stamp
 
-	unacked bool // the newest delivery is unanswered; nonce is its newest nonce
+	stated  string // the version that the client states (SotW, full state), until something is sent
+	unacked bool   // the newest delivery is unanswered; nonce is its newest nonce
 
 	// The client has stated a version that this server does not know, of a full-state type. Nothing
 	// was sent to the client yet.
@@ -69,6 +70,10 @@ type record struct {
 	// responses, and not about accepted ones.
 	adopted bool
 }
+
+// state sets the version that the client states; "": no version, or a version for another
+// subscription.
+func (r *record) state(version string) { r.stated = version }
 
 // rebase sets the table that the wildcard subscription was told; nil: no table.
 func (r *record) rebase(to *xds.Versions) { r.base = to }
@@ -310,7 +315,7 @@ func (u *subscription) refuses(name string) bool {
 // the exception, since the client may subscribe again before they arrive.
 //
 // The cost is the number of names that changed, are in flight or were refused: mayHold looks at an
-// entry only if it is dirty, resting or leaving. So each entry that differs from the view must be one
+// entry only if it is dirty, parked or leaving. So each entry that differs from the view must be one
 // of these.
 func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 	if s.vague(u) {

@@ -9,39 +9,25 @@ import (
 
 // A waiting is the set of names of one type that wait for another type. Terms: see doc.go.
 //
-// A name that must wait then rests: the name is not dirty and is not evaluated in each step. It is
-// evaluated again in three cases: the name is marked, a name that it refers to changes (stir), or a
-// condition of all waits changes (sight). So the cost of a request depends on the names in it, not
+// A name that must wait is then parked: the name is not dirty and is not evaluated in each step. It
+// is evaluated again in three cases: the name is touched, a name to which it refers is noted
+// (touched.go), or a condition of all waits changes (inputs). So the cost of a request depends on the names in it, not
 // on all waiting names.
 //
 // Invariant: ends and patient are the earliest times in waits, or zero while the type is blocked.
-// The names in roused are in waits. roused is empty unless rest is set. While rest is set, the
-// types for which the names wait are heeded.
+// While parked is set, waits is not empty, and this type and the types for which the names wait are
+// watched.
 type waiting struct {
 	waits   map[string]wait
 	ends    earliest // when the first name may stop waiting without an answer
 	patient earliest // start of the oldest wait that ends when the client has been silent for too long
 
-	rest   bool               // all waiting names rest, except those in roused
-	roused map[string]bool    // waiting names to evaluate
-	seen   sight              // the sight when the names were evaluated
-	found  anyComing          // the result of mayAnyCome at that time
-	behind map[cause][]string // waiting names by cause; may include names that no longer wait; nil: not computed
-	put    int                // number of names added to behind
+	parked     bool                    // no waiting name is evaluated, except dirty ones
+	seen       inputs                  // the inputs when the names were evaluated
+	found      anyComing               // the result of mayAnyCome at that time
+	dependents map[dependency][]string // waiting names by dependency; may include names that no longer wait; nil: not computed
+	put        int                     // number of names added to dependents
 }
-
-// A heed belongs to a type for which names of other types may wait. It lists the changes since
-// these names were evaluated.
-//
-// Invariant: stirred is empty unless heeded is set.
-type heed struct {
-	heeded  bool     // names of other types wait for this type and rest
-	stirred []string // names of this type that changed since the last spread
-	moves   uint64   // counts changes that may affect any name that waits for this type
-}
-
-// moveAll records a change that may affect any name that waits for this type.
-func (h *heed) moveAll() { h.moves++ }
 
 // len returns the number of waiting names.
 func (w *waiting) len() int {
@@ -71,30 +57,35 @@ func (w *waiting) all(yield func(string) bool) {
 	}
 }
 
-// rests reports whether all waiting names rest, except those in roused.
-func (w *waiting) rests() bool { return w != nil && w.rest }
+// parks reports whether no waiting name is evaluated, except dirty ones.
+func (w *waiting) parks() bool { return w != nil && w.parked }
 
-// restsStill reports whether any name rests.
-func (w *waiting) restsStill() bool { return w.rests() && len(w.waits) > len(w.roused) }
-
-// resting reports whether a name rests.
-func (w *waiting) resting(name string) bool {
-	if !w.rests() || w.roused[name] {
-		return false
+// dropParked ends the wait of a name for which nothing is to be sent any more, or whose entry is gone.
+func (w *waiting) dropParked(name string) {
+	if w.parks() {
+		w.drop(name)
 	}
-	_, waits := w.waits[name]
-	return waits
 }
 
-// rouse lists a resting name for evaluation.
-func (w *waiting) rouse(name string) {
-	if !w.resting(name) {
-		return
+// endWaits is called after dropParked.
+func (u *subscription) endWaits() {
+	switch w := u.waiting; {
+	case !w.parks():
+	case len(w.waits) == 0:
+		u.waitNoMore()
+	default:
+		w.limit()
 	}
-	if w.roused == nil {
-		w.roused = map[string]bool{}
+}
+
+// isParked reports whether a name waits and is not evaluated.
+func (u *subscription) isParked(name string) bool {
+	if !u.waiting.parks() {
+		return false
 	}
-	w.roused[name] = true
+	_, waits := u.waiting.waits[name]
+	e := u.entry(name)
+	return waits && (e == nil || !e.dirty)
 }
 
 // blocked clears the time limits of the waits: the client must first answer the newest response of
@@ -117,29 +108,29 @@ type waiter struct {
 	condition
 }
 
-// A cause is a name for which names of another type may wait. The cause is a cluster, or with warms
+// A dependency is a name for which names of another type may wait: a cluster, or with warms
 // set an assignment that a cluster needs to become warm (see xds.Type, After and Warms). The zero
-// cause means any name.
-type cause struct {
+// dependency means any name.
+type dependency struct {
 	warms bool
 	name  string
 }
 
-// A sight has the conditions on which all waits of a type depend. It leaves out the time, the
+// Inputs are the conditions on which all waits of a type depend. They leave out the time, the
 // waiting name itself, and the names to which the waiting name refers.
-type sight struct {
+type inputs struct {
 	view, first, warms uint64
 	stuck, wildcard    bool
 	base               *xds.Versions
 }
 
-func (s *Session) sight(u *subscription) sight {
-	is := sight{view: s.views, wildcard: u.wildcard, base: u.base}
+func (s *Session) inputs(u *subscription) inputs {
+	is := inputs{view: s.views, wildcard: u.wildcard, base: u.base}
 	if first := s.sub(u.typ.After); first != nil {
-		is.first, is.stuck = first.moves, first.stuck()
+		is.first, is.stuck = first.epoch, first.stuck()
 	}
 	if w := u.typ.After.Warms; w != nil && s.sub(w) != nil {
-		is.warms = s.sub(w).moves
+		is.warms = s.sub(w).epoch
 	}
 	return is
 }
@@ -147,159 +138,143 @@ func (s *Session) sight(u *subscription) sight {
 // waitNoMore records that no name of u waits.
 func (u *subscription) waitNoMore() { u.waiting = nil }
 
-// rest puts all waiting names of u to rest: they are not evaluated until a change or a time limit.
-func (s *Session) rest(u *subscription, d *diff) {
+// park parks all waiting names of u: they are not evaluated until a change or a time limit.
+func (s *Session) park(u *subscription, d *diff) {
 	w := u.waiting
 	if w.len() == 0 {
 		u.waitNoMore()
 		return
 	}
-	w.roused = nil
-	w.rest = u.stated == "" && !d.bound
-	if !w.rest {
-		// The version that the client stated may still prove equal to the full state, so nothing rests. A name
-		// that waits for an address does not rest, because no type that it refers to ends its wait.
-		w.behind = nil
+	w.parked = u.stated == "" && !d.bound
+	if !w.parked {
+		// The version that the client stated may still prove equal to the full state, so nothing is parked. A name
+		// that waits for an address is not parked, because no type that it refers to ends its wait.
+		w.dependents = nil
 		return
 	}
-	w.seen = s.sight(u)
+	w.seen = s.inputs(u)
 	if d.any.known {
 		w.found = d.any
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
 		if t != nil && s.sub(t) != nil {
-			s.sub(t).heeded = true
+			s.sub(t).watch()
 		}
 	}
-	u.unmark(w.waits)
+	u.untouch(func(name string) bool { _, waits := w.waits[name]; return waits })
+	u.watch()
 }
 
-// rouse re-evaluates waiting names whose dependencies changed or whose time limit has passed.
-func (s *Session) rouse(u *subscription) {
+// recheck re-evaluates waiting names whose dependencies changed or whose time limit has passed.
+func (s *Session) recheck(u *subscription) {
 	for _, v := range s.subs {
-		s.spread(v)
+		s.recheckDependents(v)
 	}
-	if !u.waiting.rests() {
+	if !u.waiting.parks() {
 		return
 	}
-	if ends := s.waitEnds(u); u.waiting.seen != s.sight(u) || !ends.IsZero() && !s.now.Before(ends) {
-		u.wake()
+	if ends := s.waitEnds(u); u.waiting.seen != s.inputs(u) || !ends.IsZero() && !s.now.Before(ends) {
+		u.recheckAll()
 	}
 }
 
-// stir records a change of a name for which other names may wait.
-func (u *subscription) stir(name string) {
-	if u.heeded {
-		u.stirred = append(u.stirred, name)
-	}
-}
-
-// stirEach calls stir for several names.
-func (u *subscription) stirEach(names []string) {
-	if u.heeded {
-		u.stirred = append(u.stirred, names...)
-	}
-}
-
-// stirAll calls stir for all names of a delivery. It also calls stir for the empty name, because
-// the answer itself may end waits.
-func (u *subscription) stirAll(d *delivery) {
-	if !u.heeded {
+// recheckDependents hands the noted names of the type v to the names that wait for them.
+func (s *Session) recheckDependents(v *subscription) {
+	if !v.watched {
 		return
 	}
-	u.stir("")
-	for name := range d.each {
-		u.stir(name)
+	names := v.takeNoted()
+	if v.waiting.parks() {
+		v.watch()
 	}
-}
-
-// spread rouses the names of other types that wait for changed names of the type v.
-func (s *Session) spread(v *subscription) {
-	if !v.heeded {
-		return
-	}
-	names := v.stirred
-	v.heeded, v.stirred = false, nil
+	v.evaluate(names)
 	for _, u := range s.subs {
 		w := u.waiting
-		if !w.rests() {
+		if !w.parks() {
 			continue
 		}
 		first, warms := v.typ.Is(u.typ.After), v.typ.Is(u.typ.After.Warms)
-		v.heeded = v.heeded || first || warms
-		if !first && !warms || len(names) == 0 {
+		if !first && !warms {
+			continue
+		}
+		v.watch()
+		if len(names) == 0 {
 			continue
 		}
 		if len(names) > len(w.waits) {
-			u.wake() // it costs less to evaluate all waiting names
+			u.recheckAll() // it costs less to evaluate all waiting names
 			continue
 		}
-		s.findBehind(u)
+		s.findDependents(u)
 		for _, n := range names {
-			s.rouseBehind(u, cause{warms, n})
+			u.evaluate(w.dependents[dependency{warms, n}])
 		}
 		// The result of mayAnyCome is the same for all names that may refer to anything.
-		if first := s.sub(u.typ.After); len(w.behind[cause{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
-			s.rouseBehind(u, cause{})
+		if first := s.sub(u.typ.After); len(w.dependents[dependency{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
+			u.evaluate(w.dependents[dependency{}])
 		}
 	}
 }
 
-func (s *Session) rouseBehind(u *subscription, a cause) {
-	for _, n := range u.waiting.behind[a] {
+// evaluate makes the parked names among some names dirty.
+func (u *subscription) evaluate(names []string) {
+	for _, n := range names {
 		switch e := u.entry(n); {
-		case !u.waiting.resting(n):
-		case e == nil: // nothing of the table was sent yet, so the table will be sent as a whole
-			u.wake()
+		case !u.isParked(n):
+		case e != nil:
+			u.touch(e)
+		case u.wildcard: // nothing of the table was sent yet, so the table will be sent as a whole
+			u.recheckAll()
 			return
-		default:
-			u.mark(e)
+		default: // the client has unsubscribed
+			u.waiting.dropParked(n)
 		}
 	}
+	u.endWaits()
 }
 
-// findBehind computes behind, or computes it again if it has grown too large.
-func (s *Session) findBehind(u *subscription) {
+// findDependents computes dependents, or computes it again if it has grown too large.
+func (s *Session) findDependents(u *subscription) {
 	w := u.waiting
-	if w.behind != nil && w.put <= 2*len(w.waits)+16 {
+	if w.dependents != nil && w.put <= 2*len(w.waits)+16 {
 		return
 	}
-	w.behind, w.put = map[cause][]string{}, 0
+	w.dependents, w.put = map[dependency][]string{}, 0
 	for n := range w.waits {
-		s.putBehind(u, n)
+		s.addDependent(u, n)
 	}
 }
 
-// putBehind adds a waiting name to behind, under each cause of its wait (see mustWait).
-func (s *Session) putBehind(u *subscription, name string) {
+// addDependent adds a waiting name to dependents, under each dependency of its wait (see mustWait).
+func (s *Session) addDependent(u *subscription, name string) {
 	u.waiting.put++
 	if r := s.table(u.typ).Lookup(name); r != nil {
-		s.putBody(u, r)
+		s.addDependentBody(u, r)
 	}
 	if l := u.leaving[name]; l != nil && l.body != nil {
-		s.putBody(u, l.body)
+		s.addDependentBody(u, l.body)
 	}
 }
 
-func (s *Session) putBody(u *subscription, r *xds.Resource) {
-	put := func(a cause) {
-		if at := u.waiting.behind[a]; len(at) == 0 || at[len(at)-1] != r.Name {
-			u.waiting.behind[a] = append(at, r.Name)
+func (s *Session) addDependentBody(u *subscription, r *xds.Resource) {
+	put := func(a dependency) {
+		if at := u.waiting.dependents[a]; len(at) == 0 || at[len(at)-1] != r.Name {
+			u.waiting.dependents[a] = append(at, r.Name)
 		}
 	}
 	if r.Refs == nil {
-		put(cause{})
+		put(dependency{})
 	}
 	t := s.table(u.typ.After)
 	one := func(name string) {
-		put(cause{name: name})
+		put(dependency{name: name})
 		c := t.Lookup(name)
 		if c == nil || u.typ.After.Warms == nil {
 			return
 		}
 		for _, ref := range c.Refs {
 			if ref.Type.Is(u.typ.After.Warms) {
-				put(cause{true, ref.Name})
+				put(dependency{true, ref.Name})
 			}
 		}
 	}
@@ -307,7 +282,7 @@ func (s *Session) putBody(u *subscription, r *xds.Resource) {
 		switch {
 		case !ref.Type.Is(u.typ.After):
 		case ref.Name == xds.Wildcard:
-			put(cause{})
+			put(dependency{})
 		default:
 			one(ref.Name)
 			for c := range t.Aliased(ref.Name).All() {
@@ -317,32 +292,37 @@ func (s *Session) putBody(u *subscription, r *xds.Resource) {
 	}
 }
 
-// wake makes all waiting names dirty again.
-func (u *subscription) wake() {
+// pending reports whether the type may have something to send.
+func (u *subscription) pending(t *xds.Table) bool {
+	return len(u.dirty) > 0 || u.waiting.parks() || u.news(t)
+}
+
+// recheckAll makes all waiting names dirty again.
+func (u *subscription) recheckAll() {
 	w := u.waiting
-	if !w.rests() {
+	if !w.parks() {
 		return
 	}
-	w.rest, w.roused, w.behind = false, nil, nil
+	w.parked, w.dependents = false, nil
 	for n := range w.waits {
 		if e := u.entry(n); e != nil {
-			u.mark(e)
+			u.touch(e)
 		}
 	}
 }
 
-// listed yields the names that are dirty or rest.
+// listed yields the names that are dirty or parked.
 func (u *subscription) listed(yield func(string) bool) {
 	for _, n := range u.dirty {
 		if !yield(n) {
 			return
 		}
 	}
-	if !u.waiting.rests() {
+	if !u.waiting.parks() {
 		return
 	}
 	for n := range u.waiting.waits {
-		if !u.waiting.roused[n] && !yield(n) {
+		if e := u.entry(n); (e == nil || !e.dirty) && !yield(n) {
 			return
 		}
 	}
@@ -392,38 +372,45 @@ func (s *Session) wait(u *subscription, d *diff) {
 		w = &waiting{}
 		u.waiting = w
 	}
-	if s.tellsWorld(u) && len(d.waiting) > 0 { // a full state waits as a whole
-		d.waitAll(w.waits)
-	}
 	s.waive(u, d)
-	roused, fresh := w.roused, make([]wait, len(d.waiting))
+	fresh := make([]wait, len(d.waiting))
 	for i, n := range d.waiting {
 		fresh[i] = wait{s.waitsSince(u, n.name), n.condition}
 	}
-	if !w.rest {
+	if !w.parked {
 		*w = waiting{found: w.found}
 	}
-	for n := range roused {
-		w.drop(n)
+	known := map[string]bool{}  // names that are in dependents already
+	for _, n := range u.dirty { // evaluated again
+		if _, waits := w.waits[n]; waits {
+			known[n] = true
+			w.drop(n)
+		}
 	}
 	if w.waits == nil {
 		w.waits = make(map[string]wait, len(d.waiting))
 	}
 	for i, n := range d.waiting {
-		if w.rest { // removals are sent last, so a name may be evaluated twice before it rests
+		if w.parked { // removals are sent last, so a name may be evaluated twice before it is parked
 			w.drop(n.name)
 		}
 		w.waits[n.name] = fresh[i]
-		if w.behind != nil && !roused[n.name] {
-			s.putBehind(u, n.name)
+		if w.dependents != nil && !known[n.name] {
+			s.addDependent(u, n.name)
 		}
 		w.endsBy(fresh[i])
 	}
-	if w.ends.over() || w.patient.over() { // the earliest time has left the set: find the next
-		w.ends, w.patient = earliest{}, earliest{}
-		for _, one := range w.waits {
-			w.endsBy(one)
-		}
+	w.limit()
+}
+
+// limit finds the earliest times again if they have left the set.
+func (w *waiting) limit() {
+	if !w.ends.over() && !w.patient.over() {
+		return
+	}
+	w.ends, w.patient = earliest{}, earliest{}
+	for _, one := range w.waits {
+		w.endsBy(one)
 	}
 }
 

@@ -121,35 +121,36 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// Resting names are not evaluated, except those in roused. The methods accept a nil waiting.
-func TestResting(t *testing.T) {
+// Waiting names are not evaluated, except dirty ones. The methods accept a nil waiting.
+func TestParked(t *testing.T) {
 	waits := func() map[string]wait { return map[string]wait{"a": {}, "b": {}} }
 	for _, c := range []struct {
 		name    string
 		w       *waiting
-		rouse   string
-		resting string
-		still   bool // some names rest
+		touched string
+		parked  string
 	}{
-		{"nothing waits", nil, "a", "", false},
-		{"all are evaluated", &waiting{waits: waits()}, "a", "", false},
-		{"all rest", &waiting{waits: waits(), rest: true}, "", "a b", true},
-		{"one is roused", &waiting{waits: waits(), rest: true}, "a", "b", true},
-		{"one is roused twice", &waiting{waits: waits(), rest: true}, "a a", "b", true},
-		{"all are roused", &waiting{waits: waits(), rest: true}, "a b", "", false},
-		{"another name", &waiting{waits: waits(), rest: true}, "c", "a b", true},
+		{"nothing waits", nil, "a", ""},
+		{"all are evaluated", &waiting{waits: waits()}, "a", ""},
+		{"all are parked", &waiting{waits: waits(), parked: true}, "", "a b"},
+		{"one is touched", &waiting{waits: waits(), parked: true}, "a", "b"},
+		{"one is touched twice", &waiting{waits: waits(), parked: true}, "a a", "b"},
+		{"all are touched", &waiting{waits: waits(), parked: true}, "a b", ""},
+		{"another name", &waiting{waits: waits(), parked: true}, "c", "a b"},
 	} {
-		for n := range strings.FieldsSeq(c.rouse) {
-			c.w.rouse(n)
+		u := &subscription{waiting: c.w}
+		u.add(entry{name: "a"}, entry{name: "b"}, entry{name: "c"})
+		for n := range strings.FieldsSeq(c.touched) {
+			u.touch(u.entry(n))
 		}
-		var resting []string
+		var parked []string
 		for _, n := range []string{"a", "b", "c"} {
-			if c.w.resting(n) {
-				resting = append(resting, n)
+			if u.isParked(n) {
+				parked = append(parked, n)
 			}
 		}
-		if got := strings.Join(resting, " "); got != c.resting || c.w.restsStill() != c.still {
-			t.Errorf("%s: %q rest; restsStill: %v", c.name, got, c.w.restsStill())
+		if got := strings.Join(parked, " "); got != c.parked {
+			t.Errorf("%s: %q are parked", c.name, got)
 		}
 		if n := len(slices.Collect(c.w.all)); n != c.w.len() {
 			t.Errorf("%s: %d waiting names of %d", c.name, n, c.w.len())
@@ -165,7 +166,7 @@ func TestWait(t *testing.T) {
 		name    string
 		typ     *xds.Type
 		before  map[string]wait
-		roused  string
+		checked string
 		waiting []waiter
 		want    string // name, start in seconds ago
 		ends    earliest
@@ -174,7 +175,7 @@ func TestWait(t *testing.T) {
 		{"the first", xds.Route, nil, "", []waiter{{"a", condition{holds: true, until: until}}}, "a0", earliest{until, 1}, earliest{}},
 		{"a new wait, and one that continues", xds.Route, map[string]wait{"a": {since: now.Add(-3 * time.Second)}}, "a", []waiter{{"a", condition{holds: true, patient: true}}, {"b", condition{holds: true, until: until}}},
 			"a3 b0", earliest{until, 1}, earliest{now.Add(-3 * time.Second), 1}},
-		{"a resting wait stays unchanged", xds.Route, map[string]wait{"a": {now.Add(-3 * time.Second), condition{holds: true, until: until}}}, "", []waiter{{name: "b"}},
+		{"a parked wait stays unchanged", xds.Route, map[string]wait{"a": {now.Add(-3 * time.Second), condition{holds: true, until: until}}}, "", []waiter{{name: "b"}},
 			"a3 b0", earliest{until, 1}, earliest{}},
 		{"an evaluated name no longer waits", xds.Route, map[string]wait{"a": {now, condition{holds: true, until: until}}, "b": {now, condition{holds: true, until: until.Add(1)}}}, "a", nil,
 			"b0", earliest{until.Add(1), 1}, earliest{}},
@@ -185,13 +186,14 @@ func TestWait(t *testing.T) {
 		s.Advance(now)
 		u := &subscription{typ: c.typ}
 		if c.before != nil {
-			u.waiting = &waiting{waits: map[string]wait{}, rest: true}
+			u.waiting = &waiting{waits: map[string]wait{}, parked: true}
 			for n, one := range c.before {
 				u.waiting.waits[n] = one
 				u.waiting.endsBy(one)
 			}
-			for n := range strings.FieldsSeq(c.roused) {
-				u.waiting.rouse(n)
+			for n := range strings.FieldsSeq(c.checked) {
+				u.add(entry{name: n})
+				u.touch(u.entry(n))
 			}
 		}
 		s.wait(u, &diff{waiting: c.waiting})
@@ -218,6 +220,7 @@ func TestWaitOfAWorld(t *testing.T) {
 	u := &subscription{typ: xds.Listener}
 	u.waiting = &waiting{waits: map[string]wait{"a": {since: now.Add(-time.Second)}}}
 	d := diff{upserts: resources(1, "a", "b"), waiting: []waiter{{name: "c"}}}
+	d.waitAll(u.waiting)
 	s.wait(u, &d)
 	if len(d.upserts) > 0 || u.waiting.len() != 2 || !u.waiting.waits["a"].since.Equal(now.Add(-time.Second)) || !u.waiting.waits["c"].since.Equal(now) {
 		t.Errorf("%d names are sent, and %v wait", len(d.upserts), u.waiting.waits)
@@ -262,27 +265,27 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// ADS-3: a resting name is evaluated only when a cluster to which it refers changes, or an
+// ADS-3: a parked name is evaluated only when a cluster to which it refers changes, or an
 // assignment of this cluster. A name that may refer to anything is evaluated after each answer.
-func TestStir(t *testing.T) {
+func TestRecheck(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		do     func(l *line)
-		roused string // of r1 and r2, which wait for c1 and c2, and any, with unknown references
+		name    string
+		do      func(l *line)
+		checked string // of r1 and r2, which wait for c1 and c2, and any, with unknown references
 	}{
 		{"nothing", func(*line) {}, ""},
-		{"its cluster", func(l *line) { l.sub(xds.Cluster).stir("c1") }, "r1"},
-		{"another cluster", func(l *line) { l.sub(xds.Cluster).stir("c9") }, ""},
-		{"its assignment", func(l *line) { l.sub(xds.Endpoint).stir("e2") }, "r2"},
-		{"a cluster with the name of an assignment", func(l *line) { l.sub(xds.Cluster).stir("e2") }, ""},
-		{"several", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"c1", "c2"}) }, "r1 r2"},
-		{"more names than wait", func(l *line) { l.sub(xds.Cluster).stirEach([]string{"a", "b", "c", "d"}) }, "any r1 r2"},
-		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).stirAll(&delivery{cargo: cargo{items: itemsOf("x:->x1")}}) }, "any"}, // it is answered
+		{"its cluster", func(l *line) { l.sub(xds.Cluster).note("c1") }, "r1"},
+		{"another cluster", func(l *line) { l.sub(xds.Cluster).note("c9") }, ""},
+		{"its assignment", func(l *line) { l.sub(xds.Endpoint).note("e2") }, "r2"},
+		{"a cluster with the name of an assignment", func(l *line) { l.sub(xds.Cluster).note("e2") }, ""},
+		{"several", func(l *line) { l.sub(xds.Cluster).note("c1", "c2") }, "r1 r2"},
+		{"more names than wait", func(l *line) { l.sub(xds.Cluster).note("a", "b", "c", "d") }, "any r1 r2"},
+		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).noteContent(&cargo{items: itemsOf("x:->x1")}) }, "any"}, // it is answered
 		{"a delivery of its cluster", func(l *line) {
-			l.sub(xds.Cluster).stirAll(&delivery{cargo: cargo{items: []item{{name: "c1", was: absent, is: stampOf("c1")}}}})
+			l.sub(xds.Cluster).noteContent(&cargo{items: []item{{name: "c1", was: absent, is: stampOf("c1")}}})
 		}, "any r1"},
-		{"all of a type", func(l *line) { l.sub(xds.Cluster).moveAll() }, "any r1 r2"},
-		{"itself", func(l *line) { l.sub(xds.Route).mark(l.sub(xds.Route).entry("r2")) }, "r2"},
+		{"all of a type", func(l *line) { l.sub(xds.Cluster).noteAll() }, "any r1 r2"},
+		{"itself", func(l *line) { l.sub(xds.Route).touch(l.sub(xds.Route).entry("r2")) }, "r2"},
 		{"the view", func(l *line) { l.Change(l.view, []xds.Names{{xds.Secret.URL: {"s"}}}) }, "any r1 r2"},
 		{"the same view", func(l *line) { l.Change(l.view, []xds.Names{}) }, ""},
 		{"the first answer", func(l *line) { l.ack(xds.Cluster) }, "any r1 r2"},
@@ -302,20 +305,20 @@ func TestStir(t *testing.T) {
 		l.want("CDS c1@1 c2@1, EDS e1@1 e2@1")
 		u := l.sub(xds.Route)
 		for _, n := range []string{"any", "r1", "r2"} {
-			if !u.waiting.resting(n) {
-				t.Fatalf("%s does not rest", n)
+			if !u.isParked(n) {
+				t.Fatalf("%s is not parked", n)
 			}
 		}
 		c.do(l)
-		l.rouse(u)
-		var roused []string
+		l.recheck(u)
+		var checked []string
 		for _, n := range []string{"any", "r1", "r2"} {
-			if !u.waiting.resting(n) {
-				roused = append(roused, n)
+			if !u.isParked(n) {
+				checked = append(checked, n)
 			}
 		}
-		if got := strings.Join(roused, " "); got != c.roused {
-			t.Errorf("ADS-3: %s: evaluated %q, want %q", c.name, got, c.roused)
+		if got := strings.Join(checked, " "); got != c.checked {
+			t.Errorf("ADS-3: %s: evaluated %q, want %q", c.name, got, c.checked)
 		}
 		l.check()
 	}

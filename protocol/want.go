@@ -27,6 +27,7 @@ type want struct {
 	scopes   map[string]bool // collections that the wildcard covers instead of everything; nil: no scopes
 	said     spelling        // SotW: identifies the set of names of the last request
 	named    int32           // number of entries with named set
+	asked    bool            // the client has subscribed, or unsubscribed under a wildcard, since the last response
 
 	// Names that the client unsubscribed from while it has a wildcard. Each name stays here until
 	// the client is told its state (DELTA-6).
@@ -50,6 +51,9 @@ func (w *want) shifts() *shift {
 	}
 	return w.shift
 }
+
+// ask sets whether the client has subscribed since the last response (see asked).
+func (w *want) ask(asked bool) { w.asked = asked }
 
 // imply subscribes to the wildcard, as an empty first request does (SUB-2).
 func (w *want) imply() { w.wildcard, w.moved = true, true }
@@ -159,7 +163,7 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 func (u *subscription) subscribe(names []string, t *xds.Table) {
 	if len(names) > 0 {
 		u.implicit = false
-		u.ask()
+		u.ask(true)
 	}
 	if slices.Contains(names, xds.Wildcard) {
 		u.subscribeAll(t)
@@ -172,7 +176,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		if e := u.entry(n); e != nil {
 			u.name(e, true)
 			e.repeat(true)
-			u.mark(e)
+			u.touch(e)
 			continue
 		}
 		told := absent
@@ -195,7 +199,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name })
 	for i := range extra {
 		u.name(&extra[i], true)
-		u.mark(&extra[i])
+		u.touch(&extra[i])
 	}
 	u.add(extra...)
 }
@@ -206,11 +210,12 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 		u.arrives(t)
 	}
 	u.wildcard, u.moved = true, true
-	u.askAll()
-	u.moveAll()
+	u.renew(true)
+	u.owe(true)
+	u.noteAll()
 	for e := range u.entries() {
 		e.repeat(e.again || e.told != absent && u.leaving[e.name] == nil)
-		u.mark(e)
+		u.touch(e)
 	}
 }
 
@@ -298,8 +303,9 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 // still holds and wants, because a collection or an alias also matches them.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.moved = false, false, true
-	u.dropAll()
-	u.moveAll()
+	u.renew(false)
+	u.owe(false)
+	u.noteAll()
 	u.rebase(nil)
 	u.gaveUp = u.nonce
 	for e := range u.entries() {
@@ -371,7 +377,7 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 			extra = append(extra, entry{name: n, told: u.told(n), sent: true})
 		}
 	}
-	u.addMarked(extra)
+	u.addTouched(extra)
 }
 
 // outlive handles names that the client unsubscribes from. The client may also hold the resource of
@@ -422,7 +428,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 				// resources field" (DELTA-6).
 				u.giveUp(e)
 			}
-			u.mark(e) // the wildcard may not cover the name
+			u.touch(e) // the wildcard may not cover the name
 		default:
 			unwanted[n] = true
 		}
@@ -437,7 +443,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 // matched it.
 func (u *subscription) discard(unwanted map[string]bool) {
 	for n := range unwanted {
-		u.stir(n)
+		u.note(n)
 		u.regain(n) // the client may also have dropped the name under an earlier wildcard
 	}
 	u.letGo(unwanted)
@@ -463,7 +469,7 @@ func (u *subscription) giveUp(e *entry) {
 		u.droppedSize += int32(len(e.name))
 	}
 	e.repeat(true)
-	u.ask()
+	u.ask(true)
 }
 
 // regain undoes giveUp. It is called when the client subscribes again, or was told the state of the
@@ -527,10 +533,7 @@ func (u *subscription) name(e *entry, named bool) {
 // the result of wants before the change.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
-	u.stir(e.name)
-	if u.waiting.resting(e.name) {
-		u.mark(e)
-	}
+	u.note(e.name)
 	switch is := u.wants(e); {
 	case is && !was:
 		u.shifts().added = append(u.shifts().added, e.name)

@@ -110,5 +110,5 @@ func (u *subscription) repeat(name string) {
 	}
 	e := u.entry(name)
 	e.repeat(true)
-	u.mark(e)
+	u.touch(e)
 }

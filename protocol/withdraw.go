@@ -210,7 +210,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState})
 		case blocked: // until the removal of the name is sent, a new resource may refer to it
 			gone := entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState}
-			u.mark(&gone)
+			u.touch(&gone)
 			extra = append(extra, gone)
 		}
 	}
@@ -334,7 +334,7 @@ func (u *subscription) keep(name string, l *leaver) {
 		u.leaving = map[string]*leaver{}
 	}
 	u.leaving[name] = l
-	u.stir(name)
+	u.note(name)
 }
 
 // body returns the resource in the state told. If that state is no longer known, body returns the
@@ -388,9 +388,9 @@ func (s *Session) withdraw() (progress bool) {
 		slices.Sort(free)
 		for _, name := range free {
 			u.leaving[name].released = true
-			u.stir(name)
+			u.note(name)
 			u.rematch(t, name)
-			u.mark(u.entry(name))
+			u.touch(u.entry(name))
 			progress = true
 		}
 	}
@@ -402,7 +402,7 @@ func (s *Session) withdraw() (progress bool) {
 func (u *subscription) holdAgain(t *xds.Table) {
 	for name, l := range u.leaving {
 		if l.released {
-			u.stir(name)
+			u.note(name)
 		}
 		l.released = false
 		u.returned(t, name) // the client may have subscribed to another name that matches this one
@@ -418,7 +418,7 @@ func (s *Session) departed(u *subscription, name string) {
 	if l == nil {
 		return
 	}
-	u.stir(name)
+	u.note(name)
 	delete(u.leaving, name)
 	for _, by := range l.waived {
 		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
@@ -461,10 +461,10 @@ func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildc
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
-		u.stir(name)
+		u.note(name)
 		u.suspect(name)
 		if e := u.entry(name); e != nil {
-			u.mark(e)
+			u.touch(e)
 		}
 	}
 }

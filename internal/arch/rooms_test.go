@@ -29,7 +29,7 @@ var rooms = map[string]string{
 	// An entry holds the state of one name, for all rooms.
 	"entry.named":   "want.go",
 	"entry.matched": "match.go",
-	"entry.dirty":   "say.go tell.go",
+	"entry.dirty":   "touched.go",
 
 	"want": "scope.go",
 

@@ -165,7 +165,7 @@ func (s *Server) credential(r *http.Request, at net.Addr) *credential {
 		return nil
 	case id.Kind != "":
 		return &credential{roles.Proof{Identity: id}, func() bool { return unexpired(&id) }, nil}
-	case isLoopback(at) && s.Roles().Of(&roles.Proof{Loopback: true}).Has(roles.View): // without a binding, it is no credential
+	case isLoopback(at) && !s.isPublic(r) && s.Roles().Of(&roles.Proof{Loopback: true}).Has(roles.View): // without a binding, it is no credential
 		return &credential{roles.Proof{Loopback: true}, always, nil}
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 // A web page in a browser on this machine can reach the loopback address. The page cannot choose the
 // Host header, unless it uses a DNS name of its own that resolves to this machine (DNS rebinding).
 // The browser always sends the Origin header if the page may read the answer, or sends JSON. So on a
-// loopback listener the Host must be a loopback address, and on all listeners the Origin, if present,
-// must be the server itself.
+// loopback listener the Host must be a loopback address or the public host, and on all listeners the Origin, if
+// present, must be the server itself.
 //
 // The argument own is true for the socket of the server's own user.
 //
@@ -32,11 +32,11 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, i
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var c *caller
 		switch {
-		case isLoopback(at) && !listen.LocalHost(r.Host):
+		case isLoopback(at) && !listen.LocalHost(r.Host) && !s.isPublic(r):
 			deny(w, r, &problem{http.StatusForbidden, "Host", "this server accepts requests for localhost only, not for the host of this request", ""})
 		case isPage(r):
 			page.ServeHTTP(w, r)
-		case listen.CrossOrigin(r, r.Host) && !isCallback(r):
+		case s.crossOrigin(r) && !isCallback(r):
 			deny(w, r, &problem{http.StatusForbidden, "Origin", "this server accepts no requests from web pages of other servers", ""})
 		case !s.identified(r, at, own, &c) && !isOpen(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="chancery"`)
@@ -49,6 +49,29 @@ func (s *Server) gate(at net.Addr, own bool, inner, page http.Handler, isPage, i
 			inner.ServeHTTP(w, r.WithContext(s.withCaller(r.Context(), c)))
 		}
 	})
+}
+
+// publicHost returns the host of the URL at which browsers reach this server through a proxy; "" if there is none.
+func (s *Server) publicHost() string {
+	if s.Roles == nil {
+		return ""
+	}
+	c := s.Roles().Issuer()
+	if c == nil {
+		return ""
+	}
+	return strings.TrimPrefix(c.PublicURL, "https://")
+}
+
+// isPublic reports whether a request has the host of the public URL, so that a browser has sent it over TLS to a proxy.
+func (s *Server) isPublic(r *http.Request) bool {
+	host := s.publicHost()
+	return host != "" && strings.EqualFold(r.Host, host)
+}
+
+// crossOrigin reports whether a web page of another server sent a request. A proxy may replace the header Host.
+func (s *Server) crossOrigin(r *http.Request) bool {
+	return listen.CrossOrigin(r, r.Host) && listen.CrossOrigin(r, s.publicHost())
 }
 
 // isCallback reports whether a request ends a sign-in at an OIDC issuer: the page of the issuer sends the browser back. The

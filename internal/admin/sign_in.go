@@ -24,20 +24,34 @@ var open = need{}
 // tokenCredential is the beginning of the name of a session's credential, before the name of the token.
 const tokenCredential = "token "
 
+// encrypted reports whether the browser sent a request over TLS, to this server or to its proxy.
+func (s *Server) encrypted(r *http.Request) bool { return r.TLS != nil || s.isPublic(r) }
+
 // cookieName returns the name of the session's cookie. Browsers accept a cookie with the prefix __Host- only over TLS,
 // and only from the host itself.
-func cookieName(r *http.Request) string {
-	if r.TLS != nil {
+func (s *Server) cookieName(r *http.Request) string {
+	if s.encrypted(r) {
 		return "__Host-chancery"
 	}
 	return "chancery"
 }
 
-// setCookie sets the session's cookie, or removes it.
-func setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
-	c := &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: -1} //nolint:gosec // without TLS only programs of this machine sign in
+// The suffixes of the names of cookies.
+const (
+	sessionCookie     = ""
+	transactionCookie = "-oidc"   // of a sign-in by the issuer
+	failureCookie     = "-failed" // why such a sign-in failed
+)
+
+// setCookie sets a cookie, or removes it if the value is "". That of a transaction is Lax: the issuer's page sends the
+// browser back.
+func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, suffix, value string, age time.Duration) {
+	c := &http.Cookie{Name: s.cookieName(r) + suffix, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.encrypted(r), MaxAge: -1} //nolint:gosec // without TLS only programs of this machine sign in
 	if value != "" {
 		c.MaxAge = int(age.Seconds())
+	}
+	if suffix == transactionCookie {
+		c.SameSite = http.SameSiteLaxMode
 	}
 	http.SetCookie(w, c)
 }
@@ -60,7 +74,7 @@ func (in *signedIn) proof() roles.Proof {
 // Only the issuer's sessions have a user: the holder of a token knows the key of the token's sessions, and could seal
 // any user.
 func (s *Server) signedIn(r *http.Request, idle bool) *signedIn {
-	for _, c := range r.CookiesNamed(cookieName(r)) {
+	for _, c := range r.CookiesNamed(s.cookieName(r)) {
 		if is, key := session.Open(c.Value, s.sessionKey, time.Now(), idle); is != nil && (is.User != nil) == (is.Credential == oidcCredential) {
 			return &signedIn{is, key}
 		}
@@ -122,7 +136,7 @@ func (s *Server) answerSession(w http.ResponseWriter, r *http.Request, c *caller
 	if in := c.session; in != nil {
 		now := time.Now()
 		left := in.Left(now)
-		setCookie(w, r, in.Seal(in.key, now), left)
+		s.setCookie(w, r, sessionCookie, in.Seal(in.key, now), left)
 		out.SignedIn, out.CSRF, out.Expires = true, in.Token(in.key), new(now.Add(left).UTC())
 	}
 	answer(w, http.StatusOK, out)
@@ -207,7 +221,7 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
 		return q.err
 	}
 	c := *callerOf(r.Context())
-	setCookie(w, r, "", 0)
+	s.setCookie(w, r, sessionCookie, "", 0)
 	if c.session != nil {
 		s.log().Info("operator signed out", "by", c.name, "peer", sender(r))
 		s.did(r, "sign-out")

@@ -61,18 +61,11 @@ func (s *Server) idToken(ctx context.Context, given string) *credential {
 	return &credential{proof, func() bool { return unexpired(&proof.Identity) }, nil}
 }
 
-// oidcCookie sets the cookie of a transaction, or removes it. The cookie is Lax: the issuer's page sends the browser
-// back.
-func oidcCookie(w http.ResponseWriter, r *http.Request, value string) {
-	c := &http.Cookie{Name: cookieName(r) + "-oidc", Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil, MaxAge: int(oidcTime.Seconds())} //nolint:gosec // Lax, because the issuer sends the browser back
-	if value == "" {
-		c.MaxAge = -1
-	}
-	http.SetCookie(w, c)
-}
-
 // oidcBack returns the URL of this server to which the issuer returns a browser.
-func oidcBack(r *http.Request) string {
+func (s *Server) oidcBack(r *http.Request) string {
+	if host := s.publicHost(); host != "" {
+		return "https://" + host + oidcBackPath
+	}
 	u := url.URL{Scheme: "http", Host: r.Host, Path: oidcBackPath}
 	if r.TLS != nil {
 		u.Scheme = "https"
@@ -111,11 +104,11 @@ func (s *Server) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	at, cookie, err := issuer.Begin(ctx, oidcBack(r), text.Head(to, maxWords))
+	at, cookie, err := issuer.Begin(ctx, s.oidcBack(r), text.Head(to, maxWords))
 	if err != nil {
 		return s.notSignedIn(w, r, issuer, to, &problem{http.StatusBadGateway, "", err.Error(), "sign in with a token"})
 	}
-	oidcCookie(w, r, cookie)
+	s.setCookie(w, r, transactionCookie, cookie, oidcTime)
 	headers(w, "text/plain")
 	http.Redirect(w, r, at, http.StatusFound)
 	return nil
@@ -128,7 +121,7 @@ func (s *Server) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	now, cookie := time.Now(), ""
-	if c, err := r.Cookie(cookieName(r) + "-oidc"); err == nil {
+	if c, err := r.Cookie(s.cookieName(r) + transactionCookie); err == nil {
 		cookie = c.Value
 	}
 	leave, err := s.signingIn.wait(r)
@@ -138,13 +131,13 @@ func (s *Server) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), 2*askTime)
 	defer cancel()
-	proof, to, err := issuer.Finish(ctx, oidcBack(r), cookie, r.URL.Query())
+	proof, to, err := issuer.Finish(ctx, s.oidcBack(r), cookie, r.URL.Query())
 	refuse := func(why string) error {
 		s.logFailedSignIn(r, why)
 		return s.notSignedIn(w, r, issuer, to, &problem{http.StatusUnauthorized, "", "sign-in failed: " + why, "go back to the page, and try again"})
 	}
 	if to != "" {
-		oidcCookie(w, r, "") // this sign-in is over
+		s.setCookie(w, r, transactionCookie, "", 0) // this sign-in is over
 	}
 	key, ok := issuer.Key()
 	switch {
@@ -161,7 +154,7 @@ func (s *Server) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 		return refuse("the claims of the issuer's token do not fit into a cookie: let the issuer send fewer groups")
 	}
 	s.didSignIn(r, proof.Name())
-	setCookie(w, r, value, in.Left(now))
+	s.setCookie(w, r, sessionCookie, value, in.Left(now))
 	headers(w, "text/plain")
 	http.Redirect(w, r, to, http.StatusSeeOther)
 	return nil
@@ -177,7 +170,7 @@ func (s *Server) notSignedIn(w http.ResponseWriter, r *http.Request, issuer OIDC
 	if !ok || s.Page == nil || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return p
 	}
-	failureCookie(w, r, session.Sealed(key, purposeFailure, []byte(p.message)))
+	s.setCookie(w, r, failureCookie, session.Sealed(key, purposeFailure, []byte(p.message)), time.Minute)
 	headers(w, "text/plain")
 	http.Redirect(w, r, cmp.Or(to, "/"), http.StatusSeeOther)
 	return nil
@@ -185,25 +178,16 @@ func (s *Server) notSignedIn(w http.ResponseWriter, r *http.Request, issuer OIDC
 
 // failureOf returns the reason of the last sign-in by the issuer if it failed, and forgets it.
 func (s *Server) failureOf(w http.ResponseWriter, r *http.Request) string {
-	c, err := r.Cookie(cookieName(r) + "-failed")
+	c, err := r.Cookie(s.cookieName(r) + failureCookie)
 	issuer := s.issuer()
 	if err != nil || issuer == nil {
 		return ""
 	}
-	failureCookie(w, r, "")
+	s.setCookie(w, r, failureCookie, "", 0)
 	key, ok := issuer.Key()
 	why, sealed := session.Opened(key, purposeFailure, c.Value)
 	if !ok || !sealed {
 		return ""
 	}
 	return string(why)
-}
-
-// failureCookie sets the cookie with the reason of a failed sign-in, or removes it.
-func failureCookie(w http.ResponseWriter, r *http.Request, value string) {
-	c := &http.Cookie{Name: cookieName(r) + "-failed", Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil, MaxAge: 60} //nolint:gosec // without TLS only programs of this machine sign in
-	if value == "" {
-		c.MaxAge = -1
-	}
-	http.SetCookie(w, c)
 }

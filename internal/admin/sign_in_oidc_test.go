@@ -47,10 +47,10 @@ func (i *fakeIssuer) Finish(_ context.Context, _, cookie string, answered url.Va
 func (i *fakeIssuer) Key() (session.Key, bool) { return session.KeyOf("secret"), !i.keyless }
 
 // withIssuer gives a server a roles file in which the users of an issuer with the claim groups "sre" may view.
-func withIssuer(t *testing.T, s *Server) *fakeIssuer {
+func withIssuer(t *testing.T, s *Server, more ...string) *fakeIssuer {
 	t.Helper()
 	withRoles(t, s, "other view")
-	p, problems := roles.Parse("roles.yaml", []byte("oidc: {issuer: 'https://issuer.example', client_id: c}\nbindings: [{role: view, subjects: [{claims: {groups: sre}}]}]"), nil)
+	p, problems := roles.Parse("roles.yaml", []byte("oidc: {issuer: 'https://issuer.example', client_id: c"+strings.Join(more, "")+"}\nbindings: [{role: view, subjects: [{claims: {groups: sre}}, {loopback: true}]}]"), nil)
 	if p == nil {
 		t.Fatal(problems)
 	}
@@ -165,4 +165,54 @@ func TestSignInByIssuerIsRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server on the loopback behind a proxy with TLS has the host of the proxy for browsers.
+func TestSignInBehindProxy(t *testing.T) {
+	s := newServer(newFleet())
+	i := withIssuer(t, s, ", public_url: 'https://Admin.example:443/'")
+	h := s.Handler(loopback)
+	browserOf := func(host, origin string) *browser {
+		return &browser{t: t, h: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Host = host
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+			h.ServeHTTP(w, r)
+		})}
+	}
+	t.Run("SAFE-20 the cookies and the URL for the issuer are those of the proxy", func(t *testing.T) {
+		b := browserOf("admin.example", "")
+		_, _, cookies := b.oidc("")
+		if c := cookies[0]; i.back != "https://admin.example"+oidcBackPath || c.Name != "__Host-chancery-oidc" || !c.Secure {
+			t.Errorf("back to %s, %+v", i.back, c)
+		}
+		if code, _, _ := b.oidc("/callback?state=s&code=good"); code != http.StatusSeeOther || b.cookie.Name != "__Host-chancery" {
+			t.Errorf("%d %+v", code, b.cookie)
+		}
+		if is, _ := b.session("GET"); is.Name != "ana (u1)" || !is.SignedIn {
+			t.Errorf("%+v", is)
+		}
+		browserOf("localhost:18001", "").oidc("")
+		if i.back != "https://admin.example"+oidcBackPath {
+			t.Errorf("a proxy that replaces the header Host: back to %s", i.back)
+		}
+	})
+	for name, c := range map[string]struct {
+		host, origin string
+		code         int
+	}{
+		"the loopback has no proxy":             {"localhost:18001", "", 200},
+		"the proxy's callers have no loopback":  {"admin.example", "", 401},
+		"a page of the proxy":                   {"localhost:18001", "https://admin.example", 200},
+		"a page of another server":              {"localhost:18001", "https://evil.example", 403},
+		"a page of another server at the proxy": {"admin.example", "https://evil.example", 403},
+		"another host":                          {"evil.example", "", 403},
+	} {
+		t.Run("SAFE-16 "+name, func(t *testing.T) {
+			if w := browserOf(c.host, c.origin).send("GET /api/v1/status", ""); w.Code != c.code {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -145,8 +146,9 @@ func (p *parser) oidc(n *yaml.Node, path string) {
 				c.SecretFile = filepath.Join(p.dir, c.SecretFile)
 			}
 		},
-		"audiences": texts(&c.Audiences),
-		"scopes":    texts(&c.Scopes),
+		"public_url": func(n *yaml.Node, path string) { c.PublicURL = p.publicURL(n, path) },
+		"audiences":  texts(&c.Audiences),
+		"scopes":     texts(&c.Scopes),
 	}, nil) {
 		return
 	}
@@ -164,6 +166,17 @@ func (p *parser) issuer(n *yaml.Node, path string) string {
 		p.wrong(n, path, "", "an https:// URL is needed, not %s", yamlkeys.Quoted(text))
 	}
 	return text
+}
+
+// publicURL reads the URL of the server for browsers, and returns its scheme and host as browsers write them.
+func (p *parser) publicURL(n *yaml.Node, path string) string {
+	text := p.Text(n, path)
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || strings.TrimSuffix(text, "/") != "https://"+u.Host {
+		p.wrong(n, path, "the page is at the root of a host", "a URL such as https://chancery.example.com is needed, not %s", yamlkeys.Quoted(text))
+		return ""
+	}
+	return "https://" + strings.TrimSuffix(strings.ToLower(u.Host), ":443")
 }
 
 // list reads a list, and reports a problem for any other value and for an empty list.

@@ -136,6 +136,8 @@ func TestErrorsOfRolesFile(t *testing.T) {
 		"bindings:\n- {role: view, subjects: [{subject: x}]}":                                               "subject needs exactly one kind",
 		"bindings:\n- {role: view, subjects: [{tokn: x}]}":                                                  `did you mean "token"?`,
 		"oidc: {issuer: 'http://a.example', client_id: x}\nbindings:\n- {role: view, subjects: [{uid: 0}]}": "roles.yaml:1:16: oidc.issuer: an https:// URL is needed",
+		"oidc: {public_url: 'http://a.example'}\nbindings: []":                                              "roles.yaml:1:20: oidc.public_url: a URL such as https://chancery.example.com is needed",
+		"oidc: {public_url: 'https://a.example/x'}\nbindings: []":                                           "oidc.public_url: a URL such as",
 		"oidc: {client_id: x}\nbindings:\n- {role: view, subjects: [{uid: 0}]}":                             "issuer and client_id are needed",
 		"tokens: {admin: x}\nbindings:\n- {role: view, subjects: [{uid: 0}]}":                               "roles.yaml:1:10: tokens.admin: the name admin belongs to",
 		"tokens: {'a b': x}\nbindings:\n- {role: view, subjects: [{uid: 0}]}":                               "the name of a token has",

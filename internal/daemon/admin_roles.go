@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/oidc"
 	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/cli"
+	"github.com/chancery-xds/chancery/internal/disk"
 )
 
 // adminRoles are the roles of the callers of the admin API. The server reads the roles file and the files of its
@@ -28,9 +30,12 @@ type adminRoles struct {
 	// The running read owns these fields.
 	parsed *roles.Policy
 	tokens map[string]string // by name
-	errors map[string]string // the last error of a token file in the log, by name of the token
+	errors map[string]string // the last error of a file in the log, by name of the token; "" is the secret of the client
 	client oidc.Config       // of the issuer
 }
+
+// caError is the key of the error of the issuer's CA, which is not the name of a token.
+const caError = "oidc CA"
 
 const (
 	rolesFlag = "--admin-roles"
@@ -74,12 +79,31 @@ func (a *adminRoles) load(log *slog.Logger) error {
 			return cli.Fail(err, "")
 		}
 	}
-	a.use(tokens, secret)
+	ca := ""
+	if c := p.Issuer(); c != nil && c.CAFile != "" {
+		ca, err = readCA(c.CAFile)
+		if err != nil {
+			return cli.Fail(err, "")
+		}
+	}
+	a.use(tokens, secret, ca)
 	return nil
 }
 
-func (a *adminRoles) use(tokens map[string]string, secret string) {
-	c := oidc.Config{Secret: secret}
+// readCA reads the file with the CAs of the issuer's certificate.
+func readCA(path string) (string, error) {
+	b, err := disk.ReadRegular(path, 1<<20)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", rolesFlag, err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(b) {
+		return "", fmt.Errorf("%s: %s has no certificate in PEM", rolesFlag, path)
+	}
+	return string(b), nil
+}
+
+func (a *adminRoles) use(tokens map[string]string, secret, ca string) {
+	c := oidc.Config{Secret: secret, CA: ca}
 	if is := a.parsed.Issuer(); is != nil {
 		c.OIDC = *is
 	}
@@ -123,9 +147,21 @@ func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
 				}
 			}
 		}
+		ca := ""
+		if c := a.parsed.Issuer(); c != nil && c.CAFile != "" {
+			var err error
+			ca, err = readCA(c.CAFile)
+			if err != nil {
+				ca = a.client.CA
+				failed[caError] = err.Error()
+				if a.errors[caError] != err.Error() {
+					log.Warn("the CA of the issuer in the admin roles is unreadable, keeping the previous one", "error", err)
+				}
+			}
+		}
 		a.errors = failed
-		if a.parsed != before || !maps.Equal(tokens, a.tokens) || secret != a.client.Secret {
-			a.use(tokens, secret)
+		if a.parsed != before || !maps.Equal(tokens, a.tokens) || secret != a.client.Secret || ca != a.client.CA {
+			a.use(tokens, secret, ca)
 		}
 	})
 }

@@ -3,7 +3,9 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,5 +97,49 @@ func TestRolesFileChanges(t *testing.T) {
 		if err := newAdminRoles(file).load(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("SAFE-19 a start with %q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// The CA of the issuer is read again when its file changes. An invalid file keeps the previous CA.
+func TestCAOfIssuerChanges(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate := func() string {
+		server := httptest.NewTLSServer(nil)
+		defer server.Close()
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	}()
+	write("roles.yaml", "oidc: {issuer: 'https://issuer.example', client_id: c, ca_file: ca.crt}\nbindings:\n- {role: view, subjects: [{claims: {groups: sre}}]}\n")
+	write("ca.crt", "no certificate")
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	a := newAdminRoles(filepath.Join(dir, "roles.yaml"))
+	if err := a.load(log); err == nil || !strings.Contains(err.Error(), "ca.crt has no certificate in PEM") {
+		t.Errorf("SAFE-20 at the start: %v", err)
+	}
+	write("ca.crt", certificate)
+	synctest.Test(t, func(t *testing.T) {
+		if err := a.load(log); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go a.run(ctx, log)
+		for _, content := range []string{"x", certificate + "# " + certificate} {
+			write("ca.crt", content)
+			time.Sleep(2*accessInterval + time.Millisecond)
+			synctest.Wait()
+			if want := strings.TrimPrefix(content, "x"); want != "" && a.client.CA != want || want == "" && a.client.CA != certificate {
+				t.Errorf("SAFE-20 with the file %q: %q", content, a.client.CA)
+			}
+		}
+	})
+	if n := strings.Count(out.String(), "keeping the previous one"); n != 1 {
+		t.Errorf("SAFE-20 %d lines:\n%s", n, &out)
 	}
 }

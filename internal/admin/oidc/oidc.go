@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +31,7 @@ import (
 type Config struct {
 	roles.OIDC
 	Secret string // of the client; "": browsers cannot sign in
+	CA     string // in PEM, instead of the CAs of the system; "": those
 }
 
 // askTime limits a request to the issuer.
@@ -53,6 +56,10 @@ func New(c Config) *Provider {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableKeepAlives = true // the next request is minutes away
 	t.MaxResponseHeaderBytes = 64 << 10
+	if c.CA != "" {
+		t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		t.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(c.CA))
+	}
 	return &Provider{config: c, client: &http.Client{Transport: carrier{t}, Timeout: askTime}, key: session.KeyOf(c.Issuer + "\x00" + c.ClientID + "\x00" + c.Secret)}
 }
 

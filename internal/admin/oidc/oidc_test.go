@@ -8,8 +8,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,16 +41,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // An issuer is an OpenID provider with one user.
 type issuer struct {
-	t      *testing.T
-	web    *httptest.Server
-	key    *rsa.PrivateKey
-	asked  url.Values // the last request for a sign-in
-	claims map[string]any
-	nonce  string       // instead of that of the request
-	huge   bool         // the configuration and the keys do not end
-	reads  atomic.Int32 // of the keys
-	other  string       // base of the URL of the token endpoint; "": that of the issuer
-	aud    string       // audience of the tokens of sign-ins; "": chancery
+	t       *testing.T
+	web     *httptest.Server
+	handler http.Handler // of web
+	key     *rsa.PrivateKey
+	asked   url.Values // the last request for a sign-in
+	claims  map[string]any
+	nonce   string       // instead of that of the request
+	huge    bool         // the configuration and the keys do not end
+	reads   atomic.Int32 // of the keys
+	other   string       // base of the URL of the token endpoint; "": that of the issuer
+	aud     string       // audience of the tokens of sign-ins; "": chancery
 }
 
 const clientSecret = "the secret of the client"
@@ -90,7 +93,7 @@ func newIssuer(t *testing.T) *issuer {
 		}
 		answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": i.token(cmp.Or(i.aud, "chancery"), time.Hour, nonce, i.key)})
 	})
-	i.web = httptest.NewServer(mux)
+	i.handler, i.web = mux, httptest.NewServer(mux)
 	t.Cleanup(i.web.Close)
 	return i
 }
@@ -405,4 +408,21 @@ func TestHostileIssuer(t *testing.T) {
 			t.Errorf("%s %s", resp.Status, body)
 		}
 	})
+}
+
+// The certificate of an issuer must chain to the configured CA.
+func TestCAOfIssuer(t *testing.T) {
+	i := newIssuer(t)
+	i.web.Close()
+	i.web = httptest.NewUnstartedServer(i.handler)
+	i.web.Config.ErrorLog = log.New(io.Discard, "", 0)
+	i.web.StartTLS()
+	t.Cleanup(i.web.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.web.Certificate().Raw}))
+	for ca, want := range map[string]string{"": "certificate signed by unknown authority", ca: ""} {
+		_, err := oidc.New(oidc.Config{OIDC: roles.OIDC{Issuer: i.web.URL, ClientID: "chancery"}, CA: ca}).Verify(t.Context(), i.token("chancery", time.Hour, "", i.key))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("SAFE-20 %v, want %s", err, want)
+		}
+	}
 }

@@ -119,12 +119,17 @@ func (p *parser) tokens(n *yaml.Node, path string) {
 		case file == "":
 			p.wrong(key, at, "", "the path of a file is needed")
 		default:
-			if !filepath.IsAbs(file) {
-				file = filepath.Join(p.dir, file)
-			}
-			p.policy.files = append(p.policy.files, TokenFile{key.Value, file})
+			p.policy.files = append(p.policy.files, TokenFile{key.Value, p.absolute(file)})
 		}
 	}
+}
+
+// absolute returns the path of a file, which is relative to the roles file; "" stays.
+func (p *parser) absolute(file string) string {
+	if file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(p.dir, file)
 }
 
 func (p *parser) oidc(n *yaml.Node, path string) {
@@ -138,17 +143,13 @@ func (p *parser) oidc(n *yaml.Node, path string) {
 		}
 	}
 	if !p.Each(findings.AdminRole, n, path, "oidc", yamlkeys.Keys{
-		"issuer":    func(n *yaml.Node, path string) { c.Issuer = p.issuer(n, path) },
-		"client_id": func(n *yaml.Node, path string) { c.ClientID = p.Text(n, path) },
-		"client_secret_file": func(n *yaml.Node, path string) {
-			c.SecretFile = p.Text(n, path)
-			if c.SecretFile != "" && !filepath.IsAbs(c.SecretFile) {
-				c.SecretFile = filepath.Join(p.dir, c.SecretFile)
-			}
-		},
-		"public_url": func(n *yaml.Node, path string) { c.PublicURL = p.publicURL(n, path) },
-		"audiences":  texts(&c.Audiences),
-		"scopes":     texts(&c.Scopes),
+		"issuer":             func(n *yaml.Node, path string) { c.Issuer = p.issuer(n, path) },
+		"client_id":          func(n *yaml.Node, path string) { c.ClientID = p.Text(n, path) },
+		"client_secret_file": func(n *yaml.Node, path string) { c.SecretFile = p.absolute(p.Text(n, path)) },
+		"ca_file":            func(n *yaml.Node, path string) { c.CAFile = p.absolute(p.Text(n, path)) },
+		"public_url":         func(n *yaml.Node, path string) { c.PublicURL = p.publicURL(n, path) },
+		"audiences":          texts(&c.Audiences),
+		"scopes":             texts(&c.Scopes),
 	}, nil) {
 		return
 	}

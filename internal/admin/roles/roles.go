@@ -133,6 +133,7 @@ type Policy struct {
 type OIDC struct {
 	Issuer, ClientID string
 	SecretFile       string   // file with the client's secret; "": browsers cannot sign in
+	CAFile           string   // file with the CAs of the issuer's certificate; "": those of the system
 	PublicURL        string   // scheme and host at which browsers reach the server through a proxy; "": there is no proxy
 	Audiences        []string // further audiences of tokens
 	Scopes           []string // further scopes of a sign-in

@@ -266,7 +266,10 @@ func (l *ledger) record(a *account, r *xds.Response) {
 		f.carried[x.Name] = fact{res: x, seq: f.seq, news: !a.lastSent[x.Name].is(x)}
 		delete(a.missing, x.Name)
 		for n, k := range a.lastSent {
-			a.repeat(n, k.absent() && matches(a.typ, x, n))
+			if k.absent() && matches(a.typ, x, n) {
+				k.again, k.found = true, k.found || l.shown(a, x.Name) != nil
+				a.lastSent[n] = k
+			}
 		}
 	}
 	for _, x := range r.Beats {
@@ -277,7 +280,8 @@ func (l *ledger) record(a *account, r *xds.Response) {
 		a.ttlBegan[x.Name] = l.now
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
-		f.carried[n] = fact{seq: f.seq, again: len(l.matchedBy(a, n)) > 0}
+		found := len(l.matchedBy(a, n)) > 0
+		f.carried[n] = fact{seq: f.seq, again: found, found: found}
 	}
 	if a.full {
 		l.full[a.typ.URL+r.Version] = r.Upserts

@@ -83,6 +83,7 @@ type fact struct {
 	version string
 	seq     int
 	again   bool // it may be sent again, changed or not
+	found   bool // no resource has the name, and it matches another one
 	news    bool // it was another state than the one before
 }
 

@@ -182,12 +182,17 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	if star {
 		a.wildcard, a.implicit, a.scopes = false, false, nil
 	}
+	var ended []string
 	for _, n := range names {
 		a.known[n] = true
-		for _, s := range l.endedBy(a, n) {
-			delete(a.names, s)
-			delete(a.missing, s)
+		for _, r := range l.matchedBy(a, n) { // under a wildcard each of them gets an answer, also if it is on demand
+			a.known[r.Name] = true
 		}
+		ended = append(ended, l.endedBy(a, n)...)
+	}
+	for _, n := range ended {
+		delete(a.names, n)
+		delete(a.missing, n)
 	}
 	l.rematch(a)
 	l.resubscribed(a)
@@ -209,7 +214,7 @@ func (l *ledger) endedBy(a *account, n string) (out []string) {
 	for s := range a.names {
 		k, told := a.lastSent[s]
 		alias := slices.ContainsFunc(l.matchedBy(a, s), func(r *xds.Resource) bool { return r.Name == n && slices.Contains(r.Aliases, s) }) ||
-			sent != nil && slices.Contains(sent.Aliases, s) && (!told || !k.absent() || k.again)
+			sent != nil && slices.Contains(sent.Aliases, s) && (!told || k.found)
 		r := a.table.Lookup(s)
 		if alias || r != nil && a.table.Lookup(n) == nil && slices.Contains(r.Aliases, n) {
 			out = append(out, s)

@@ -243,6 +243,37 @@ func (j *clientJudge) disconnected(only *xds.Type) {
 // checkRequest checks a request.
 func (j *clientJudge) checkRequest(r xds.Request) {
 	a := j.of(r.Type)
+	j.checkStream(r)
+	first := !a.opened
+	answers := len(a.verdicts) > 0
+	due := j.checkDue(a, r)
+	before := maps.Clone(a.requested)
+	if j.cfg.Variant == xds.SotW {
+		j.checkSotW(a, r, first, due)
+		a.version = r.Version
+		if answers {
+			a.version = due.version
+		}
+	} else {
+		j.checkDelta(a, r, first, answers)
+	}
+	a.opened = true
+	for n := range a.requested {
+		asked := first || !before[n]
+		if asked && n != xds.Wildcard && j.timeout >= 0 && !a.nothing[n] && len(j.finds(a, n)) == 0 && j.client.State(r.Type, n).Status == protocol.Requested {
+			a.waits[n] = j.now.Add(j.timeout)
+		}
+	}
+	for n := range before {
+		if !a.requested[n] {
+			j.untold(a, n)
+		}
+	}
+	j.prune(a)
+}
+
+// checkStream checks that a request has a stream, and the node if it is the first one of it.
+func (j *clientJudge) checkStream(r xds.Request) {
 	stream := ""
 	if j.perType {
 		stream = r.Type.URL
@@ -254,13 +285,15 @@ func (j *clientJudge) checkRequest(r xds.Request) {
 		j.fail("CLI-4: the node must be in the first request of a stream, and in no other")
 	}
 	j.met[stream] = true
-	first := !a.opened
-	answers := len(a.verdicts) > 0
+}
+
+// checkDue checks that a request is the answer that is due, if any, and returns that.
+func (j *clientJudge) checkDue(a *clientAccount, r xds.Request) dueAnswer {
 	due := dueAnswer{nonce: a.nonce, version: a.version}
 	if j.cfg.Variant == xds.Delta {
 		due = dueAnswer{}
 	}
-	if answers {
+	if len(a.verdicts) > 0 {
 		due, a.verdicts = a.verdicts[0], a.verdicts[1:]
 	}
 	if r.Nonce != due.nonce || (r.Error != nil) != due.bad {
@@ -269,61 +302,50 @@ func (j *clientJudge) checkRequest(r xds.Request) {
 	if r.Error != nil && (r.Error.Message == "" || r.Error.Code == 0) {
 		j.fail("CLI-2: a NACK without an error message or code")
 	}
-	before := maps.Clone(a.requested)
-	if j.cfg.Variant == xds.SotW {
-		switch {
-		case !first && r.Version != due.version || first && r.Version != "" && r.Version != a.version:
-			j.fail("CLI-2: %s: version %q, the last accepted is %q", r.Type, r.Version, due.version)
-		case first && len(a.verdicts) > 0:
-			j.fail("the first request of a stream is an answer")
-		}
-		a.version = r.Version
-		if answers {
-			a.version = due.version
-		}
-		if names := setOf(r.Names); len(r.Names) > 0 || !first {
-			if len(r.Names) == 0 && before[xds.Wildcard] && len(a.subscribed) == 1 && a.subscribed[xds.Wildcard] {
-				names = before // "*" was implied all the time
-			}
-			a.requested = names
-		} else {
-			a.requested = map[string]bool{xds.Wildcard: true}
-		}
-	} else {
-		if first {
-			a.requested = map[string]bool{}
-			if len(r.Subscribe) == 0 {
-				a.requested[xds.Wildcard] = true
-			}
-			j.checkStates(a, r)
-		} else if len(r.Initial) > 0 {
-			j.fail("CLI-4: initial_resource_versions in a later request")
-		} else if !answers && len(r.Subscribe)+len(r.Unsubscribe) == 0 {
-			j.fail("%s: an empty request", r.Type)
-		}
-		for _, n := range r.Subscribe {
-			if a.requested[n] {
-				j.fail("%s: %s is subscribed to twice", r.Type, n)
-			}
-			a.requested[n] = true
-		}
-		for _, n := range r.Unsubscribe {
-			delete(a.requested, n)
-		}
+	return due
+}
+
+// checkSotW checks the version of a request, and records its names.
+func (j *clientJudge) checkSotW(a *clientAccount, r xds.Request, first bool, due dueAnswer) {
+	switch {
+	case !first && r.Version != due.version || first && r.Version != "" && r.Version != a.version:
+		j.fail("CLI-2: %s: version %q, the last accepted is %q", r.Type, r.Version, due.version)
+	case first && len(a.verdicts) > 0:
+		j.fail("the first request of a stream is an answer")
 	}
-	a.opened = true
-	for n := range a.requested {
-		if !first && before[n] || n == xds.Wildcard || j.timeout < 0 || a.nothing[n] || len(j.finds(a, n)) > 0 || j.client.State(r.Type, n).Status != protocol.Requested {
-			continue
-		}
-		a.waits[n] = j.now.Add(j.timeout)
+	switch {
+	case len(r.Names) == 0 && first:
+		a.requested = map[string]bool{xds.Wildcard: true}
+	case len(r.Names) == 0 && a.requested[xds.Wildcard] && len(a.subscribed) == 1 && a.subscribed[xds.Wildcard]:
+		// "*" was implied all the time
+	default:
+		a.requested = setOf(r.Names)
 	}
-	for n := range before {
-		if !a.requested[n] {
-			j.untold(a, n)
+}
+
+// checkDelta checks that a request changes the subscriptions or answers, and records them.
+func (j *clientJudge) checkDelta(a *clientAccount, r xds.Request, first, answers bool) {
+	switch {
+	case first:
+		a.requested = map[string]bool{}
+		if len(r.Subscribe) == 0 {
+			a.requested[xds.Wildcard] = true
 		}
+		j.checkStates(a, r)
+	case len(r.Initial) > 0:
+		j.fail("CLI-4: initial_resource_versions in a later request")
+	case !answers && len(r.Subscribe)+len(r.Unsubscribe) == 0:
+		j.fail("%s: an empty request", r.Type)
 	}
-	j.prune(a)
+	for _, n := range r.Subscribe {
+		if a.requested[n] {
+			j.fail("%s: %s is subscribed to twice", r.Type, n)
+		}
+		a.requested[n] = true
+	}
+	for _, n := range r.Unsubscribe {
+		delete(a.requested, n)
+	}
 }
 
 // checkStates checks the initial_resource_versions of a client.
@@ -388,24 +410,43 @@ func (j *clientJudge) receive(r *xds.Response, err error) {
 
 // apply applies a response to the account, and reports whether it is bad.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
-	bad = len(r.Malformed) > 0
 	a.refusals, a.ended = map[string]map[string]bool{}, map[string]bool{}
 	c := r.Changes
 	if c == nil {
 		c = &xds.Changes{}
 	}
-	count, present, stays := map[string]int{}, map[string]bool{}, map[string]bool{}
+	met, bad := j.applyUpserts(a, c)
+	stays := map[string]bool{}
+	for _, x := range c.Beats {
+		stays[x.Name] = true
+		bad = j.beat(a, x) || bad
+	}
+	gone := slices.Concat(c.Removed, c.Absent)
+	for i, n := range gone {
+		if !met[n] && !slices.Contains(gone[:i], n) {
+			j.remove(a, n)
+		}
+	}
+	for _, e := range r.Errors {
+		stays[e.Name] = true
+	}
+	if j.cfg.Variant == xds.SotW && a.typ.FullState && len(r.Malformed) == 0 && (len(c.Upserts) > 0 || len(c.Beats) == 0) {
+		j.removeRest(a, func(n string) bool { return met[n] || stays[n] })
+	}
+	j.applyErrors(a, c.Missing, r.Errors)
+	return bad || len(r.Malformed) > 0
+}
+
+// applyUpserts applies the resources of a response, and returns their names. Of resources with the same name, the first
+// one counts.
+func (j *clientJudge) applyUpserts(a *clientAccount, c *xds.Changes) (met map[string]bool, bad bool) {
+	count := map[string]int{}
 	for _, x := range c.Upserts {
 		if x != nil && x.Stamp != nil {
 			count[x.Name]++
-			present[x.Name] = true
 		}
 	}
-	clash := map[string]bool{}
-	for _, n := range c.Removed {
-		clash[n] = count[n] > 0
-	}
-	met := map[string]bool{} // of resources with the same name, the first one counts; a removal of the name counts once
+	met = map[string]bool{}
 	for _, x := range c.Upserts {
 		if x == nil || x.Stamp == nil || x.Name == "" || x.Name == xds.Wildcard {
 			bad = true
@@ -415,28 +456,12 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 		met[x.Name] = true
 		old, told := a.held[x.Name], j.finding(a, a.requested, x, "")
 		known := old != nil && alikeFor(old, x) && !a.doubt[x.Name]
-		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || clash[x.Name]
+		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || slices.Contains(c.Removed, x.Name)
+		unusable := wrong || told && x.Body != nil && j.unfit(x) && !known
 		switch {
-		case wrong || told && x.Body != nil && j.unfit(x) && !known:
-			bad = true
-			if !first {
-				continue
-			}
-			if told && j.opts.DropOnError {
-				j.lose(a, x.Name)
-			}
-			for s := range finders(j.cfg.Variant, a.typ, x) {
-				if !told {
-					break
-				}
-				if s == x.Name || len(j.finds(a, s)) == 0 {
-					delete(a.waits, s)
-				}
-				if a.refusals[s] == nil {
-					a.refusals[s] = map[string]bool{}
-				}
-				a.refusals[s][x.Name] = true
-			}
+		case unusable && (!told || !first):
+		case unusable:
+			j.refuse(a, x)
 		case !told:
 			j.lose(a, x.Name)
 		case x.Body == nil:
@@ -448,48 +473,56 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 				delete(a.nothing, s)
 			}
 		}
+		bad = bad || unusable
 	}
-	for _, x := range c.Beats {
-		stays[x.Name] = true
-		bad = j.beat(a, x) || bad
+	return met, bad
+}
+
+// refuse records that a resource is refused, for each name that it matches.
+func (j *clientJudge) refuse(a *clientAccount, x *xds.Resource) {
+	if j.opts.DropOnError {
+		j.lose(a, x.Name)
 	}
-	for _, list := range [][]string{c.Removed, c.Absent} {
-		for _, n := range list {
-			if !met[n] {
-				met[n] = true
-				j.remove(a, n)
-			}
+	for s := range finders(j.cfg.Variant, a.typ, x) {
+		if s == x.Name || len(j.finds(a, s)) == 0 {
+			delete(a.waits, s)
+		}
+		if a.refusals[s] == nil {
+			a.refusals[s] = map[string]bool{}
+		}
+		a.refusals[s][x.Name] = true
+	}
+}
+
+// removeRest removes what a full-state response lacks.
+func (j *clientJudge) removeRest(a *clientAccount, stays func(name string) bool) {
+	for n := range maps.Clone(a.held) {
+		if !stays(n) {
+			j.remove(a, n)
 		}
 	}
-	for _, e := range r.Errors {
-		stays[e.Name] = true
-	}
-	if j.cfg.Variant == xds.SotW && a.typ.FullState && len(r.Malformed) == 0 && (len(c.Upserts) > 0 || len(c.Beats) == 0) {
-		for n := range maps.Clone(a.held) {
-			if !present[n] && !stays[n] {
-				j.remove(a, n)
-			}
-		}
-		for _, k := range a.subscribers {
-			for n := range k.refused {
-				a.ended[n] = a.ended[n] || !present[n] && !stays[n] && a.held[n] == nil
-			}
+	for _, k := range a.subscribers {
+		for n := range k.refused {
+			a.ended[n] = a.ended[n] || !stays(n) && a.held[n] == nil
 		}
 	}
-	for _, n := range c.Missing {
+}
+
+// applyErrors applies the names that a response reports as missing, and its errors.
+func (j *clientJudge) applyErrors(a *clientAccount, missing []string, errors []xds.ResourceError) {
+	for _, n := range missing {
 		a.ended[n] = a.held[n] == nil // in the other case the resource of that name is removed, but not other resources that the name matches
 		delete(a.waits, n)
 		if j.opts.DropOnError {
 			j.lose(a, n)
 		}
 	}
-	for _, e := range r.Errors {
+	for _, e := range errors {
 		if e.Status.Code == 7 && j.opts.DropOnError {
 			j.lose(a, e.Name)
 		}
 		delete(a.waits, e.Name)
 	}
-	return bad
 }
 
 // beat applies a heartbeat, and reports whether it is bad: of another version than the client holds.
@@ -560,24 +593,7 @@ func (j *clientJudge) compare() {
 				j.fail("CLI-3: no timeout is reported for %s %s", a.typ, name)
 			}
 		}
-		held := map[string]*xds.Resource{}
-		for r := range j.client.Held(a.typ) {
-			held[r.Name] = r
-		}
-		if !maps.EqualFunc(held, a.held, same) {
-			j.fail("%s: the client holds %v, want %v", a.typ, names(held), names(a.held))
-		}
-		for s, k := range a.subscribers {
-			j.checkStatus(a, s, k)
-			j.checkKnown(a, s, k)
-			if want := j.finds(a, s); !maps.EqualFunc(k.seen, want, alikeFor) {
-				j.fail("%s: the subscriber of %s was given %v, the client holds %v", a.typ, s, names(k.seen), names(want))
-			}
-			if len(k.seen) > 0 && j.client.Lookup(a.typ, s) == nil {
-				j.fail("%s: Lookup does not find %s", a.typ, s)
-			}
-		}
-		a.ended, a.refusals = nil, nil
+		j.compareType(a)
 		for _, ends := range []map[string]time.Time{a.ends, a.waits} {
 			for _, at := range ends {
 				if next.IsZero() || at.Before(next) {
@@ -594,6 +610,28 @@ func (j *clientJudge) compare() {
 			j.fail("invariant: %v", err)
 		}
 	}
+}
+
+// compareType compares the resources of a type, and what its subscribers were given.
+func (j *clientJudge) compareType(a *clientAccount) {
+	held := map[string]*xds.Resource{}
+	for r := range j.client.Held(a.typ) {
+		held[r.Name] = r
+	}
+	if !maps.EqualFunc(held, a.held, same) {
+		j.fail("%s: the client holds %v, want %v", a.typ, names(held), names(a.held))
+	}
+	for s, k := range a.subscribers {
+		j.checkStatus(a, s, k)
+		j.checkKnown(a, s, k)
+		if want := j.finds(a, s); !maps.EqualFunc(k.seen, want, alikeFor) {
+			j.fail("%s: the subscriber of %s was given %v, the client holds %v", a.typ, s, names(k.seen), names(want))
+		}
+		if len(k.seen) > 0 && j.client.Lookup(a.typ, s) == nil {
+			j.fail("%s: Lookup does not find %s", a.typ, s)
+		}
+	}
+	a.ended, a.refusals = nil, nil
 }
 
 // checkKnown checks that the subscriber of a name knows the refused resources that it matches, and knows when a
@@ -643,58 +681,60 @@ func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent, late 
 	if len(e.Asked) == 0 {
 		j.fail("an event without a subscriber: %s %s", e.Kind, e.Name)
 	}
+	changes := e.Kind == protocol.Updated || e.Kind == protocol.Removed // news for one of the subscribers is enough
 	fresh := false
 	for _, s := range e.Asked {
 		k := a.subscribers[s]
 		if k == nil {
 			j.fail("%s %s is reported to %s, which is not subscribed", e.Kind, e.Name, s)
 		}
-		switch e.Kind {
-		case protocol.Updated:
-			was := k.hears(s, e.Name)
-			fresh = fresh || was || k.seen[e.Name] == nil || !alikeFor(k.seen[e.Name], e.Resource)
-			k.seen[e.Name] = e.Resource
-		case protocol.Removed:
-			fresh = fresh || k.seen[e.Name] != nil
-			delete(k.seen, e.Name)
-			k.forgets(e.Name)
-		case protocol.Absent, protocol.TimedOut:
-			refused := k.refused[e.Name] || k.again[e.Name]
-			fresh = k.forgets(e.Name) || s == e.Name && !a.nothing[s]
-			if !fresh {
-				break
-			}
-			if s == e.Name {
-				j.checkAbsent(a, e, k, refused, late)
-			}
-		case protocol.Refused, protocol.Errored:
-			// Each name gets the report once, and not again because another name matches now.
-			fresh = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
-			k.errors[e.Name] = e.Err.Error()
-			if e.Kind == protocol.Refused {
-				k.refused[e.Name] = true // an error of the server does not end a refusal
-			}
-			delete(k.again, e.Name)
-			if e.Resource == nil {
-				delete(k.seen, e.Name)
-			}
-		default:
-			j.fail("an event of an unknown kind: %v", e)
-		}
-		if !fresh && e.Kind != protocol.Updated && e.Kind != protocol.Removed {
+		news := j.isNews(a, e, s, k, late)
+		fresh = news || changes && fresh
+		if !news && !changes {
 			break
 		}
-		empty := len(k.seen)+len(k.refused) == 0
-		switch e.Kind {
-		case protocol.Removed, protocol.Absent:
-			a.nothing[s] = a.nothing[s] || empty
-		default:
+		if e.Kind == protocol.Removed || e.Kind == protocol.Absent {
+			a.nothing[s] = a.nothing[s] || len(k.seen)+len(k.refused) == 0
+		} else {
 			delete(a.nothing, s)
 		}
 	}
 	if !fresh {
 		j.fail("%s %s %s is reported twice: %v", e.Kind, a.typ, e.Name, e.Err)
 	}
+}
+
+// isNews records an event for a subscriber, and reports whether it is news for that one.
+func (j *clientJudge) isNews(a *clientAccount, e protocol.ClientEvent, s string, k *subscriber, late map[string]bool) (news bool) {
+	switch e.Kind {
+	case protocol.Updated:
+		news = k.hears(s, e.Name) || k.seen[e.Name] == nil || !alikeFor(k.seen[e.Name], e.Resource)
+		k.seen[e.Name] = e.Resource
+	case protocol.Removed:
+		news = k.seen[e.Name] != nil
+		delete(k.seen, e.Name)
+		k.forgets(e.Name)
+	case protocol.Absent, protocol.TimedOut:
+		refused := k.refused[e.Name] || k.again[e.Name]
+		news = k.forgets(e.Name) || s == e.Name && !a.nothing[s]
+		if news && s == e.Name {
+			j.checkAbsent(a, e, k, refused, late)
+		}
+	case protocol.Refused, protocol.Errored:
+		// Each name gets the report once, and not again because another name matches now.
+		news = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
+		k.errors[e.Name] = e.Err.Error()
+		if e.Kind == protocol.Refused {
+			k.refused[e.Name] = true // an error of the server does not end a refusal
+		}
+		delete(k.again, e.Name)
+		if e.Resource == nil {
+			delete(k.seen, e.Name)
+		}
+	default:
+		j.fail("an event of an unknown kind: %v", e)
+	}
+	return news
 }
 
 // checkAbsent checks an event that reports a name as absent. If the name was refused, it may match another

@@ -440,15 +440,9 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 // applyUpserts applies the resources of a response, and returns their names. Of resources with the same name, the first
 // one counts.
 func (j *clientJudge) applyUpserts(a *clientAccount, c *xds.Changes) (met map[string]bool, bad bool) {
-	count := map[string]int{}
-	for _, x := range c.Upserts {
-		if x != nil && x.Stamp != nil {
-			count[x.Name]++
-		}
-	}
 	met = map[string]bool{}
 	for _, x := range c.Upserts {
-		if x == nil || x.Stamp == nil || x.Name == "" || x.Name == xds.Wildcard {
+		if !hasName(x) {
 			bad = true
 			continue
 		}
@@ -456,8 +450,7 @@ func (j *clientJudge) applyUpserts(a *clientAccount, c *xds.Changes) (met map[st
 		met[x.Name] = true
 		old, told := a.held[x.Name], j.finding(a, a.requested, x, "")
 		known := old != nil && alikeFor(old, x) && !a.doubt[x.Name]
-		wrong := !x.Type.Is(a.typ) || count[x.Name] > 1 || slices.Contains(c.Removed, x.Name)
-		unusable := wrong || told && x.Body != nil && j.unfit(x) && !known
+		unusable := !x.Type.Is(a.typ) || isAmbiguous(c, x.Name) || told && x.Body != nil && j.unfit(x) && !known
 		switch {
 		case unusable && (!told || !first):
 		case unusable:
@@ -476,6 +469,21 @@ func (j *clientJudge) applyUpserts(a *clientAccount, c *xds.Changes) (met map[st
 		bad = bad || unusable
 	}
 	return met, bad
+}
+
+func hasName(x *xds.Resource) bool {
+	return x != nil && x.Stamp != nil && x.Name != "" && x.Name != xds.Wildcard
+}
+
+// isAmbiguous reports whether a response has a name twice, or as present and removed.
+func isAmbiguous(c *xds.Changes, name string) bool {
+	count := 0
+	for _, x := range c.Upserts {
+		if x != nil && x.Stamp != nil && x.Name == name {
+			count++
+		}
+	}
+	return count > 1 || slices.Contains(c.Removed, name)
 }
 
 // refuse records that a resource is refused, for each name that it matches.

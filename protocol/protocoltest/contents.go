@@ -163,40 +163,60 @@ func (l *ledger) late(a *account, r *xds.Resource) bool {
 	return l.ttl && r != nil && r.TTL > 0 && 3*l.now.Sub(a.ttlBegan[r.Name]) >= 2*r.TTL
 }
 
+// A history knows which names a response may send again.
+type history struct {
+	*ledger
+	*account
+	news bool // the response has news: refused content comes again with it
+}
+
+// again reports whether a name may be sent again without news about it.
+func (h history) again(n string) bool {
+	_, refused := h.refused[n]
+	return h.lastSent[n].again || refused && (h.news || h.opts.Retry != nil)
+}
+
+// mayRemove reports whether a client may get the removal of a name.
+func (h history) mayRemove(n string) bool {
+	if k, told := h.lastSent[n]; told {
+		return !k.absent() || h.again(n)
+	}
+	return h.known[n] || h.subscribes(n) || h.warmed[[2]string{h.typ.URL, n}] || h.typ.Parent != nil && h.wildcard
+}
+
 // checkReason checks that the response has a reason. "The management server should only send updates to the Envoy
 // client when the resources in the DiscoveryResponse have changed."
 func (l *ledger) checkReason(a *account, r *xds.Response) error {
 	gone := slices.Concat(r.Removed, r.Absent)
-	news := len(gone) > 0 || slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return !a.lastSent[x.Name].is(x) || a.lastSent[x.Name].again })
-	// Refused content comes again with news, or after a while.
-	again := func(n string) bool {
-		_, refused := a.refused[n]
-		return a.lastSent[n].again || refused && (news || l.opts.Retry != nil)
-	}
-	reason := news || len(r.Beats)+len(r.Missing) > 0 || a.answer || a.newest == nil
-	in := map[string]bool{}
+	h := history{l, a, len(gone) > 0 || slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return !a.lastSent[x.Name].is(x) || a.lastSent[x.Name].again })}
+	reason := h.news || len(r.Beats)+len(r.Missing) > 0 || a.answer || a.newest == nil
 	for _, x := range r.Upserts {
-		in[x.Name] = true
-		may := again(x.Name) || l.late(a, x)
+		may := h.again(x.Name) || l.late(a, x)
 		if a.lastSent[x.Name].is(x) && !may && !a.full {
 			return fmt.Errorf("DELTA-12, DELTA-15: %s was sent before, has not changed and was not requested", x.Name)
 		}
 		reason = reason || may || l.ttl && x.TTL > 0
 	}
 	for _, n := range gone {
-		k, told := a.lastSent[n]
-		asked := a.known[n] || a.subscribes(n) || l.warmed[[2]string{a.typ.URL, n}] || a.typ.Parent != nil && a.wildcard
-		if told && k.absent() && !again(n) || !told && !asked {
+		if !h.mayRemove(n) {
 			return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", n)
 		}
 	}
-	for n, k := range a.lastSent {
-		reason = reason || a.full && !in[n] && (!k.absent() || k.again)
-	}
-	if !reason {
+	if !reason && !l.removesAny(a, r) {
 		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing changed since the last response, and nothing was requested")
 	}
 	return nil
+}
+
+// removesAny reports whether a full-state response lacks a resource that the client has, or may ask for again.
+func (l *ledger) removesAny(a *account, r *xds.Response) bool {
+	for n, k := range a.lastSent {
+		in := slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return x.Name == n })
+		if a.full && !in && (!k.absent() || k.again) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkSize checks that a response that could be split is not too large. It counts only names, bodies, versions

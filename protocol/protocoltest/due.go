@@ -54,20 +54,29 @@ func (l *ledger) lacks(a *account, n string) string {
 		return ""
 	}
 	is := l.shown(a, n)
-	k, told := a.lastSent[n]
-	tells := l.variant == xds.Delta || a.full // a response can remove a resource
 	switch {
-	case is != nil && !k.is(is):
+	case is != nil && !a.lastSent[n].is(is):
 		return "must be sent"
 	case is != nil || l.undecided(a, n) || l.withholds(a, n):
 		return ""
+	}
+	return l.lacksRemoval(a, n)
+}
+
+// lacksRemoval is the same for a name that the view does not have.
+func (l *ledger) lacksRemoval(a *account, n string) string {
+	k, told := a.lastSent[n]
+	delta := l.variant == xds.Delta
+	answered := told || len(l.matchedBy(a, n)) > 0 || a.typ.AbsenceDelay[l.agent] > 0
+	switch {
 	case told && !k.absent():
-		if tells && !l.mayBeKept(a, n) {
+		if (delta || a.full) && !l.mayBeKept(a, n) { // else no response can remove it
 			return "must be removed"
 		}
-	case l.variant == xds.Delta && a.names[n] && !told && len(l.matchedBy(a, n)) == 0 && a.typ.AbsenceDelay[l.agent] == 0 && !l.keptFor(a, n):
+	case delta && a.names[n] && !answered && !l.keptFor(a, n):
 		return "must be answered with a removal"
-	case l.opts.ResourceErrors && a.names[n] && !a.missing[n] && l.variant == xds.SotW && !l.mayBeKept(a, n):
+	}
+	if !delta && l.opts.ResourceErrors && a.names[n] && !a.missing[n] && (!told || k.absent()) && !l.mayBeKept(a, n) {
 		return "must be reported missing"
 	}
 	return ""

@@ -251,10 +251,7 @@ func (e *envoy) receive(r *xds.Response) {
 	if s == nil || !s.opened {
 		return // not subscribed
 	}
-	changed := map[string]bool{}
-	gone := slices.Clone(r.Removed)
-	refused := map[string]bool{}
-	seen := map[string]bool{}
+	refused, seen := map[string]bool{}, map[string]bool{}
 	for _, x := range r.Upserts {
 		seen[x.Name] = true
 		if e.refuse(x) != nil {
@@ -262,26 +259,10 @@ func (e *envoy) receive(r *xds.Response) {
 		}
 	}
 	delta := e.cfg.Variant == xds.Delta
-	if !delta && s.typ.FullState {
-		for _, n := range slices.Sorted(maps.Keys(s.cache)) {
-			if !seen[n] {
-				gone = append(gone, n)
-			}
-		}
-	}
-	if !delta || len(refused) == 0 {
-		for _, x := range r.Upserts {
-			if refused[x.Name] || !s.wants(x) {
-				continue
-			}
-			delete(s.lost, x.Name)
-			if old := s.cache[x.Name]; old == nil || old.Sum != x.Sum {
-				changed[x.Name] = true
-			}
-			s.cache[x.Name] = x
-		}
-		for _, n := range gone {
-			s.lose(n)
+	gone := slices.Clone(r.Removed)
+	for _, n := range slices.Sorted(maps.Keys(s.cache)) {
+		if !delta && s.typ.FullState && !seen[n] {
+			gone = append(gone, n)
 		}
 	}
 	s.nonce = r.Nonce
@@ -290,17 +271,9 @@ func (e *envoy) receive(r *xds.Response) {
 	} else {
 		e.refusing = s
 	}
+	changed := map[string]bool{}
 	if !delta || len(refused) == 0 {
-		for _, x := range r.Upserts {
-			if !refused[x.Name] {
-				for _, n := range append([]string{x.Name}, x.Aliases...) {
-					e.meet(s.typ, n)
-				}
-			}
-		}
-		for _, n := range r.Removed {
-			e.meet(s.typ, n)
-		}
+		e.apply(s, r, refused, changed, gone)
 	}
 	switch s.typ {
 	case xds.Cluster:
@@ -318,6 +291,31 @@ func (e *envoy) receive(r *xds.Response) {
 	}
 	s.answers = append(s.answers, a)
 	e.flush()
+}
+
+// apply applies what a response has beside refused resources, and notes which resources changed.
+func (e *envoy) apply(s *envoyType, r *xds.Response, refused, changed map[string]bool, gone []string) {
+	var came []string
+	for _, x := range r.Upserts {
+		if refused[x.Name] {
+			continue
+		}
+		came = append(append(came, x.Name), x.Aliases...)
+		if !s.wants(x) {
+			continue
+		}
+		delete(s.lost, x.Name)
+		if !same(s.cache[x.Name], x) {
+			changed[x.Name] = true
+		}
+		s.cache[x.Name] = x
+	}
+	for _, n := range gone {
+		s.lose(n)
+	}
+	for _, n := range append(came, r.Removed...) {
+		e.meet(s.typ, n)
+	}
 }
 
 // assignments returns the assignments that a cluster refers to.

@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -69,8 +70,8 @@ func TestJudge(t *testing.T) {
 			var found []string
 			for seed := range uint64(150) {
 				_, err := Simulate(opens(c.fault), Config{Seed: seed / 2, Variant: []xds.Variant{xds.SotW, xds.Delta}[seed%2]})
-				if err != nil {
-					found = append(found, err.(*Failure).Err.Error())
+				if f, failed := errors.AsType[*Failure](err); failed {
+					found = append(found, f.Err.Error())
 				}
 				if c.want != "" && err != nil && strings.Contains(found[len(found)-1], c.want) {
 					return

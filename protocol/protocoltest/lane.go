@@ -48,7 +48,7 @@ type lane struct {
 
 func (n *lane) connect() {
 	n.unjudged = n.unjudged || n.ledger != nil && n.ledger.tardy
-	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, nil, time.Time{}
+	n.up, n.down, n.pending, n.behind, n.late, n.names, n.still = nil, nil, nil, false, nil, map[string][]string{}, time.Time{}
 	refused := map[string]bool{}
 	for url := range n.refused {
 		refused[url] = true

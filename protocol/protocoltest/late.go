@@ -17,22 +17,8 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 	if !n.sloppy {
 		return requests
 	}
-	if n.names == nil {
-		n.names = map[string][]string{}
-	}
 	sotw := n.cfg.Variant == xds.SotW
 	var out, twice []xds.Request
-	// release sends a NACK that was held back, before another request with its nonce.
-	release := func(a xds.Request, before []string) {
-		n.late = slices.DeleteFunc(n.late, func(b xds.Request) bool {
-			first := b.Error != nil && b.Nonce == a.Nonce && n.typeOf(a).Is(n.typeOf(b))
-			if first {
-				b.Names = before
-				out = append(out, b)
-			}
-			return first
-		})
-	}
 	for i := range requests {
 		a := requests[i]
 		t := n.typeOf(a)
@@ -45,8 +31,7 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 		n.names[t.URL] = a.Names
 		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Nonce != "" && t.Is(n.typeOf(b)) })
 		if a.Nonce == "" || n.calm {
-			release(a, before)
-			out = append(out, a)
+			out = append(append(out, n.releaseNACKs(a, before)...), a)
 			continue
 		}
 		switch k := n.chance.IntN(16); {
@@ -64,20 +49,38 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 			a.Version, b.Version = b.Version, a.Version
 			a.Error, b.Error = b.Error, a.Error
 		}
-		release(a, before)
-		out = append(out, a)
+		out = append(append(out, n.releaseNACKs(a, before)...), a)
 	}
+	out = append(out, n.repeatAnswers(twice)...)
+	for i := range out {
+		n.unjudged = n.unjudged || n.contradicts(out, i)
+	}
+	return out
+}
+
+// repeatAnswers returns answers that come twice, and sometimes those that were held back, with the present names.
+func (n *lane) repeatAnswers(twice []xds.Request) []xds.Request {
 	if n.calm || n.chance.IntN(3) == 0 {
 		twice = append(twice, n.late...)
 		n.late = nil
 	}
-	for _, r := range twice {
-		r.Names, r.Subscribe, r.Unsubscribe, r.Initial = n.names[n.typeOf(r).URL], nil, nil, nil
-		out = append(out, r)
+	for i := range twice {
+		r := &twice[i]
+		r.Names, r.Subscribe, r.Unsubscribe, r.Initial = n.names[n.typeOf(*r).URL], nil, nil, nil
 	}
-	for i := range out {
-		n.unjudged = n.unjudged || n.contradicts(out, i)
-	}
+	return twice
+}
+
+// releaseNACKs returns the NACKs that were held back with the nonce of a request, which must come before it.
+func (n *lane) releaseNACKs(a xds.Request, names []string) (out []xds.Request) {
+	n.late = slices.DeleteFunc(n.late, func(b xds.Request) bool {
+		first := b.Error != nil && b.Nonce == a.Nonce && n.typeOf(a).Is(n.typeOf(b))
+		if first {
+			b.Names = names
+			out = append(out, b)
+		}
+		return first
+	})
 	return out
 }
 

@@ -132,17 +132,7 @@ func (c *content) move() *edit {
 	put := func(url, name string, refs ...xds.Ref) {
 		e.put(url, c.enrich(e, url, resource(url, name, c.gen, append(append([]xds.Ref{}, refs...), c.link(url, name)...))))
 	}
-	for _, l := range kinds[3].names {
-		if _, ok := c.routes[l]; !ok && c.gen == 1 || c.dice.IntN(5) == 0 {
-			if ok && c.dice.IntN(3) == 0 {
-				delete(c.routes, l)
-				e.drop(xds.Listener.URL, l)
-				continue
-			}
-			c.routes[l] = pick(4)
-			put(xds.Listener.URL, l, xds.Ref{Type: xds.Route, Name: c.routes[l]})
-		}
-	}
+	c.listening(e, put)
 	used := map[string]bool{}
 	for _, r := range c.routes {
 		used[r] = true
@@ -169,6 +159,31 @@ func (c *content) move() *edit {
 	}
 	c.hosting(e, needed, put)
 	c.filtering(e, needed, put)
+	c.clustering(e, needed, put)
+	c.supply(e, put)
+	if c.dice.IntN(4) == 0 {
+		e.put(unknownURL, resource(unknownURL, pick(5), c.gen, []xds.Ref{}))
+	}
+	return e
+}
+
+// listening changes, removes and adds listeners.
+func (c *content) listening(e *edit, put func(url, name string, refs ...xds.Ref)) {
+	for _, l := range kinds[3].names {
+		if _, ok := c.routes[l]; !ok && c.gen == 1 || c.dice.IntN(5) == 0 {
+			if ok && c.dice.IntN(3) == 0 {
+				delete(c.routes, l)
+				e.drop(xds.Listener.URL, l)
+				continue
+			}
+			c.routes[l] = kinds[4].names[c.dice.IntN(len(kinds[4].names))]
+			put(xds.Listener.URL, l, xds.Ref{Type: xds.Route, Name: c.routes[l]})
+		}
+	}
+}
+
+// clustering changes, removes and adds clusters and their assignments.
+func (c *content) clustering(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
 	for _, name := range kinds[0].names {
 		old, has := c.services[name]
 		switch {
@@ -193,11 +208,6 @@ func (c *content) move() *edit {
 			put(xds.Endpoint.URL, s)
 		}
 	}
-	c.supply(e, put)
-	if c.dice.IntN(4) == 0 {
-		e.put(unknownURL, resource(unknownURL, pick(5), c.gen, []xds.Ref{}))
-	}
-	return e
 }
 
 // freshen changes the resources of the given names, so that no refusal remains.

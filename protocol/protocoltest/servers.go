@@ -249,25 +249,7 @@ func (f *faker) answer(t *xds.Type) {
 		}
 	}
 	if f.cfg.Variant == xds.Delta {
-		for name, version := range f.sent[url] {
-			if version == "none" && !f.found(t, name) {
-				continue
-			}
-			if r := f.content[url][name]; r == nil || !f.finds(t, r) {
-				c.Removed = append(c.Removed, name)
-				delete(f.sent[url], name)
-			}
-		}
-		for _, n := range slices.Sorted(keys(f.subs[url])) {
-			if f.dice.IntN(2) == 0 && n != xds.Wildcard && f.sent[url][n] == "" && !f.found(t, n) {
-				c.Removed = append(c.Removed, n)
-				f.sent[url][n] = "none"
-			}
-		}
-		slices.Sort(c.Removed)
-		for _, r := range c.Upserts {
-			f.sent[url][r.Name] = r.Version
-		}
+		f.remove(t, c)
 	}
 	state := f.version(t) + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
 	if f.cfg.Variant == xds.SotW && f.current[url] == state && !all || f.cfg.Variant == xds.Delta && len(c.Upserts)+len(c.Removed) == 0 {
@@ -286,6 +268,30 @@ func (f *faker) answer(t *xds.Type) {
 		f.breakResponse(servedKinds[i], resp)
 	}
 	f.send(resp)
+}
+
+// remove adds removals to the changes of a type, and records the changes as sent.
+func (f *faker) remove(t *xds.Type, c *xds.Changes) {
+	sent := f.sent[t.URL]
+	for name, version := range sent {
+		if version == "none" && !f.found(t, name) {
+			continue
+		}
+		if r := f.content[t.URL][name]; r == nil || !f.finds(t, r) {
+			c.Removed = append(c.Removed, name)
+			delete(sent, name)
+		}
+	}
+	for _, n := range slices.Sorted(keys(f.subs[t.URL])) {
+		if f.dice.IntN(2) == 0 && n != xds.Wildcard && sent[n] == "" && !f.found(t, n) {
+			c.Removed = append(c.Removed, n)
+			sent[n] = "none"
+		}
+	}
+	slices.Sort(c.Removed)
+	for _, r := range c.Upserts {
+		sent[r.Name] = r.Version
+	}
 }
 
 func (f *faker) found(t *xds.Type, name string) bool {

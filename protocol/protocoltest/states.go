@@ -34,41 +34,52 @@ func (n *lane) states() error {
 		return fmt.Errorf("%d types have states, %d were opened", len(all), len(n.ledger.accounts))
 	}
 	for i, a := range n.ledger.accounts {
-		is := all[i]
-		if err := n.ledger.typeState(a, is); err != nil {
-			return fmt.Errorf("%s: %w: %+v", a.typ, err, is)
+		if err := n.statesOf(s, a, all[i]); err != nil {
+			return fmt.Errorf("%s: %w", a.typ, err)
 		}
-		listed := map[string]protocol.NameState{}
-		last := ""
-		var refused []string
-		for st := range s.NameStates(a.typ) {
-			if len(listed) > 0 && st.Name <= last {
-				return fmt.Errorf("%s: the state of %q follows that of %q", a.typ, st.Name, last)
-			}
-			listed[st.Name], last = st, st.Name
-			if st.RefusedIn != "" {
-				refused = append(refused, st.Name)
+	}
+	return nil
+}
+
+// statesOf compares the reported states of a type and of its names.
+func (n *lane) statesOf(s stater, a *account, is protocol.TypeState) error {
+	if err := n.ledger.typeState(a, is); err != nil {
+		return fmt.Errorf("%w: %+v", err, is)
+	}
+	listed := map[string]protocol.NameState{}
+	last := ""
+	var refused []string
+	for st := range s.NameStates(a.typ) {
+		if len(listed) > 0 && st.Name <= last {
+			return fmt.Errorf("the state of %q follows that of %q", st.Name, last)
+		}
+		listed[st.Name], last = st, st.Name
+		if st.RefusedIn != "" {
+			refused = append(refused, st.Name)
+		}
+	}
+	if got := s.Refused(a.typ); !slices.Equal(got, refused) {
+		return fmt.Errorf("the method Refused lists %q, the states list %q", got, refused)
+	}
+	cache := n.cache(a)
+	for _, name := range n.ledger.knownNames(a) {
+		st := s.NameState(a.typ, name)
+		if err := n.ledger.nameState(a, st); err != nil {
+			return fmt.Errorf("%w: %s", err, describeState(st))
+		}
+		expires := n.clocks[[2]string{a.typ.URL, name}] != (clock{}) || n.has(n.expired, a.typ, name)
+		if cache != nil && !expires {
+			if err := cached(cache[name], st, n.cfg.Variant == xds.Delta || a.full); err != nil {
+				return fmt.Errorf("%w: %s", err, describeState(st))
 			}
 		}
-		if got := s.Refused(a.typ); !slices.Equal(got, refused) {
-			return fmt.Errorf("%s: Refused lists %q, the states list %q", a.typ, got, refused)
-		}
-		cache := n.cache(a)
-		for _, name := range n.ledger.knownNames(a) {
-			st := s.NameState(a.typ, name)
-			if err := n.ledger.nameState(a, st); err != nil {
-				return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
-			}
-			if cache != nil {
-				if err := cached(cache[name], st, n.cfg.Variant == xds.Delta || a.full); err != nil && n.clocks[[2]string{a.typ.URL, name}] == (clock{}) && !n.has(n.expired, a.typ, name) {
-					return fmt.Errorf("%s: %w: %s", a.typ, err, describeState(st))
-				}
-			}
-			if l, is := listed[name]; is && describeState(l) != describeState(st) {
-				return fmt.Errorf("%s: NameStates reports %s, NameState reports %s", a.typ, describeState(l), describeState(st))
-			} else if !is && st.State != protocol.StateUnwanted && (st.View != nil || st.Told != nil || st.Why == protocol.ByName) {
-				return fmt.Errorf("%s: NameStates does not report %s", a.typ, describeState(st))
-			}
+		l, is := listed[name]
+		matters := st.State != protocol.StateUnwanted && (st.View != nil || st.Told != nil || st.Why == protocol.ByName)
+		switch {
+		case is && describeState(l) != describeState(st):
+			return fmt.Errorf("NameStates reports %s, NameState reports %s", describeState(l), describeState(st))
+		case !is && matters:
+			return fmt.Errorf("NameStates does not report %s", describeState(st))
 		}
 	}
 	return nil
@@ -90,15 +101,7 @@ func (n *lane) atRest() error {
 			return fmt.Errorf("at rest: %+v", is)
 		}
 		for st := range s.NameStates(is.Type) {
-			switch {
-			case st.State == protocol.StateSynced && (st.Finds > 0 || st.Held != nil && st.Held.Sum == st.View.Sum):
-			case st.State == protocol.StateAbsent && st.View == nil:
-			case st.State == protocol.StateRefused && refused:
-			case st.State == protocol.StateWaiting && refused && len(st.WaitsFor) > 0:
-			case st.State == protocol.StateSent && n.sloppy: // the answer was lost
-			case st.State == protocol.StateUnknown && st.View == nil && n.sloppy && len(n.ledger.account(is.Type).flights) > 0: // the lost answer would have shown that the client holds nothing from an earlier stream
-			case st.State == protocol.StateLingering && len(st.WaitsFor) > 0: // for a type whose removal cannot be expressed, for example
-			default:
+			if !n.mayRest(is.Type, st, refused) {
 				return fmt.Errorf("at rest: %s: %s", is.Type, describeState(st))
 			}
 		}
@@ -106,6 +109,26 @@ func (n *lane) atRest() error {
 	return nil
 }
 
+// mayRest reports whether a name may have a state at rest. Set refused if the client still refuses anything.
+func (n *lane) mayRest(t *xds.Type, st protocol.NameState, refused bool) bool {
+	switch st.State {
+	case protocol.StateSynced:
+		return st.Finds > 0 || st.Held != nil && st.Held.Sum == st.View.Sum
+	case protocol.StateAbsent:
+		return st.View == nil
+	case protocol.StateRefused:
+		return refused
+	case protocol.StateWaiting:
+		return refused && len(st.WaitsFor) > 0
+	case protocol.StateSent:
+		return n.sloppy // the answer was lost
+	case protocol.StateUnknown: // the lost answer would have shown that the client holds nothing from an earlier stream
+		return st.View == nil && n.sloppy && len(n.ledger.account(t).flights) > 0
+	case protocol.StateLingering: // for a type whose removal cannot be expressed, for example
+		return len(st.WaitsFor) > 0
+	}
+	return false
+}
 func (n *lane) has(set map[[2]string]bool, t *xds.Type, name string) bool {
 	_, has := set[[2]string{t.URL, name}]
 	return has

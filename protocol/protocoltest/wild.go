@@ -58,22 +58,7 @@ func (c *wild) invent() xds.Request {
 	if c.greets || c.chance.IntN(8) == 0 {
 		r.Node, c.greets = c.node, false
 	}
-	asks := k.asks()
-	pick := func() (names []string) {
-		for range c.chance.IntN(4) {
-			switch n := c.chance.IntN(len(asks) + 3); {
-			case n < len(asks):
-				names = append(names, asks[n])
-			case n == len(asks):
-				names = append(names, "")
-			case n == len(asks)+1:
-				names = append(names, "nope")
-			default:
-				names = append(names, xds.Wildcard)
-			}
-		}
-		return names
-	}
+	pick := func() []string { return c.pick(k.asks()) }
 	switch c.chance.IntN(4) {
 	case 0:
 	case 1:
@@ -103,20 +88,42 @@ func (c *wild) invent() xds.Request {
 		r.Unsubscribe = nil
 	}
 	if c.chance.IntN(3) == 0 {
-		names := pick()
-		slices.Sort(names)
-		for _, n := range slices.Compact(names) {
-			if n == "" || strings.HasSuffix(n, xds.Wildcard) {
-				continue
-			}
-			v := xds.Version{Name: n, Version: "stale"}
-			if x := c.content.view.Table(k.typ()).Lookup(n); x != nil && c.chance.IntN(2) == 0 {
-				v.Version = x.Version
-			}
-			r.Initial = append(r.Initial, v)
-		}
+		r.Initial = c.state(k, pick())
 	}
 	return r
+}
+
+// pick returns some names, some of which do not exist.
+func (c *wild) pick(asks []string) (names []string) {
+	for range c.chance.IntN(4) {
+		switch n := c.chance.IntN(len(asks) + 3); {
+		case n < len(asks):
+			names = append(names, asks[n])
+		case n == len(asks):
+			names = append(names, "")
+		case n == len(asks)+1:
+			names = append(names, "nope")
+		default:
+			names = append(names, xds.Wildcard)
+		}
+	}
+	return names
+}
+
+// state returns versions of some resources, right ones and wrong ones.
+func (c *wild) state(k kind, names []string) (initial []xds.Version) {
+	slices.Sort(names)
+	for _, n := range slices.Compact(names) {
+		if n == "" || strings.HasSuffix(n, xds.Wildcard) {
+			continue
+		}
+		v := xds.Version{Name: n, Version: "stale"}
+		if x := c.content.view.Table(k.typ()).Lookup(n); x != nil && c.chance.IntN(2) == 0 {
+			v.Version = x.Version
+		}
+		initial = append(initial, v)
+	}
+	return initial
 }
 
 func (c *wild) advance(time.Time)                                                    {}

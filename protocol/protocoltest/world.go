@@ -66,12 +66,15 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	named := w.plan.IntN(3) == 0 && whole && !cfg.Accept && who == "generic" && cfg.Variant == xds.Delta
 	w.content = newContent(w.plan, whole, rich, named, flips(cfg, who, whole))
 	w.content.faults = newDice(cfg.Seed, 5)
-	w.terms = terms(w.plan, whole)
-	if cfg.Choices == nil && newDice(cfg.Seed, 6).IntN(4) == 0 {
-		w.terms.Retry = func(*xds.Type, int) bool { return true }
-	}
+	w.terms = terms(cfg, w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0
 	w.prompt = who != "wild" && w.plan.IntN(2) == 0
+	w.populate(who)
+	return w
+}
+
+// populate adds the clients of a world, and connects them.
+func (w *world) populate(who string) {
 	clients := 1
 	if who != "separate" && w.plan.IntN(4) == 0 {
 		clients = 2
@@ -82,7 +85,7 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 		limit = []int{300, 40}[w.plan.IntN(2)] // two resources fill a message, or one
 	}
 	if w.story != nil {
-		w.logf("a world of %s clients (%s), whole=%v named=%v flips=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, cfg.Variant, whole, named, w.content.flips, rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
+		w.logf("a world of %s clients (%s), whole=%v named=%v flips=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, w.cfg.Variant, w.content.whole, w.content.named, w.content.flips, w.content.rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	}
 	add := func(c client, only *xds.Type) {
 		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, full: map[string][]*xds.Resource{}}
@@ -91,39 +94,36 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	}
 	if who == "separate" {
 		for i, k := range w.content.kinds {
-			if t := k.typ(); i <= atRoutes || t.Service != "" && (!deltaOnly(t) || cfg.Variant == xds.Delta && !cfg.Accept) {
+			if t := k.typ(); i <= atRoutes || t.Service != "" && (!deltaOnly(t) || w.cfg.Variant == xds.Delta && !w.cfg.Accept) {
 				add(newGeneric(w, []kind{k}), t)
 			}
 		}
 	}
 	for range clients {
-		switch who {
-		case "generic":
-			add(newGeneric(w, w.content.kinds), nil)
-		case "envoy":
-			add(newEnvoy(w), nil)
-		case "grpc":
-			if cfg.Variant == xds.Delta {
-				add(newGeneric(w, w.content.kinds), nil)
-			} else {
-				add(newGRPC(w), nil)
-			}
-		case "finder":
-			if cfg.Variant == xds.SotW {
-				add(newGeneric(w, w.content.kinds), nil)
-			} else {
-				add(newFinder(w), nil)
-			}
-		case "wild":
-			if k := kinds[w.plan.IntN(5)]; w.plan.IntN(4) == 0 {
-				add(newWild(w, []kind{k}), k.typ())
-			} else {
-				add(newWild(w, w.content.kinds), nil)
-			}
+		if who != "separate" {
+			add(w.newClient(who))
 		}
 		who = []string{who, "generic"}[w.plan.IntN(2)]
 	}
-	return w
+}
+
+// newClient makes a client of a kind, and returns the type of its streams; nil: all.
+func (w *world) newClient(who string) (client, *xds.Type) {
+	sotw := w.cfg.Variant == xds.SotW
+	switch {
+	case who == "envoy":
+		return newEnvoy(w), nil
+	case who == "grpc" && sotw:
+		return newGRPC(w), nil
+	case who == "finder" && !sotw:
+		return newFinder(w), nil
+	case who == "wild":
+		if k := kinds[w.plan.IntN(5)]; w.plan.IntN(4) == 0 {
+			return newWild(w, []kind{k}), k.typ()
+		}
+		return newWild(w, w.content.kinds), nil
+	}
+	return newGeneric(w, w.content.kinds), nil
 }
 
 // flips returns the types of a whole world that have on-demand resources. All clients also
@@ -140,10 +140,13 @@ func flips(cfg Config, who string, whole bool) []*xds.Type {
 }
 
 // terms chooses the options of the sessions.
-func terms(d dice, whole bool) (o protocol.Options) {
+func terms(cfg Config, d dice, whole bool) (o protocol.Options) {
 	o.ForceTTL, o.Bodyless, o.ResourceErrors = d.IntN(4) == 0, d.IntN(4) == 0, d.IntN(3) == 0
 	if !whole {
 		o.Grace = []time.Duration{0, 0, time.Second, -1}[d.IntN(4)]
+	}
+	if cfg.Choices == nil && newDice(cfg.Seed, 6).IntN(4) == 0 {
+		o.Retry = func(*xds.Type, int) bool { return true }
 	}
 	return o
 }

@@ -162,7 +162,7 @@ func (s *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
 	list := api.EndpointList{APIVersion: api.Version, Kind: api.KindEndpointList, Items: []api.RegisteredCluster{}}
 	found := 0
 	for _, l := range s.Endpoints.List(group, name) {
-		item := api.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: l.Total}
+		item := api.RegisteredCluster{Cluster: l.Name, Group: l.Group, Total: l.Total, EndSoon: l.EndSoon}
 		for _, e := range l.Endpoints {
 			if id == "" || id == e.ID {
 				item.Endpoints = append(item.Endpoints, shown(e))
@@ -313,6 +313,9 @@ func shown(e endpoints.ListedEndpoint) api.Endpoint {
 	}
 	if e.TTL > 0 {
 		out.TTL = e.TTL.String()
+	}
+	if !e.Until.IsZero() {
+		out.Expires, out.EndsSoon = new(e.Until.UTC()), e.EndsSoon
 	}
 	for name, fields := range e.Metadata {
 		if out.Metadata == nil {

@@ -55,7 +55,7 @@ func TestEndpoints(t *testing.T) {
 		{"PUT /api/v1/endpoints/a%2Fb/i", `{"address":"10.0.0.1","port":80,"ttl":"30s","metadata":{"envoy.lb":{"x":[1]}},"locality":{"zone":"z"}}`, 200, `"set":0,"unchanged":1`},
 		{"PUT /api/v1/endpoints/a%2Fb/10.0.0.2:80?group=edge", `{"address":"10.0.0.2","port":80}`, 200, `"set":1`},
 		{"GET /api/v1/endpoints", "", 200, `"items":[{"cluster":"a/b","group":"default","total":1},{"cluster":"a/b","group":"edge","total":1}]`},
-		{"GET /api/v1/endpoints/a%2Fb?group=default", "", 200, `"endpoints":[{"id":"i","address":"10.0.0.1","port":80,"locality":{"zone":"z"},"metadata":{"envoy.lb":{"x":[1]}},"ttl":"30s"}]`},
+		{"GET /api/v1/endpoints/a%2Fb?group=default", "", 200, `"endpoints":[{"id":"i","address":"10.0.0.1","port":80,"locality":{"zone":"z"},"metadata":{"envoy.lb":{"x":[1]}},"ttl":"30s","expires":"`},
 		{"GET /api/v1/endpoints/a%2Fb/i", "", 200, `"id":"i"`},
 		{"GET /api/v1/endpoints/a%2Fb/j", "", 404, `no endpoint \"j\" of cluster \"a/b\" is registered`},
 		{"GET /api/v1/endpoints/x", "", 404, `no endpoints of cluster \"x\" are registered`},

@@ -276,6 +276,7 @@ var effects = map[string]string{
 	"internal/endpoints Local.Grant clock":          "the expiry of a lease",
 	"internal/endpoints Local.Renew clock":          "the same",
 	"internal/endpoints Local.Watch clock":          "the same",
+	"internal/endpoints Registry.List clock":        "which leases end soon",
 	"internal/endpoints Local.Watch timer":          "wakes Watch when the next lease expires",
 	"internal/endpoints Local.end clock":            "the expired leases",
 	"internal/endpoints Local.wrote clock":          "the time of the next try",

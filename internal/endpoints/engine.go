@@ -53,5 +53,11 @@ type Faulty interface {
 	Faults() []faults.Fault
 }
 
+// A Timed is an engine that knows when its leases end. An etcd does not send that.
+type Timed interface {
+	// Until returns when a lease ends unless it is renewed; the zero time: it has ended.
+	Until(id LeaseID) time.Time
+}
+
 // ErrNoLease means that a lease has ended.
 var ErrNoLease = errors.New("the lease has ended")

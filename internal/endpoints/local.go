@@ -112,6 +112,16 @@ func (l *Local) Renew(_ context.Context, id LeaseID) error {
 	return nil
 }
 
+// Until implements [Timed].
+func (l *Local) Until(id LeaseID) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.leases.by[id]; one != nil {
+		return one.until
+	}
+	return time.Time{}
+}
+
 // Revoke implements [Engine]. A write under such a lease has finished, or will find that the lease has
 // ended.
 func (l *Local) Revoke(_ context.Context, ids []LeaseID) {

@@ -103,13 +103,16 @@ func (r *Registry) Run(ctx context.Context) {
 type Listed struct {
 	Cluster
 	Total     int              // the number of endpoints
+	EndSoon   int              // the number of endpoints whose leases end soon
 	Endpoints []ListedEndpoint // in the order of their IDs; nil if List was called without a cluster
 }
 
 // A ListedEndpoint is a registered endpoint.
 type ListedEndpoint struct {
 	Registered
-	TTL time.Duration // of its lease; 0: it has none
+	TTL      time.Duration // of its lease; 0: it has none
+	Until    time.Time     // when the lease ends unless it is renewed; zero: there is none, or the engine does not know
+	EndsSoon bool          // less than a third of the lease is left. A [Session] renews it after a quarter, so its owner has missed renewals
 }
 
 // List returns the registrations in order: those of a group and of a cluster; "" means all. Without a
@@ -118,6 +121,7 @@ func (r *Registry) List(group, name string) []Listed {
 	if name != "" {
 		name = xds.CanonicalName(name)
 	}
+	timed, _ := r.engine.(Timed)
 	r.mu.Lock()
 	var all []Listed
 	var entries [][]*entry // of each element of all
@@ -133,14 +137,26 @@ func (r *Registry) List(group, name string) []Listed {
 			continue
 		}
 		all = append(all, Listed{Cluster: c, Total: len(at.entries)})
-		if name != "" {
+		if name != "" || timed != nil {
 			entries = append(entries, slices.Clone(at.entries))
 		}
 	}
 	r.mu.Unlock()
+	now := time.Now()
 	for i, some := range entries {
 		for _, e := range some {
-			all[i].Endpoints = append(all[i].Endpoints, ListedEndpoint{Registered{ID: e.id, Endpoint: e.endpoint()}, e.ttl})
+			one := ListedEndpoint{TTL: e.ttl}
+			if e.lease != 0 && timed != nil {
+				one.Until = timed.Until(e.lease)
+				one.EndsSoon = !one.Until.IsZero() && one.Until.Sub(now) < e.ttl/3
+			}
+			if one.EndsSoon {
+				all[i].EndSoon++
+			}
+			if name != "" {
+				one.Registered = Registered{ID: e.id, Endpoint: e.endpoint()}
+				all[i].Endpoints = append(all[i].Endpoints, one)
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b Listed) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group)) })

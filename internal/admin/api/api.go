@@ -737,6 +737,7 @@ type RegisteredCluster struct {
 	Cluster   string     `json:"cluster"`
 	Group     string     `json:"group"`
 	Total     int        `json:"total"`               // number of endpoints
+	EndSoon   int        `json:"end_soon,omitempty"`  // number of endpoints with ends_soon
 	Endpoints []Endpoint `json:"endpoints,omitempty"` // only in an answer about one cluster
 }
 
@@ -754,6 +755,10 @@ type Endpoint struct {
 	Metadata map[string]map[string]json.RawMessage `json:"metadata,omitempty"` // by filter name, such as envoy.lb
 
 	TTL string `json:"ttl,omitempty"` // duration of the endpoint's lease, such as 30s; "": no lease
+
+	// Only in answers of a server whose endpoints are not in an etcd, because an etcd does not send when leases end.
+	Expires  *time.Time `json:"expires,omitempty"`   // when the lease ends unless it is renewed
+	EndsSoon bool       `json:"ends_soon,omitempty"` // less than a third of the lease is left: its owner has missed renewals
 }
 
 // An EndpointsRequest is the body of a PUT of all endpoints of a cluster.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/chancery-xds/chancery/internal/admin/api"
@@ -177,9 +178,16 @@ func (s *Server) prepare() {
 	})
 }
 
+// wildcard finds the names of the variable segments of a path.
+var wildcard = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
+
 // guarded returns the handler of a route. A panic ends only the request in which it happens.
 func (s *Server) guarded(rt route) http.HandlerFunc {
+	names := wildcard.FindAllStringSubmatch(rt.path, -1)
 	return func(w http.ResponseWriter, r *http.Request) {
+		for _, m := range names {
+			r.SetPathValue(m[1], api.NameOf(r.PathValue(m[1])))
+		}
 		var err error
 		if p := panics.Do(func() {
 			err = s.allowed(r.Context(), rt.needs)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chancery-xds/chancery/internal/admin/api"
 	adminclient "github.com/chancery-xds/chancery/internal/admin/client"
 )
 
@@ -24,7 +25,7 @@ func (a *AdminFlags) PageURL(query url.Values, parts ...string) string {
 		return ""
 	}
 	for _, part := range parts {
-		base += "/" + url.PathEscape(part)
+		base += "/" + api.Segment(part)
 	}
 	if len(parts) == 0 {
 		base += "/"

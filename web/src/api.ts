@@ -29,6 +29,7 @@ export type ChangedItem = Schemas["ChangedItem"];
 export type TypeLoad = Schemas["TypeLoad"];
 export type Group = Schemas["Group"];
 export type Hold = Schemas["Hold"];
+export type Endpoint = Schemas["Endpoint"];
 export type Replica = Schemas["Replica"];
 export type State = Schemas["State"];
 
@@ -74,10 +75,17 @@ export class Failure extends Error {
   }
 }
 
+// A name that is a dot segment after any number of "%". A browser removes dot segments from paths, so the page and the API
+// add one "%" to such a name.
+const dots = /^%*\.\.?$/;
+
+// The name of a decoded segment of a path.
+export const nameOf = (segment: string) => (segment.startsWith("%") && dots.test(segment) ? segment.slice(1) : segment);
+
 // Fills the parts in braces of a path, in order, and adds the query.
 export function urlOf(path: string, parts: string[], query: Query = {}): string {
   let n = 0;
-  const filled = path.replace(/\{[^}]*\}/g, () => encodeURIComponent(parts[n++] ?? ""));
+  const filled = path.replace(/\{[^}]*\}/g, () => encodeURIComponent((parts[n++] ?? "").replace(dots, "%$&")));
   const q = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     for (const v of Array.isArray(value) ? value : [value]) {

@@ -1,6 +1,6 @@
 // The URL is the state of the page: each view reads its parameters from it.
 import { signal } from "@preact/signals";
-import { type Query, urlOf } from "./api";
+import { nameOf, type Query, urlOf } from "./api";
 
 export interface Route {
   path: string[]; // decoded segments, such as ["clients", "edge-1"]
@@ -16,7 +16,13 @@ export function parse(url: URL): Route {
       return s;
     }
   };
-  return { path: url.pathname.split("/").filter(Boolean).map(decode), query: url.searchParams };
+  return {
+    path: url.pathname
+      .split("/")
+      .filter(Boolean)
+      .map((s) => nameOf(decode(s))),
+    query: url.searchParams,
+  };
 }
 
 export const route = signal<Route>({ path: [], query: new URLSearchParams() });

@@ -19,6 +19,7 @@ describe("URLs", () => {
   });
   it("are decoded, except malformed escapes", () => {
     expect(parse(new URL("http://h/clients/a%2Fb/%zz?q=x+y")).path).toEqual(["clients", "a/b", "%zz"]);
+    for (const name of [".", "..", "%.", "%%..", "...", "%"]) expect(parse(new URL(urlOf("/clients/{}", [name]), "http://h")).path).toEqual(["clients", name]);
     expect(parse(new URL("http://h/?q=x+y")).query.get("q")).toBe("x y");
   });
 });

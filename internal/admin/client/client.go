@@ -291,15 +291,6 @@ func ask[T any](ctx context.Context, c *Client, method, path string, query url.V
 
 const root = "/api/" + api.Version
 
-// segment encodes s as one segment of a path.
-func segment(s string) string {
-	switch s { // a dot segment would change the path
-	case ".", "..":
-		return strings.ReplaceAll(s, ".", "%2E")
-	}
-	return url.PathEscape(s)
-}
-
 func set(q url.Values, name, value string) {
 	if value != "" {
 		q.Set(name, value)
@@ -377,19 +368,19 @@ func (c *Client) Clients(ctx context.Context, f Filter) (*api.ClientList, error)
 
 // Client asks GET /api/v1/clients/{node}, all clients with that node ID.
 func (c *Client) Client(ctx context.Context, node string) (*api.ClientList, error) {
-	return ask[api.ClientList](ctx, c, http.MethodGet, root+"/clients/"+segment(node), nil, nil)
+	return ask[api.ClientList](ctx, c, http.MethodGet, root+"/clients/"+api.Segment(node), nil, nil)
 }
 
 // ClientOfAll asks GET /api/v1/clients/{node}?replicas=1, over all servers of the store.
 func (c *Client) ClientOfAll(ctx context.Context, node string) (*api.ClientList, error) {
-	return askAll[api.ClientList](ctx, c, "/clients/"+segment(node), Filter{Replicas: true}.query())
+	return askAll[api.ClientList](ctx, c, "/clients/"+api.Segment(node), Filter{Replicas: true}.query())
 }
 
 // ClientResources asks GET /api/v1/clients/{node}/resources[/{type}[/{name}]].
 func (c *Client) ClientResources(ctx context.Context, node, typ, name string, limit int) (*api.ClientResources, error) {
 	q := url.Values{}
 	setLimit(q, limit)
-	return ask[api.ClientResources](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/resources"+below(typ, name), q, nil)
+	return ask[api.ClientResources](ctx, c, http.MethodGet, root+"/clients/"+api.Segment(node)+"/resources"+below(typ, name), q, nil)
 }
 
 func below(typ, name string) string {
@@ -397,9 +388,9 @@ func below(typ, name string) string {
 	case typ == "":
 		return ""
 	case name == "":
-		return "/" + segment(typ)
+		return "/" + api.Segment(typ)
 	}
-	return "/" + segment(typ) + "/" + segment(name)
+	return "/" + api.Segment(typ) + "/" + api.Segment(name)
 }
 
 // Explain asks GET /api/v1/clients/{node}/explain?type=&name=. Without a type, the explanation covers the
@@ -408,7 +399,7 @@ func (c *Client) Explain(ctx context.Context, node, typ, name string) (*api.Expl
 	q := url.Values{}
 	set(q, "type", typ)
 	set(q, "name", name)
-	return ask[api.Explanation](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/explain", q, nil)
+	return ask[api.Explanation](ctx, c, http.MethodGet, root+"/clients/"+api.Segment(node)+"/explain", q, nil)
 }
 
 // ExplainOfAll asks GET /api/v1/clients/{node}/explain?replicas=1. The answer comes from the server to
@@ -416,7 +407,7 @@ func (c *Client) Explain(ctx context.Context, node, typ, name string) (*api.Expl
 func (c *Client) ExplainOfAll(ctx context.Context, node, typ, name string) (*api.Explanation, error) {
 	q := Filter{Type: typ, Replicas: true}.query()
 	set(q, "name", name)
-	return askAll[api.Explanation](ctx, c, "/clients/"+segment(node)+"/explain", q)
+	return askAll[api.Explanation](ctx, c, "/clients/"+api.Segment(node)+"/explain", q)
 }
 
 // A ResourceFilter selects served resources.
@@ -459,7 +450,7 @@ func (c *Client) Impact(ctx context.Context, changes api.ImpactRequest) (*api.Im
 
 // Node asks GET /api/v1/clients/{node}/node.
 func (c *Client) Node(ctx context.Context, node string) (*api.NodeInfo, error) {
-	return ask[api.NodeInfo](ctx, c, http.MethodGet, root+"/clients/"+segment(node)+"/node", nil, nil)
+	return ask[api.NodeInfo](ctx, c, http.MethodGet, root+"/clients/"+api.Segment(node)+"/node", nil, nil)
 }
 
 // Endpoints asks GET /api/v1/endpoints[/{cluster}]. An empty group means all groups.
@@ -468,7 +459,7 @@ func (c *Client) Endpoints(ctx context.Context, group, cluster string) (*api.End
 	set(q, "group", group)
 	path := root + "/endpoints"
 	if cluster != "" {
-		path += "/" + segment(cluster)
+		path += "/" + api.Segment(cluster)
 	}
 	return ask[api.EndpointList](ctx, c, http.MethodGet, path, q, nil)
 }
@@ -477,7 +468,7 @@ func (c *Client) Endpoints(ctx context.Context, group, cluster string) (*api.End
 func (c *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e api.Endpoint) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
-	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster)+"/"+segment(id), q, e)
+	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+api.Segment(cluster)+"/"+api.Segment(id), q, e)
 }
 
 // PutEndpoints asks PUT /api/v1/endpoints/{cluster}. The request, an [api.EndpointsRequest] or its JSON, replaces all
@@ -485,7 +476,7 @@ func (c *Client) PutEndpoint(ctx context.Context, group, cluster, id string, e a
 func (c *Client) PutEndpoints(ctx context.Context, group, cluster string, all any) (*api.EndpointsResult, error) {
 	q := url.Values{}
 	set(q, "group", group)
-	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+segment(cluster), q, all)
+	return ask[api.EndpointsResult](ctx, c, http.MethodPut, root+"/endpoints/"+api.Segment(cluster), q, all)
 }
 
 // RemoveEndpoints asks DELETE /api/v1/endpoints/{cluster}[/{id}]. With release, the server again serves
@@ -494,9 +485,9 @@ func (c *Client) RemoveEndpoints(ctx context.Context, group, cluster, id string,
 	q := url.Values{}
 	set(q, "group", group)
 	setBool(q, "release", release)
-	path := root + "/endpoints/" + segment(cluster)
+	path := root + "/endpoints/" + api.Segment(cluster)
 	if id != "" {
-		path += "/" + segment(id)
+		path += "/" + api.Segment(id)
 	}
 	return ask[api.EndpointsResult](ctx, c, http.MethodDelete, path, q, nil)
 }

@@ -32,7 +32,7 @@ func (c *Client) Blame(ctx context.Context, typ, name string) (*api.Blame, error
 // RevisionItems asks GET /api/v1/revisions/{rev}/items: all items of a revision, such as r412 or head, with
 // secrets removed.
 func (c *Client) RevisionItems(ctx context.Context, rev string) (*api.Revision, []api.RevisionItem, error) {
-	resp, err := c.open(ctx, http.MethodGet, root+"/revisions/"+segment(rev)+"/items", nil, nil, nil)
+	resp, err := c.open(ctx, http.MethodGet, root+"/revisions/"+api.Segment(rev)+"/items", nil, nil, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,5 +93,5 @@ func (c *Client) Commit(ctx context.Context, request api.CommitRequest, items []
 
 // Restore asks POST /api/v1/revisions/{rev}/restore.
 func (c *Client) Restore(ctx context.Context, rev string, n api.NoteRequest) (*api.Commit, error) {
-	return ask[api.Commit](ctx, c, http.MethodPost, root+"/revisions/"+segment(rev)+"/restore", nil, n)
+	return ask[api.Commit](ctx, c, http.MethodPost, root+"/revisions/"+api.Segment(rev)+"/restore", nil, n)
 }

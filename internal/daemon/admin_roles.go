@@ -67,14 +67,14 @@ func (a *adminRoles) load(log *slog.Logger) error {
 	a.parsed = p
 	tokens := map[string]string{}
 	for _, f := range p.TokenFiles() {
-		tokens[f.Name], err = readTokenFile(rolesFlag, f.Path)
+		tokens[f.Name], err = readTokenFile(rolesFlag+": "+f.Place+": token "+f.Name, f.Path)
 		if err != nil {
 			return cli.Fail(err, "")
 		}
 	}
 	secret := ""
 	if c := p.Issuer(); c != nil && c.SecretFile != "" {
-		secret, err = readTokenFile(rolesFlag, c.SecretFile)
+		secret, err = readTokenFile(rolesFlag+": "+a.parsed.SecretPlace(), c.SecretFile)
 		if err != nil {
 			return cli.Fail(err, "")
 		}
@@ -126,7 +126,7 @@ func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
 		a.file.reload(log, func(p *roles.Policy) { a.parsed = p })
 		tokens, failed := map[string]string{}, map[string]string{}
 		for _, f := range a.parsed.TokenFiles() {
-			token, err := readTokenFile(rolesFlag, f.Path)
+			token, err := readTokenFile(rolesFlag+": "+f.Place, f.Path)
 			if err != nil {
 				failed[f.Name] = err.Error()
 				if a.errors[f.Name] != err.Error() {
@@ -139,7 +139,7 @@ func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
 		secret := ""
 		if c := a.parsed.Issuer(); c != nil && c.SecretFile != "" {
 			var err error
-			secret, err = readTokenFile(rolesFlag, c.SecretFile)
+			secret, err = readTokenFile(rolesFlag+": "+a.parsed.SecretPlace(), c.SecretFile)
 			if err != nil {
 				failed[""] = err.Error()
 				if a.errors[""] != err.Error() {

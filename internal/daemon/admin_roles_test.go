@@ -90,7 +90,7 @@ func TestRolesFileChanges(t *testing.T) {
 		synctest.Wait()
 	})
 	for text, want := range map[string]string{
-		good:       "--admin-roles: open ",
+		good:       "--admin-roles: " + file + ":1:14: token ci: open ",
 		"bindings": "--admin-roles: " + file + ":1:1: ",
 	} {
 		write("roles.yaml", text)

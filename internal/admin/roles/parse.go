@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -31,7 +32,7 @@ const (
 // the caller should keep the present policy.
 func Parse(file string, data []byte, uid func(user string) (int, error)) (*Policy, []findings.Problem) {
 	r, doc := yamlkeys.Open("roles file", file, data)
-	p := parser{Reader: r, conditions: access.NewConditionReader(r, findings.AdminRole), policy: &Policy{claims: map[string]bool{}}, uid: uid, dir: filepath.Dir(file)}
+	p := parser{Reader: r, conditions: access.NewConditionReader(r, findings.AdminRole), policy: &Policy{claims: map[string]bool{}}, uid: uid, path: file, dir: filepath.Dir(file)}
 	if doc != nil {
 		p.file(doc)
 	} else if p.sound() {
@@ -49,9 +50,11 @@ type parser struct {
 	conditions *access.ConditionReader
 	policy     *Policy
 	uid        func(string) (int, error)
-	dir        string
-	subjects   int // number of subjects so far
+	path, dir  string // of the file
+	subjects   int    // number of subjects so far
 	uses       []tokenUse
+	claims     *yaml.Node // the first subject with claims; nil: none
+	claimsPath string
 }
 
 // A tokenUse is a token that a subject names.
@@ -64,6 +67,9 @@ type tokenUse struct {
 func (p *parser) sound() bool {
 	return p.Errors() == 0 && !slices.ContainsFunc(p.Problems, func(f findings.Problem) bool { return !f.Warning })
 }
+
+// place returns the place of a node.
+func (p *parser) place(n *yaml.Node) string { return fmt.Sprintf("%s:%d:%d", p.path, n.Line, n.Column) }
 
 func (p *parser) wrong(n *yaml.Node, path, hint, format string, args ...any) {
 	p.ReportAs(findings.AdminRole, n, path, hint, format, args...)
@@ -82,6 +88,9 @@ func (p *parser) file(n *yaml.Node) {
 		if u.name != AdminToken && !slices.ContainsFunc(p.policy.files, func(f TokenFile) bool { return f.Name == u.name }) {
 			p.wrong(u.node, u.path, "tokens: {NAME: FILE}, or admin for the token of --admin-token-file", "no token has the name %s", yamlkeys.Quoted(u.name))
 		}
+	}
+	if p.claims != nil && p.policy.oidc == nil && p.sound() {
+		p.wrong(p.claims, p.claimsPath, "oidc: {issuer: https://…, client_id: …}", "claims are of ID tokens, and the file names no issuer")
 	}
 	if len(p.policy.bindings) == 0 && p.sound() {
 		p.wrong(n, "", "bindings: [{role: view, subjects: [{token: admin}]}]", "bindings are needed: without them, no caller may do anything")
@@ -119,7 +128,7 @@ func (p *parser) tokens(n *yaml.Node, path string) {
 		case file == "":
 			p.wrong(key, at, "", "the path of a file is needed")
 		default:
-			p.policy.files = append(p.policy.files, TokenFile{key.Value, p.absolute(file)})
+			p.policy.files = append(p.policy.files, TokenFile{key.Value, p.absolute(file), p.place(flat.Content[i+1])})
 		}
 	}
 }
@@ -143,13 +152,15 @@ func (p *parser) oidc(n *yaml.Node, path string) {
 		}
 	}
 	if !p.Each(findings.AdminRole, n, path, "oidc", yamlkeys.Keys{
-		"issuer":             func(n *yaml.Node, path string) { c.Issuer = p.issuer(n, path) },
-		"client_id":          func(n *yaml.Node, path string) { c.ClientID = p.Text(n, path) },
-		"client_secret_file": func(n *yaml.Node, path string) { c.SecretFile = p.absolute(p.Text(n, path)) },
-		"ca_file":            func(n *yaml.Node, path string) { c.CAFile = p.absolute(p.Text(n, path)) },
-		"public_url":         func(n *yaml.Node, path string) { c.PublicURL = p.publicURL(n, path) },
-		"audiences":          texts(&c.Audiences),
-		"scopes":             texts(&c.Scopes),
+		"issuer":    func(n *yaml.Node, path string) { c.Issuer = p.issuer(n, path) },
+		"client_id": func(n *yaml.Node, path string) { c.ClientID = p.Text(n, path) },
+		"client_secret_file": func(n *yaml.Node, path string) {
+			c.SecretFile, p.policy.secretPlace = p.absolute(p.Text(n, path)), p.place(n)
+		},
+		"ca_file":    func(n *yaml.Node, path string) { c.CAFile = p.absolute(p.Text(n, path)) },
+		"public_url": func(n *yaml.Node, path string) { c.PublicURL = p.publicURL(n, path) },
+		"audiences":  texts(&c.Audiences),
+		"scopes":     texts(&c.Scopes),
 	}, nil) {
 		return
 	}
@@ -256,6 +267,9 @@ func (p *parser) subjectsOf(n *yaml.Node, path string) (all []subject) {
 		s := p.subject(n, path)
 		for _, name := range s.condition.Claims() {
 			p.policy.claims[name] = true
+			if p.claims == nil {
+				p.claims, p.claimsPath = n, path
+			}
 		}
 		all = append(all, s)
 		return true

@@ -125,8 +125,10 @@ type Policy struct {
 	servers  []subject
 	files    []TokenFile
 	oidc     *OIDC
-	claims   map[string]bool // names of the claims in conditions
-	tokens   []token
+
+	secretPlace string
+	claims      map[string]bool // names of the claims in conditions
+	tokens      []token
 }
 
 // OIDC is the client of an issuer of ID tokens (OpenID Connect).
@@ -138,6 +140,9 @@ type OIDC struct {
 	Audiences        []string // further audiences of tokens
 	Scopes           []string // further scopes of a sign-in
 }
+
+// SecretPlace returns the place of the path of the client's secret in the roles file.
+func (p *Policy) SecretPlace() string { return p.secretPlace }
 
 // Issuer returns the client of the issuer; nil if there is none.
 func (p *Policy) Issuer() *OIDC { return p.oidc }
@@ -154,7 +159,10 @@ func (p *Policy) Relevant(claims map[string]any) map[string]any {
 }
 
 // A TokenFile is a file with a bearer token.
-type TokenFile struct{ Name, Path string }
+type TokenFile struct {
+	Name, Path string
+	Place      string // of the path in the roles file, such as roles.yaml:3:7
+}
 
 // A token is a bearer token in use.
 type token struct {

@@ -19,6 +19,7 @@ func users(name string) (int, error) {
 
 const example = `
 tokens: {deploy: tokens/deploy, board: /run/board}
+oidc: {issuer: "https://idp.example.com", client_id: chancery}
 servers:
 - token: admin
 bindings:
@@ -40,7 +41,7 @@ func TestRolesOfCallers(t *testing.T) {
 	if p == nil {
 		t.Fatal(problems)
 	}
-	if got := fmt.Sprint(p.TokenFiles()); got != "[{deploy /etc/tokens/deploy} {board /run/board}]" {
+	if got := fmt.Sprint(p.TokenFiles()); got != "[{deploy /etc/tokens/deploy /etc/roles.yaml:2:18} {board /run/board /etc/roles.yaml:2:40}]" {
 		t.Error(got)
 	}
 	p = p.WithTokens(map[string]string{"deploy": "abc"})
@@ -114,9 +115,10 @@ func TestErrorsOfRolesFile(t *testing.T) {
 		"":               "roles.yaml: the file is empty",
 		"bindings: []":   "roles.yaml:1:11: bindings: the list is empty",
 		"tokens: {a: b}": "roles.yaml:1:1: bindings are needed",
-		"rules: []":      `roles.yaml:1:1: unknown key "rules" in the roles file`,
-		"bindings: {}":   "roles.yaml:1:11: bindings: a list of bindings is needed, not a mapping",
-		"bindings: [":    "roles.yaml:1:",
+		"bindings: [{role: view, subjects: [{claims: {groups: sre}}]}]": "roles.yaml:1:36: bindings[0].subjects[0]: claims are of ID tokens, and the file names no issuer",
+		"rules: []":    `roles.yaml:1:1: unknown key "rules" in the roles file`,
+		"bindings: {}": "roles.yaml:1:11: bindings: a list of bindings is needed, not a mapping",
+		"bindings: [":  "roles.yaml:1:",
 		"bindings:\n- role: root\n  subjects: [{uid: 0}]":                                                   `roles.yaml:2:9: bindings[0].role: a role is view, operate or commit, not "root"`,
 		"bindings:\n- subjects: [{uid: 0}]":                                                                 "roles.yaml:2:3: bindings[0]: a binding needs a role",
 		"bindings:\n- role: view":                                                                           "roles.yaml:2:3: bindings[0]: a binding needs subjects",

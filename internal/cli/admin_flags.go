@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -203,7 +204,10 @@ func AdminError(err error) error {
 	}
 	if u, is := errors.AsType[*adminclient.Unreachable](err); is {
 		hint := "is chancery serve running? --admin or CHANCERY_ADMIN must be the address of its --admin-listen"
+		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 		switch {
+		case untrusted:
+			hint = "give the CA of the server's certificate with --admin-ca, and use a name in the certificate for --admin"
 		case errors.Is(err, os.ErrPermission):
 			hint = "only the user and the group of the server may use the socket"
 		case u.Local():
@@ -218,8 +222,12 @@ func AdminError(err error) error {
 	f := Fail(PrintableError(r), text.Line(r.Answer.Hint))
 	switch r.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		if f.Hint == "" {
-			f.Hint = "give --admin-token-file, or --admin-cert and --admin-key"
+		const give = "give --admin-token-file, or --admin-cert and --admin-key"
+		switch {
+		case f.Hint == "":
+			f.Hint = give
+		case r.Code == http.StatusUnauthorized: // the server's hint is about the roles file
+			f.Hint = give + "; " + f.Hint
 		}
 		f.Code = NoServer
 		return f

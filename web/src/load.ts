@@ -1,5 +1,5 @@
 // Data of a view: loaded when its URL changes, and again after events.
-import type { Signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { Failure, get, type Path, type Query, signedOut, urlOf } from "./api";
 import { batches } from "./live";
@@ -17,7 +17,7 @@ export interface Loaded<T> {
 
 // Calls load at once, when the signal changes, and again after a load that returns false, one call at a time. The result
 // ends this.
-function repeat(load: () => Promise<boolean>, on: Signal<number>): () => void {
+function repeat(load: () => Promise<boolean>, on: ReadonlySignal<number>): () => void {
   let last = 0;
   let timer = 0;
   let again = 0;
@@ -53,7 +53,7 @@ function repeat(load: () => Promise<boolean>, on: Signal<number>): () => void {
 }
 
 // Loads the answer of a path of the API, and again when the signal changes. Old data stays visible until the new data arrives, also when a load fails.
-export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Query = {}, on: Signal<number> = batches) {
+export function useLoad<P extends Path>(path: P, parts: string[] = [], query: Query = {}, on: ReadonlySignal<number> = batches) {
   type Answer = Awaited<ReturnType<typeof get<P>>>;
   const url = urlOf(path, parts, query);
   const [state, set] = useState<Loaded<Answer> & { url: string }>({ url });

@@ -64,7 +64,14 @@ test.describe("with registered endpoints", () => {
     await page.getByRole("link", { name: "backend" }).click();
     const row = page.getByRole("row", { name: /10\.0\.0\.7:80/ });
     await expect(row).toContainText("draining");
-    await expect(row).toContainText("1m0s");
+    await expect(row).toContainText(/ends in [45]\d s of 1m0s/);
+    await world.command("endpoints", "put", "backend", "10.0.0.8:80", "--ttl", "24h", "--admin", "unix:./admin.sock");
+    await world.command("endpoints", "put", "backend", "10.0.0.9:80", "--ttl", "20s", "--admin", "unix:./admin.sock");
+    const first = page.getByRole("row").nth(1);
+    await expect(first).toContainText("10.0.0.9:80", { timeout: 19_000 }); // its lease ends soon
+    await page.keyboard.press("g");
+    await page.keyboard.press("n");
+    await expect(page.getByRole("row", { name: /backend/ })).toContainText("1 ends soon");
     await accessible(page);
     await look(page, "endpoints");
   });

@@ -140,6 +140,21 @@ test("names of nodes cannot add markup", async ({ page, world }) => {
   await accessible(page);
 });
 
+test("names that are dot segments of a path open their views", async ({ page, world }) => {
+  world.write("cluster.yaml", quickstart("cluster").replace("name: backend", 'name: ".."'));
+  await world.envoy(".");
+  await page.goto(`${world.url}/resources/CDS`);
+  await page.getByRole("link", { name: "..", exact: true }).click();
+  await expect(heading(page)).toHaveText("CDS ..");
+  await expect(page.locator("pre")).toContainText('"name": ".."');
+  await page.getByRole("link", { name: ".", exact: true }).click();
+  await expect(heading(page)).toContainText(". ");
+  await expect(page.getByRole("heading", { name: /have CDS \.\.\?/ })).toBeVisible();
+  await page.reload();
+  await expect(page.getByRole("heading", { name: /have CDS \.\.\?/ })).toBeVisible();
+  await expect(page.getByRole("alert")).toHaveCount(0);
+});
+
 test("the page tells that the server is away, and follows it when it is back", async ({ page, world }) => {
   await page.goto(`${world.url}/clients`);
   await expect(page.getByRole("status")).toHaveText("live");
@@ -226,6 +241,7 @@ test("a missing reference leads to the resource that has it", async ({ page, wor
   await page.getByRole("link", { name: /XDS0201/ }).click();
   await expect(page).toHaveURL(/\/resources\/RDS\/local/);
   await expect(page.getByRole("link", { name: /^CDS missing/ })).toBeVisible();
+  await expect(page.getByRole("listitem").filter({ hasText: "RDS local refers to CDS backend2" })).toContainText(/config\/route\.yaml:13:\d+/);
   await expect(page.locator('.line[data-line="13"]').last()).toContainText('"cluster": "backend2"');
 });
 

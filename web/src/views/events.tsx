@@ -5,7 +5,7 @@ import { Ago, Empty, lookOfEvent, NodeLink } from "../parts";
 import { route } from "../route";
 import { parseSearch } from "../search";
 import { Table } from "../table";
-import { number, units, wordOf } from "../words";
+import { number, short, units, wordOf } from "../words";
 
 export function Events() {
   const text = route.value.query.get("q") ?? "";
@@ -42,9 +42,7 @@ export function Events() {
                 </td>
                 <td class="mono wide">{e.node && <NodeLink node={e.node} />}</td>
                 <td>{e.type}</td>
-                <td class="wide" title={e.text}>
-                  {e.text || (e.count !== undefined && `${number(e.count)} ${units(e.count, "resource")}`)}
-                </td>
+                <td class="text">{(e.text && short(e.text)) || (e.count !== undefined && `${number(e.count)} ${units(e.count, "resource")}`)}</td>
               </tr>
             ))}
           </Table>

@@ -21,7 +21,27 @@ export function Graph({ type, name, group }: { type: string; name: string; group
       <Problem failure={failure} />
       {data && data.nodes.length < 2 && <Empty>It refers to no other resource, and no resource refers to it.</Empty>}
       {data && data.nodes.length > 1 && <Picture of={data} layout={layout} />}
+      {data && <Missing of={data} />}
     </Panel>
+  );
+}
+
+// The places of the references to missing resources.
+function Missing({ of: g }: { of: ReferenceGraph }) {
+  const lines = g.edges.flatMap((e) => {
+    const [from, to] = [g.nodes[e.from], g.nodes[e.to]];
+    return from && to?.missing && e.place ? [{ from, to, place: e.place }] : [];
+  });
+  if (!lines.length) return null;
+  return (
+    <ul class="refs">
+      {lines.map(({ from, to, place }) => (
+        <li key={`${place} ${to.type} ${to.name}`}>
+          {from.type} <span class="mono">{short(from.name)}</span> refers to {to.type} <span class="mono">{short(to.name)}</span>, which is missing
+          {to.reason && `: ${to.reason}`} <span class="place">{place}</span>
+        </li>
+      ))}
+    </ul>
   );
 }
 

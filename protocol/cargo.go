@@ -18,7 +18,6 @@ type item struct {
 	was, is *xds.Stamp
 	lapsed  bool // removed because no subscription matches it any more, not because the client dropped it
 	member  bool // lapsed items: the collection of the name matched it before
-	older   bool // only an older delivery, which was joined to this one, has the name
 }
 
 // tellsNothing reports whether the client has no resource with this name, neither before the item

@@ -31,21 +31,19 @@ func TestCheck(t *testing.T) {
 		{"are empty or not sorted", func(_ *Session, u *subscription) { u.aliased["z"] = nil }},
 		{"lapsed name \"b\" has no entry", func(_ *Session, u *subscription) { u.lapsed = map[string]bool{"b": true} }},
 		{"without a wildcard", func(_ *Session, u *subscription) { u.wildcard = false }},
-		{"deliveries", func(_ *Session, u *subscription) { u.deliveries = make([]delivery, maxDeliveries+1) }},
+		{"deliveries", func(_ *Session, u *subscription) { u.deliveries = make([]delivery, maxListed+2) }},
 		{"settled true", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].fate = accepted }},
 		{"is unanswered", func(_ *Session, u *subscription) { u.nonce++ }},
 		{"message 1 after", func(_ *Session, u *subscription) {
 			u.deliveries[0].parts = append(u.deliveries[0].parts, part{nonce: 1, lo: "x", hi: "x"})
 		}},
 		{"of its messages have", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].lo = "zz" }},
-		{"joined to the later", func(_ *Session, u *subscription) { u.deliveries[0].joined = 9 }},
 		{"after \"a\"", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{items[0], items[0]} }},
 		{"item \"a\" has no state before", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{{name: "a", is: absent}} }},
 		{"has lapsed, but has a resource", func(_ *Session, u *subscription) {
 			u.deliveries[0].items = []item{{name: "a", was: absent, is: st("a"), lapsed: true}}
 		}},
 		{"answered nonce", func(_ *Session, u *subscription) { u.heard = u.nonce + 1 }},
-		{"evicted nonce", func(_ *Session, u *subscription) { u.evicted = u.nonce + 1 }},
 		{"elsewhere is set", func(_ *Session, u *subscription) { u.elsewhere = true }},
 		{"stamps are not sorted", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("a")} }},
 		{"twice", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("b")} }},

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -19,9 +18,16 @@ const (
 	// resources that refer to this type. A NACK is an answer, too.
 	silence = 15 * time.Second
 
-	// maxDeliveries is how many unanswered responses of a type stay listed, so that a late answer
-	// still finds its response.
-	maxDeliveries = 4
+	// maxInFlight is how many responses of a type may be unanswered. Each further response, also to a
+	// new subscription, waits for an answer, for at most the time patience (SAFE-1).
+	maxInFlight = 4
+
+	// maxWaited is how many responses that waited in vain may be unanswered. Then the stream ends
+	// (SAFE-1).
+	maxWaited = 64
+
+	// maxListed is how many unanswered responses of a type are listed.
+	maxListed = maxInFlight + maxWaited
 )
 
 // A fate is the answer to a message.
@@ -61,19 +67,18 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 // A delivery is a response that the client has not answered yet. A large response has several
 // messages (parts). Terms: see doc.go.
 //
-// Invariant: each name of the delivery is in at most one message. Two kinds of names are in no
-// message: removed names that SotW does not report, and names that only an older, joined delivery
-// has.
+// Invariant: each name of the delivery is in at most one message. Removed names that SotW does not
+// report are in no message.
 type delivery struct {
 	cargo
 	parts   []part // at least one, by nonce
 	version string
 	sent    time.Time
 	beats   []*xds.Resource // the resources of a heartbeat; nil: this response is not a heartbeat
-	stuck   uint64          // nonce of a message with a cluster without an assignment: no ACK of this message is expected; zero: none
+	stuck   bool            // a cluster in it has no assignment: no ACK is expected
 
-	joined uint64 // newest nonce of the older delivery that was joined to this one; zero: none
-	own    cargo  // the cargo of this delivery before an older one was joined to it; without items
+	waited bool // the response waited for an answer in vain: see maxWaited
+	size   int  // number of names; zero if the response is one of the first maxInFlight
 
 	retry  bool // the response has refused content again (HEAL-2)
 	tried  bool // the same, for content that the view withheld
@@ -89,8 +94,8 @@ type delivery struct {
 // addPart appends a message.
 func (d *delivery) addPart(p part) { d.parts = append(d.parts, p) }
 
-// expectNone records the nonce of a message that the client is not expected to ACK.
-func (d *delivery) expectNone(nonce uint64) { d.stuck = nonce }
+// expectNone records that no ACK is expected.
+func (d *delivery) expectNone() { d.stuck = true }
 
 // keepFinding stores the finding of a view.
 func (d *delivery) keepFinding(f finding) { d.finding = &f }
@@ -127,28 +132,10 @@ func (d *delivery) lapse() {
 	d.add(more)
 }
 
-// answers reports whether the answer to message p is also the answer for a name. If only the older,
-// joined delivery has the name, no message of this delivery has it. Then any answer to this
-// delivery is also the answer for the name.
-func (d *delivery) answers(p *part, name string, is *xds.Stamp) bool {
-	return p.within(name, is) || !d.tells(name, is)
-}
-
 // open reports whether the client has not answered the message with a name yet. Each message has
 // its own answer (DELTA-13).
 func (d *delivery) open(name string, is *xds.Stamp) bool {
 	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
-}
-
-// tells reports whether one of the delivery's own messages has a name. It does not count names that
-// only the older, joined delivery has.
-func (d *delivery) tells(name string, is *xds.Stamp) bool {
-	if d.joined > 0 {
-		if it := d.find(name); it != nil && it.older || it == nil && d.own.carries(name) == nil {
-			return false
-		}
-	}
-	return slices.ContainsFunc(d.parts, func(p part) bool { return p.within(name, is) })
 }
 
 // says returns the state of a name in the delivery, or nil. Unlike carries, says returns nil for a
@@ -158,30 +145,6 @@ func (d *delivery) says(name string) *xds.Stamp {
 		return is
 	}
 	return nil
-}
-
-// unlisted yields the names that only the older, joined delivery has.
-func (d *delivery) unlisted(yield func(string, item) bool) {
-	for name, it := range d.each {
-		if d.says(name) != nil && !d.tells(name, it.is) && !yield(name, it) {
-			return
-		}
-	}
-}
-
-// keepUnlisted removes all names from the delivery, except the names that only the older, joined
-// delivery has. It reports whether any name is left.
-func (d *delivery) keepUnlisted() bool {
-	var items []item
-	for _, it := range d.unlisted {
-		it.older = true
-		if !it.tellsNothing() {
-			items = append(items, it)
-		}
-	}
-	d.cargo, d.own, d.finding = cargo{items: items}, cargo{}, nil
-	slices.SortFunc(d.items, itemByName)
-	return len(items) > 0
 }
 
 func (d *delivery) settled() bool {
@@ -208,16 +171,101 @@ func (u *subscription) answered() bool {
 }
 
 // deliver records a delivery that is sent now.
-func (u *subscription) deliver(s *Session, d *delivery) {
-	if len(u.deliveries) == maxDeliveries {
-		s.evict(u)
-		u.noteAll()
-	}
+func (s *Session) deliver(u *subscription, d *delivery) {
 	if u.answered() {
 		u.silent = s.now
 	}
+	s.makeRoom(u)
+	waited := d.counts() && u.crowded()
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, *d), true, d.last()
+	if waited {
+		s.limitUnanswered(u)
+	}
 	u.noteContent(&d.cargo)
+}
+
+// makeRoom drops responses from the list that do not count: superseded ones and heartbeats. It keeps
+// some, because a late answer may still come.
+func (s *Session) makeRoom(u *subscription) {
+	for i := 0; i < len(u.deliveries) && len(u.deliveries) >= maxInFlight; {
+		d := &u.deliveries[i]
+		if d.counts() {
+			i++
+			continue
+		}
+		s.unlisted(u, d)
+		u.deliveries = slices.Delete(u.deliveries, i, i+1)
+		u.noteAll()
+	}
+}
+
+// crowded reports whether so many responses are in flight that a further one must wait (SAFE-1).
+func (u *subscription) crowded() bool {
+	n := 0
+	for i := range u.deliveries {
+		if u.deliveries[i].counts() {
+			n++
+		}
+	}
+	return n >= maxInFlight
+}
+
+// counts reports whether a delivery counts towards maxInFlight: a later one is not accepted, and the
+// delivery is not only a heartbeat. A full state counts, even if it is sent as a heartbeat.
+func (d *delivery) counts() bool { return !d.superseded && (d.beats == nil || d.parts[0].world) }
+
+// limitUnanswered limits the memory for unanswered responses (SAFE-1). The newest response has
+// waited in vain for an answer. If the client leaves too many such responses unanswered, the stream
+// ends. If a warming cluster may withhold the ACKs, the session forgets the oldest response instead.
+func (s *Session) limitUnanswered(u *subscription) {
+	withheld := u.stuck() || s.only != nil && u.typ.Warms != nil
+	newest := &u.deliveries[len(u.deliveries)-1]
+	newest.wait(!withheld)
+	waited, names := 0, 0
+	for i := range u.deliveries {
+		d := &u.deliveries[i]
+		names += d.size
+		if d.waited {
+			waited++
+		}
+	}
+	most := 4 * s.opts.MaxNames
+	switch {
+	case !withheld && (waited > maxWaited || names > most):
+		s.end(exceeds(xds.LimitUnanswered, "%d responses of %s with %d names are unanswered: a client must answer each response with an ACK or a NACK", len(u.deliveries), u.typ, names))
+	case withheld:
+		for len(u.deliveries) > maxListed || names > most && len(u.deliveries) > maxInFlight {
+			names -= u.deliveries[0].size
+			s.forget(u, &u.deliveries[0])
+		}
+	}
+}
+
+// wait records that a delivery waited in vain. With counts set, it counts towards maxWaited.
+func (d *delivery) wait(counts bool) {
+	d.waited = counts
+	for range d.each {
+		d.size++
+	}
+}
+
+// forget drops d, the oldest delivery, from the list. The client may then hold any content of its
+// names.
+func (s *Session) forget(u *subscription, d *delivery) {
+	u.vague = s.now.Add(silence)
+	if d.whole {
+		u.vagueAll = true
+	}
+	var names []string
+	for name := range d.each {
+		names = append(names, name)
+	}
+	u.bring(names)
+	u.noteAll()
+	if d.stuck { // Envoy ACKs the later responses after this one
+		u.deliveries[1].expectNone()
+	}
+	u.gone(d)
 }
 
 // letGo records that the client has unsubscribed from names. The client holds no resource with
@@ -270,110 +318,4 @@ func (u *subscription) letGoAll() {
 		d.whole, d.dropped = d.whole || world, true
 		d.add(more)
 	}
-}
-
-// evict makes room in the list for one more delivery. It drops a superseded delivery, or else a
-// heartbeat. If the list has neither, evict joins the oldest delivery to the next one, because the
-// client may still hold the states before the oldest.
-func (s *Session) evict(u *subscription) {
-	i := slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.superseded })
-	if i < 0 {
-		i = slices.IndexFunc(u.deliveries, func(d delivery) bool { return d.beats != nil })
-	}
-	s.unlisted(u, &u.deliveries[max(i, 0)])
-	u.evicted = max(u.evicted, u.deliveries[max(i, 0)].last())
-	if i < 0 {
-		i = 0
-		old, next := &u.deliveries[0], &u.deliveries[1]
-		next.stuck, next.joined = max(next.stuck, old.stuck), old.last()
-		next.own = cargo{from: next.from, to: next.to, whole: next.whole}
-		next.cargo = u.join(old, next)
-		next.finding = nil
-		next.items = slices.DeleteFunc(next.items, func(it item) bool { return u.idleTalk(next, it) })
-	}
-	u.deliveries = slices.Delete(u.deliveries, i, i+1)
-}
-
-// idleTalk reports whether an item of an older, joined delivery can be dropped, because the item
-// removes a name that did not exist. The memory for such items must be limited: a client may
-// subscribe to any number of such names and answer nothing.
-func (u *subscription) idleTalk(d *delivery, it item) bool {
-	return it.older && it.tellsNothing() && d.from.Get(it.name) == nil && d.to.Get(it.name) == nil &&
-		!slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(it.name) })
-}
-
-// join returns the content of two consecutive deliveries, `a` and the later `b`, as one. The result
-// has the states of b, and for each name the older state that the client may still hold.
-func (u *subscription) join(a, b *delivery) cargo {
-	c := cargo{from: a.from, to: b.to, whole: a.whole || b.whole, dropped: a.dropped}
-	switch {
-	case a.from == a.to && !a.whole: // the wildcard subscription began between a and b
-		c.from, c.dropped = b.from, b.dropped
-	case b.from == b.to && !b.whole: // the wildcard subscription ended between a and b
-		c.to = a.to
-	default:
-		for was, is := range b.from.Since(a.to) { // these changes are between a and b: the client was not told
-			if name := cmp.Or(is, was).Name; a.find(name) == nil && b.find(name) == nil && b.carries(name) == nil {
-				it := item{name: name, older: true}
-				it.is = a.carries(name)
-				if it.is != nil {
-					it.was = a.before(name)
-				}
-				c.items = append(c.items, it)
-			}
-		}
-	}
-	// The client may hold the state of the older delivery, or the state before that delivery. Only
-	// one of the two is kept. A resource that no refusal records is preferred, because a refusal
-	// keeps its own states.
-	before := func(name string, old, is *xds.Stamp) *xds.Stamp {
-		if was := a.before(name); a.open(name, old) && (stands(was) && !u.hasRefused(name, was) || same(old, is)) {
-			return was
-		}
-		return old
-	}
-	for _, it := range b.items {
-		switch old := a.carries(it.name); {
-		case old == nil:
-		case b.says(it.name) == nil:
-			it.was, it.is, it.older = a.before(it.name), old, true
-		default:
-			it.was = before(it.name, old, it.is)
-		}
-		c.items = append(c.items, it)
-	}
-	both := func(name string, was, is *xds.Stamp) {
-		switch old := a.carries(name); {
-		case a.find(name) != nil || b.find(name) != nil:
-		case old != nil && b.says(name) == nil: // b removes it without a message
-			c.items = append(c.items, item{name: name, was: a.before(name), is: old, older: true})
-		case old != nil:
-			c.items = append(c.items, item{name: name, was: before(name, old, is), is: is})
-		case c.dropped && !b.dropped && stands(was): // the name was added between a and b
-			c.items = append(c.items, item{name: name, was: was, is: is})
-		}
-	}
-	if answered := func(p part) bool { return p.fate != unanswered }; b.whole && slices.ContainsFunc(a.parts, answered) {
-		for name, it := range b.each { // b sends all names again, and the client has answered for some of them in a
-			both(name, it.was, it.is)
-		}
-	} else {
-		for was, is := range b.to.Since(b.from) {
-			both(cmp.Or(is, was).Name, was, cmp.Or(is, absent))
-		}
-	}
-	for _, it := range a.items {
-		switch is := b.says(it.name); {
-		case b.find(it.name) != nil:
-		case is == nil:
-			it.older = true
-			c.items = append(c.items, it)
-		case it.is == nil: // only the state in b counts
-			c.items = append(c.items, item{name: it.name, was: b.before(it.name), is: is})
-		default:
-			c.items = append(c.items, item{name: it.name, was: before(it.name, it.is, is), is: is})
-		}
-	}
-	slices.SortFunc(c.items, itemByName)
-	return c
 }

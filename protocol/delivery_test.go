@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,139 +64,6 @@ func cargoText(c *cargo) string {
 	return strings.Join(out, " ")
 }
 
-// ADS-3: two consecutive deliveries become one with the states of the later delivery. Before that,
-// the client may hold the state before both deliveries. If this state is no resource, the client
-// may hold the state of the older delivery.
-func TestJoinDeliveries(t *testing.T) {
-	u := new(subscription)
-	join := u.join
-	said := func(text string) *delivery {
-		return &delivery{cargo: cargo{items: itemsOf(text)}, parts: []part{{nonce: 1, lo: "a", hi: "z", gone: "a", last: "z"}}}
-	}
-	for _, c := range []struct{ a, b, want string }{
-		{"a:a1>a2", "b:b1>b2", "a:a1>a2 b:b1>b2"},
-		{"a:a1>a2", "a:a2>a3", "a:a1>a3"},
-		{"a:a1>a2", "a:a2>-", "a:a1>-"},
-		{"a:->a1 c:c1>c2", "a:a1>a2", "a:a1>a2 c:c1>c2"},
-		{"a:->a1", "a:a1>-", "a:a1>-"},
-		{"a:->a1", "a:a1>a1", "a:->a1"},
-	} {
-		j := join(said(c.a), said(c.b))
-		if got := cargoText(&j); got != c.want {
-			t.Errorf("%s, %s: %s, want %s", c.a, c.b, got, c.want)
-		}
-		if !slices.IsSortedFunc(j.items, func(a, b item) int { return strings.Compare(a.name, b.name) }) {
-			t.Errorf("in no order: %v", j.items)
-		}
-	}
-	// In SotW no message removes a name, so the state of the older delivery stays.
-	for _, c := range []struct{ a, b, want string }{
-		{"a:a1>a2", "a:a2>-", "a:a1>a2"},
-		{"", "a:a2>-", "a:a2>-"},
-		{"a:a1>-", "a:->a2", "a:a1>a2"},
-	} {
-		b := said(c.b)
-		b.untold = true
-		j := join(said(c.a), b)
-		if got := cargoText(&j); got != c.want {
-			t.Errorf("%s, %s, unsent: %s, want %s", c.a, c.b, got, c.want)
-		}
-	}
-	// The client holds names that it has accepted.
-	old := said("a:a1>a2")
-	old.parts[0].fate = accepted
-	if j := join(old, said("a:a2>a3")); cargoText(&j) != "a:a2>a3" {
-		t.Error("accepted:", cargoText(&j))
-	}
-	// If the later delivery does not have a name, the state of the older delivery stays.
-	if j := join(said("a:a1>a2"), &delivery{cargo: cargo{items: []item{{name: "a"}}}}); cargoText(&j) != "a:a1>a2" {
-		t.Error("without a new state:", cargoText(&j))
-	}
-	table := func(from, to string) *delivery {
-		return &delivery{cargo: cargo{from: versionsOf(from), to: versionsOf(to)}, parts: []part{{nonce: 1, lo: "a", hi: "z", gone: "a", last: "z"}}}
-	}
-	one, two, three := table("a1 b1", "a2 b1"), table("a2 b1", "a2 b2"), table("a2 b2", "b2")
-	two.from, three.from = one.to, two.to
-	j := join(one, two)
-	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
-		t.Error("by the wildcard:", got)
-	}
-	// If a wildcard began between the two deliveries, its first table is in the later one.
-	j = join(said("a:a1>a2"), two)
-	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2" {
-		t.Error("names, then the wildcard:", got)
-	}
-	// If a wildcard ended between the two deliveries, its last table is in the older one. Names
-	// that no message reported keep their reported state.
-	j = join(one, said("c:c1>c2"))
-	if got := cargoText(&j); got != "a:a1>a2 c:c1>c2" {
-		t.Error("the wildcard, then names:", got)
-	}
-	four := table("a2 b2 c2", "a2 b3 c2")
-	j = join(table("a1 b1 c1 d1", "a2 b1 c1 d1"), four)
-	if got := cargoText(&j); got != "a:a1>a2 b:b1>b3" {
-		t.Error("a name was not sent in between:", got)
-	}
-	// The state before a full table stays.
-	again := table("a2 b1 c1", "a2 b1 c1")
-	again.whole = true
-	one = said("a:a1>a2")
-	one.to = again.from
-	j = join(one, again)
-	if got := cargoText(&j); got != "a:a1>a2 b:->b1 c:->c1" {
-		t.Error("sent again:", got)
-	}
-	// The result is a full table if either delivery was a full table.
-	whole, more := table("a1 b1 c1", "a2 b1 c1"), table("", "a2 b2 c1")
-	whole.whole, more.from = true, whole.to
-	j = join(whole, more)
-	if got := cargoText(&j); got != "a:a1>a2 b:b1>b2 c:c1>c1" {
-		t.Error("a full table:", got)
-	}
-	// A name that was added and removed is kept, for the client may still hold it.
-	one = table("b2", "a2 b2")
-	three.from = one.to
-	j = join(one, three)
-	if got := cargoText(&j); got != "a:a2>-" {
-		t.Error("added and removed:", got)
-	}
-	three.untold = true
-	if j = join(one, three); cargoText(&j) != "a:->a2" {
-		t.Error("added and removed, not sent:", cargoText(&j))
-	}
-	// Names that were dropped before the later delivery was sent count as not held before it. Names
-	// in the later delivery, and accepted names, count as held. A name in both tables has no item.
-	whole, again = table("", "a1 b1"), table("", "a1 b1")
-	whole.whole, whole.dropped, again.whole, again.from, again.to = true, true, true, whole.to, whole.to
-	if j = join(whole, again); cargoText(&j) != "a:->a1 b:->b1" || len(j.items) > 0 {
-		t.Error("dropped, and sent again:", cargoText(&j), j.items)
-	}
-	whole.parts[0].hi, whole.parts[0].fate = "a", accepted
-	if j = join(whole, again); cargoText(&j) != "a:a1>a1 b:->b1" {
-		t.Error("accepted in part:", cargoText(&j))
-	}
-	one, two = table("a1 b1", "a2 b1"), table("", "a2 b2")
-	two.from, one.dropped = one.to, true
-	if j = join(one, two); cargoText(&j) != "a:->a2 b:b1>b2" {
-		t.Error("dropped, and another changed:", cargoText(&j))
-	}
-	one = said("c:->c1")
-	one.dropped = true
-	if j = join(one, two); cargoText(&j) != "b:b1>b2 c:->c1" {
-		t.Error("dropped, and a wildcard begins:", cargoText(&j))
-	}
-	again.from, again.dropped = again.to, false // the client had all that it is told again
-	if j = join(one, again); cargoText(&j) != "a:a1>a1 b:b1>b1 c:->c1" {
-		t.Error("dropped, and a wildcard with all resources held begins:", cargoText(&j))
-	}
-	// A refusal keeps its refused states.
-	u.refusals = []refusal{list(itemsOf("a:->a1"), 1, true)}
-	j = join(said("a:a1>a2"), said("a:a2>a3"))
-	if got := cargoText(&j); got != "a:a2>a3" {
-		t.Error("after a refusal:", got)
-	}
-}
-
 // DELTA-13: each message of a split response has its own names and its own answer. Removals are in
 // the last message.
 func TestPartsAreAnsweredSeparately(t *testing.T) {
@@ -221,73 +89,151 @@ func TestPartsAreAnsweredSeparately(t *testing.T) {
 	}
 }
 
-// SAFE-2: four unanswered responses are listed. For the fifth, a superseded response is dropped, or
-// else a heartbeat. Without these, the oldest response is joined to the second.
-func TestEvictDelivery(t *testing.T) {
-	listed := func(u *subscription) string {
-		var out []string
-		for i := range u.deliveries {
-			s := fmt.Sprint(u.deliveries[i].last())
-			if u.deliveries[i].stuck > 0 {
-				s += " stuck"
-			}
-			out = append(out, s)
-		}
-		return strings.Join(out, ", ")
-	}
-	make4 := func() (*Session, *subscription) {
+// SAFE-1: an unanswered response stays listed as long as something waits for its answer. Superseded
+// responses and heartbeats are dropped if the list has four responses.
+func TestMakeRoom(t *testing.T) {
+	for _, c := range []struct {
+		superseded, beats []int
+		world             bool
+		want              string
+	}{
+		{nil, nil, false, "1, 2, 3, 4, 5"},
+		{nil, []int{3}, false, "1, 2, 4, 5"},
+		{nil, []int{3}, true, "1, 2, 3, 4, 5"},
+		{[]int{2}, []int{1}, false, "2, 3, 4, 5"},
+		{[]int{1, 2, 3, 4}, nil, true, "2, 3, 4, 5"},
+	} {
 		u := &subscription{typ: xds.Cluster}
 		s := &Session{now: time.Unix(1, 0), variant: xds.Delta}
 		for n := range uint64(4) {
 			is := fmt.Sprintf("a:a%d>a%d", n, n+1)
-			u.deliver(s, &delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1}}})
+			s.deliver(u, &delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1, world: c.world}}})
 		}
-		return s, u
+		for _, n := range c.superseded {
+			u.deliveries[n-1].superseded = true
+		}
+		for _, n := range c.beats {
+			u.deliveries[n-1].beats = []*xds.Resource{}
+		}
+		s.deliver(u, &delivery{cargo: cargo{items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}})
+		var listed []string
+		for i := range u.deliveries {
+			listed = append(listed, fmt.Sprint(u.deliveries[i].last()))
+		}
+		if got := strings.Join(listed, ", "); got != c.want {
+			t.Errorf("superseded %v, heartbeats %v: %s, want %s", c.superseded, c.beats, got, c.want)
+		}
+		if u.nonce != 5 || !u.unacked {
+			t.Errorf("the newest nonce is %d, unanswered: %v", u.nonce, u.unacked)
+		}
 	}
-	fifth := delivery{cargo: cargo{items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}}
+}
 
-	s, u := make4()
-	u.deliveries[0].stuck = 1 // ADS-6: the wait for a cluster that cannot warm does not begin again
-	u.deliver(s, &fifth)
-	if got := listed(u); got != "2 stuck, 3, 4, 5" {
-		t.Error(got)
+// neverAnswers changes a resource every 5 s until a stream ends whose client never answers. It
+// returns the number of responses and the error.
+func neverAnswers(l *line, req xds.Request) (n int, err error) {
+	l.t.Helper()
+	l.ask(req)
+	for range 4 * maxListed {
+		n += len(l.drain())
+		if l.Err() != nil {
+			return n, l.Err()
+		}
+		l.wait(patience)
+		l.commit(req.Type, resources(n+1, "a"))
 	}
-	if got := cargoText(&u.deliveries[0].cargo); got != "a:a0>a2" {
-		t.Error("ADS-3: the state before the oldest:", got)
+	return n, nil
+}
+
+// SAFE-1: a stream with 64 unanswered responses that waited in vain ends with the reason.
+func TestStreamWithoutAnswersEnds(t *testing.T) {
+	all := xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a"), xds.Cluster.URL: tableOf(xds.Cluster, "a")}
+	for _, c := range []struct {
+		name    string
+		variant xds.Variant
+		typ     *xds.Type
+	}{
+		{"SAFE-1 full state", xds.SotW, xds.Cluster},
+		{"SAFE-1 by name, SotW", xds.SotW, xds.Endpoint},
+		{"SAFE-1 delta", xds.Delta, xds.Cluster},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n, err := neverAnswers(newLine(t, c.variant, nil, Options{}, all), xds.Request{Type: c.typ, Names: []string{"a"}, Subscribe: []string{"a"}})
+			e, is := errors.AsType[*xds.LimitError](err)
+			if n != maxListed+1 || !is || e.Limit != xds.LimitUnanswered || !errors.Is(err, ErrLimit) {
+				t.Errorf("ended with response %d: %v", n, err)
+			}
+		})
 	}
-	s.acceptUnlisted(u, 0)
-	if !u.stuck() {
-		t.Error("ADS-6: an earlier response proves that a cluster has warmed")
-	}
-	if s.acceptUnlisted(u, 1); u.stuck() {
-		t.Error("ADS-6: an unlisted response counts as accepted")
-	}
-	s, u = make4()
-	u.deliveries[0].stuck = 1
-	u.deliver(s, &fifth)
-	if u.settle(s, xds.Request{Nonce: "1", Error: &xds.Status{}}); !u.stuck() {
-		t.Error("ADS-6: the refusal of an unlisted response proves that a cluster has warmed")
-	}
-	s, u = make4()
-	u.deliveries[1].stuck = 2
-	u.deliver(s, &fifth)
-	if got := listed(u); got != "2 stuck, 3, 4, 5" {
-		t.Error("ADS-6: the response joined to the oldest cannot be answered:", got)
-	}
-	s, u = make4()
-	u.deliveries[2].beats = []*xds.Resource{}
-	u.deliver(s, &fifth)
-	if got := listed(u); got != "1, 2, 4, 5" {
-		t.Error("a heartbeat goes first:", got)
-	}
-	s, u = make4()
-	u.deliveries[1].superseded, u.deliveries[0].beats = true, []*xds.Resource{}
-	u.deliver(s, &fifth)
-	if got := listed(u); got != "1, 3, 4, 5" {
-		t.Error("a settled response goes first:", got)
-	}
-	if u.nonce != 5 || !u.unacked {
-		t.Errorf("the newest nonce is %d, unanswered: %v", u.nonce, u.unacked)
+	t.Run("SAFE-1 a client that answers after five minutes", func(t *testing.T) {
+		const late = 60
+		l := newLine(t, xds.Delta, nil, Options{}, all)
+		l.ask(xds.Request{Type: xds.Cluster})
+		for n := range 4 * maxListed {
+			if l.drain(); n >= late {
+				l.ask(xds.Request{Type: xds.Cluster, Nonce: fmt.Sprint(n - late + 1)})
+			}
+			if l.Err() != nil {
+				t.Fatalf("ended with response %d: %v", n, l.Err())
+			}
+			l.wait(patience)
+			l.commit(xds.Cluster, resources(n+2, "a"))
+		}
+	})
+	t.Run("SAFE-1 many names", func(t *testing.T) {
+		const most = 10
+		l := newLine(t, xds.Delta, nil, Options{MaxNames: most}, xds.Tables{})
+		for n := range maxListed {
+			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: numbered(most)})
+			if l.drain(); l.Err() != nil {
+				if n != maxInFlight+4 || !strings.Contains(l.Err().Error(), "50 names") {
+					t.Errorf("ended with response %d: %v", n+1, l.Err())
+				}
+				return
+			}
+			l.wait(patience)
+		}
+		t.Error("the stream does not end")
+	})
+}
+
+// ADS-6, SAFE-1: while a warming cluster may withhold the ACKs, a stream does not end. Its memory is
+// limited: the client may hold any content of the oldest responses.
+func TestStreamOfWarmingClientStays(t *testing.T) {
+	stuck := resource("stuck", 1, xds.Ref{Type: xds.Endpoint, Name: "none"})
+	view := xds.Tables{xds.Cluster.URL: with(tableOf(xds.Cluster, "a"), []*xds.Resource{stuck})}
+	for _, only := range []*xds.Type{nil, xds.Cluster} {
+		for _, names := range [][]string{nil, {"a", "stuck"}} {
+			l := newLine(t, xds.Delta, only, Options{}, view)
+			n, err := neverAnswers(l, xds.Request{Type: xds.Cluster, Subscribe: names})
+			u := l.sub(xds.Cluster)
+			if err != nil || n != 4*maxListed || len(u.deliveries) != maxListed {
+				t.Errorf("only %v, %q: %d responses, %d listed: %v", only, names, n, len(u.deliveries), err)
+			}
+			if !u.hadBefore("stuck") || !l.vague(u) {
+				t.Error("ADS-3: the client may hold any content of the oldest responses")
+			}
+			l.ack(xds.Cluster)
+			l.wait(silence)
+			if l.vague(u) || u.stuck() || l.blocked(u) {
+				t.Error("the ACK of the newest response covers all")
+			}
+			l.commit(xds.Cluster, resources(1000, "a"))
+			l.want("CDS a@1000")
+			if len(u.deliveries) > maxInFlight {
+				t.Errorf("%d responses are listed", len(u.deliveries))
+			}
+		}
+		const most = 10
+		l := newLine(t, xds.Delta, only, Options{MaxNames: most}, view)
+		for range 20 {
+			l.ask(xds.Request{Type: xds.Cluster, Subscribe: append(numbered(most-1), "stuck")})
+			l.drain()
+			l.wait(patience)
+		}
+		if n := len(l.sub(xds.Cluster).deliveries); l.Err() != nil || n != maxInFlight {
+			t.Errorf("only %v, many names: %d listed: %v", only, n, l.Err())
+		}
 	}
 }
 
@@ -297,9 +243,9 @@ func TestSilence(t *testing.T) {
 	u := &subscription{typ: xds.Route}
 	s := &Session{now: time.Unix(100, 0), variant: xds.Delta, view: xds.Tables{}}
 	at := func(sec int64) { s.now = time.Unix(sec, 0) }
-	u.deliver(s, &delivery{parts: []part{{nonce: 1}}})
+	s.deliver(u, &delivery{parts: []part{{nonce: 1}}})
 	at(110)
-	u.deliver(s, &delivery{parts: []part{{nonce: 2}}})
+	s.deliver(u, &delivery{parts: []part{{nonce: 2}}})
 	if u.silent != time.Unix(100, 0) {
 		t.Error("the second response restarted silence:", u.silent.Unix())
 	}
@@ -311,17 +257,17 @@ func TestSilence(t *testing.T) {
 	at(130)
 	u.settle(s, xds.Request{Nonce: "2"})
 	at(200)
-	u.deliver(s, &delivery{parts: []part{{nonce: 3}}})
+	s.deliver(u, &delivery{parts: []part{{nonce: 3}}})
 	if u.silent != time.Unix(200, 0) {
 		t.Error("silent before a response:", u.silent.Unix())
 	}
 	// The last message of a split response is answered, but not the first. So the next response is
 	// the first response that needs an answer.
 	w := &subscription{typ: xds.Route}
-	w.deliver(s, &delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
+	s.deliver(w, &delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
 	w.settle(s, xds.Request{Nonce: "2"})
 	at(300)
-	w.deliver(s, &delivery{parts: []part{{nonce: 3}}})
+	s.deliver(w, &delivery{parts: []part{{nonce: 3}}})
 	if w.silent != time.Unix(300, 0) {
 		t.Error("silent before a new response:", w.silent.Unix())
 	}

@@ -26,10 +26,11 @@
 //	              accepted    the client holds the new state
 //	              refused     the part has become a refusal
 //	              passed      SotW: the ACK of a later response answers this part, too
-//	            A delivery is forgotten when all its parts are answered. It may be
+//	            A delivery is forgotten when all its parts are answered. At most 4 are in
+//	            flight, further ones wait for an answer, at most 5 s. A delivery may be
 //	              superseded  a later one was accepted: nothing waits for this one
 //	              stuck       a cluster in it has no assignment: no ACK is expected
-//	              joined      it includes an older delivery, as a type lists at most 4
+//	              waited      it waited in vain: with 64 of these the stream ends (SAFE-1)
 //	refusal     the content of a NACKed message: the client may have applied all, some or none.
 //	              held back   none of its names is sent while all are unchanged (DELTA-15)
 //	              retold      a name has changed, so all of them are sent again
@@ -43,8 +44,8 @@
 //	            ends for each name with an ACK or an unsubscription, or after 15 s if there is
 //	            nothing to send
 //
-// Only one delivery of a type is in flight. Changes collect behind it for at most 5 s (blocked).
-// In delta, newly subscribed names do not wait.
+// Changes collect behind an unanswered delivery for at most 5 s (blocked). In delta, newly
+// subscribed names do not wait for it.
 //
 // A name of a type is in one of these states. If several rows apply, "told" is the value of the
 // last one. "May hold" is what mayHold yields in addition to the content of the view:
@@ -181,7 +182,7 @@
 //   - aliased has, for each matched name, the aliases that match it.
 //   - The told state of an entry differs from the view only while the entry is dirty, parked or
 //     leaving. So the cost of mayHold is the number of changes, not the number of resources.
-//   - Each listed delivery is unanswered. A type has at most 4 deliveries and 16 refusals. While
+//   - Each listed delivery is unanswered. A type has at most 69 deliveries and 16 refusals. While
 //     unacked, the newest nonce belongs to the newest delivery.
 //   - The hints of Change only save work. A session sends the same with hints, without hints, or if
 //     only changes of its interests wake it.

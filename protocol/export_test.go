@@ -172,13 +172,13 @@ func (u *subscription) checkMatching() error {
 }
 
 func (u *subscription) checkRecord() error {
-	if len(u.deliveries) > maxDeliveries || len(u.refusals) > maxRefusals {
+	if len(u.deliveries) > maxListed+1 || len(u.refusals) > maxRefusals {
 		return fmt.Errorf("%d deliveries, %d refusals", len(u.deliveries), len(u.refusals))
 	}
 	var last uint64
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		dealt := d.settled() && d.joined == 0 && !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed })
+		dealt := d.settled() && !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed })
 		if d.parts[0].nonce <= last || dealt {
 			return fmt.Errorf("delivery %d after %d, settled %v", d.parts[0].nonce, last, dealt)
 		}
@@ -193,8 +193,8 @@ func (u *subscription) checkRecord() error {
 	switch {
 	case u.base != nil && !u.wildcard:
 		return errors.New("a base table without a wildcard")
-	case u.heard > u.nonce || u.evicted > u.nonce:
-		return fmt.Errorf("answered nonce %d or evicted nonce %d is above the newest nonce %d", u.heard, u.evicted, u.nonce)
+	case u.heard > u.nonce:
+		return fmt.Errorf("answered nonce %d is above the newest nonce %d", u.heard, u.nonce)
 	case u.elsewhere && !u.typ.FullState:
 		return errors.New("elsewhere is set for a type without full state")
 	case !slices.IsSortedFunc(u.brought, stampByName):
@@ -223,11 +223,8 @@ func (d *delivery) check() error {
 			return fmt.Errorf("message %d after %d", p.nonce, d.parts[i-1].nonce)
 		}
 	}
-	if d.joined >= d.parts[0].nonce {
-		return fmt.Errorf("it is joined to the later delivery %d", d.joined)
-	}
 	for name, it := range d.each {
-		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.is) })); n > 1 || n == 0 && stands(it.is) && d.joined == 0 {
+		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.is) })); n > 1 || n == 0 && stands(it.is) {
 			return fmt.Errorf("%d of its messages have %q", n, name)
 		}
 	}

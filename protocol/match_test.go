@@ -304,30 +304,6 @@ func TestResubscribedByAliasInFlight(t *testing.T) {
 	}
 }
 
-// DELTA-11: such a resource also comes back if its delivery was joined to the next one.
-func TestResubscribedByAliasInJoinedDelivery(t *testing.T) {
-	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.VirtualHost.URL: with(xds.NewTable(xds.VirtualHost), []*xds.Resource{aliased("r/a", "m")})})
-	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"r/a"}})
-	l.want("VHDS r/a@1")
-	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"r/a"}})
-	l.commit(xds.VirtualHost, nil, "r/a")
-	for i := range maxDeliveries {
-		name := fmt.Sprint("none-", i)
-		l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{name}})
-		l.wait(patience)
-		l.want("VHDS -" + name)
-	}
-	u := l.subs[0]
-	if u.deliveries[0].joined == 0 {
-		t.Fatal("no delivery is joined")
-	}
-	l.ask(xds.Request{Type: xds.VirtualHost, Unsubscribe: []string{"none-0"}})
-	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"m"}})
-	if !u.lapsed["r/a"] {
-		t.Error("it is forgotten")
-	}
-}
-
 // SAFE-9: "bounded per stream". A kept resource that no name matches any more is forgotten when the
 // client unsubscribes from the alias because of which it holds the resource.
 func TestUnmatchedThenUnsubscribed(t *testing.T) {

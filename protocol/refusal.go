@@ -156,10 +156,7 @@ func (r *refusal) neverWas(name string) bool {
 func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (repeated bool) {
 	v := s.variant
 	r := refusal{cargo: d.cargo, part: *p}
-	r.items = slices.Clone(d.items)     // the delivery may lose items later
-	if v == xds.Delta && d.joined > 0 { // in SotW an answer is also for all earlier messages
-		r.without(d.unlisted)
-	}
+	r.items = slices.Clone(d.items) // the delivery may lose items later
 	r.count()
 	if d.beats != nil {
 		var items []item

@@ -37,7 +37,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	content := cargo{from: from, to: to, whole: whole, items: items}
 	f := delivery{cargo: content, version: version, sent: s.now, retry: u.hasRetried(&content), tried: s.tries(u.typ, &content), untold: s.forsakes(u)}
 	if stuck {
-		f.expectNone(s.nonces + uint64(len(parts)))
+		f.expectNone()
 	}
 	return s.send(u, t, &f, parts)
 }
@@ -71,7 +71,7 @@ func (s *Session) send(u *subscription, t *xds.Table, d *delivery, parts []*xds.
 	for _, c := range parts {
 		out = append(out, s.sendPart(u, d, c, world))
 	}
-	u.deliver(s, d)
+	s.deliver(u, d)
 	for _, c := range parts { // after deliver, which may add these names to unfed
 		s.feed(u, c)
 	}

@@ -51,15 +51,6 @@ func (s *Session) blockedBy(u *subscription) time.Time {
 	return time.Time{}
 }
 
-// crowded reports whether the list of responses in flight is full.
-func (u *subscription) crowded() bool {
-	n := 0
-	for range u.underWay() {
-		n++
-	}
-	return n >= maxDeliveries
-}
-
 // markAll marks all entries, if any entry may differ from the view (all).
 func (s *Session) markAll(u *subscription) {
 	if !u.takeAll() {

@@ -17,7 +17,7 @@ func TestCrowded(t *testing.T) {
 		{"", false}, {"1", true}, {"2", true}, {"3", true}, {"4", true},
 	} {
 		l := newLine(t, xds.Delta, xds.Endpoint, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, numbered(10)...)})
-		for _, n := range numbered(maxDeliveries) {
+		for _, n := range numbered(maxInFlight) {
 			l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{n}})
 			l.want("EDS " + n + "@1")
 		}
@@ -53,17 +53,17 @@ func TestBlocked(t *testing.T) {
 		{"SOTW-3 newly subscribed", xds.SotW, func(_ *Session, u *subscription) { u.asked = true }, true},
 		{"DELTA-3 newly subscribed", xds.Delta, func(_ *Session, u *subscription) { u.asked = true }, false},
 		{"ADS-6 patience is over", xds.SotW, func(s *Session, _ *subscription) { s.now = s.now.Add(patience) }, false},
-		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = 1 }, false},
+		{"ADS-6 it cannot be answered", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].stuck = true }, false},
 		{"ADS-6 it could not be answered, and is settled", xds.SotW, func(s *Session, u *subscription) {
-			u.deliveries[0].stuck, u.deliveries[0].superseded = 1, true
-			u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: 2}}})
+			u.deliveries[0].stuck, u.deliveries[0].superseded = true, true
+			s.deliver(u, &delivery{sent: s.now, parts: []part{{nonce: 2}}})
 		}, true},
 		{"TTL-3 a heartbeat in delta", xds.Delta, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},
 		{"TTL-3 a full state as a heartbeat", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
 	} {
 		s := &Session{variant: c.variant, now: time.Unix(100, 0)}
 		u := &subscription{typ: xds.Cluster}
-		u.deliver(s, &delivery{sent: s.now, parts: []part{{nonce: 1}}})
+		s.deliver(u, &delivery{sent: s.now, parts: []part{{nonce: 1}}})
 		c.do(s, u)
 		if got := s.blocked(u); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -100,7 +100,7 @@ func TestUnansweredNamesAreCheap(t *testing.T) {
 			}
 		})
 		l.wait(patience)
-		if all := l.drain(); len(all) != 1 || len(all[0].Upserts)+len(all[0].Removed) != n-2*maxDeliveries {
+		if all := l.drain(); len(all) != 1 || len(all[0].Upserts)+len(all[0].Removed) != n-2*maxInFlight {
 			t.Errorf("DELTA-4: %d responses for the waiting names", len(all))
 		}
 		return took

@@ -106,6 +106,7 @@ type Session struct {
 	nonces uint64          // the newest nonce; the first message has the nonce 1
 	subs   []*subscription // in push order
 	events []Event
+	err    error // see Err
 }
 
 // A subscription is the state of one resource type on one stream. Each part of it belongs to one
@@ -447,6 +448,13 @@ func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	}
 	return more, true
 }
+
+// Err returns the error that ends the stream, or nil. Call it after [Session.Responses]. The error
+// wraps [ErrLimit]: the client has left too many responses unanswered (SAFE-1).
+func (s *Session) Err() error { return s.err }
+
+// end ends the stream.
+func (s *Session) end(err error) { s.err = err }
 
 // Interests yields the changes of the subscriptions since the last call.
 func (s *Session) Interests() iter.Seq[Interest] {

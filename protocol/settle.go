@@ -19,60 +19,6 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
-// acceptUnlisted handles the ACK of a message that is no longer listed. If no ACK was expected
-// because a cluster had no assignment (stuck), the cluster has become warm after all. If the message was joined to a later delivery,
-// its names are accepted. If it was a full state, it ends older refusals and vague states. Terms:
-// see doc.go.
-func (s *Session) acceptUnlisted(u *subscription, nonce uint64) {
-	if s.tellsWorld(u) {
-		u.vagueAll = false
-		u.noteAll()
-		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < nonce })
-	}
-	for i := range u.deliveries {
-		d := &u.deliveries[i]
-		if d.stuck <= nonce {
-			d.stuck = 0
-		}
-		if d.joined == nonce {
-			s.belated(u, d, func(name string, is *xds.Stamp) bool { return !d.tells(name, is) })
-			u.forgive(nonce, d.unlisted)
-			d.without(d.unlisted) // the client keeps these names even if it refuses this delivery
-			u.finish(s.variant, d)
-			return
-		}
-	}
-}
-
-// refuseUnlisted handles the NACK of a message that is no longer listed, but was joined to a later
-// delivery. Names that only the older message has are sent again, because the client may hold any
-// of them. For its other names there is no record of the older message: the later delivery has them, too.
-func (u *subscription) refuseUnlisted(v xds.Variant, nonce uint64) {
-	for i := range u.deliveries {
-		d := &u.deliveries[i]
-		if d.joined < nonce {
-			continue
-		}
-		var items []item
-		for _, it := range d.unlisted {
-			// The removal of a name that did not exist is not recorded as refused. In SotW no
-			// removal is.
-			if stands(it.is) || v == xds.Delta && stands(it.was) {
-				items = append(items, it)
-			}
-		}
-		d.overtaken(d.unlisted)
-		u.finish(v, d)
-		if len(items) == 0 {
-			return
-		}
-		r := list(items, nonce, false)
-		r.moved = true
-		u.remember(v, r)
-		return
-	}
-}
-
 // settle pairs the client's answer with the response that it answers (SOTW-4, SOTW-3, DELTA-3).
 func (u *subscription) settle(s *Session, req xds.Request) {
 	n := ParseNonce(req.Nonce)
@@ -80,16 +26,6 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	if p == nil {
 		if n > 0 && n == u.nonce {
 			return // the client repeats its answer with the newest nonce (SOTW-17)
-		}
-		// The answer is for a message that is no longer listed. In SotW the client may also repeat
-		// its last answer with other names.
-		if n > 0 && n <= u.evicted && (s.variant == xds.Delta || n > u.heard) {
-			if req.Error == nil {
-				s.acceptUnlisted(u, n)
-			} else {
-				u.refuseUnlisted(s.variant, n)
-			}
-			u.silent, u.heard = s.now, max(u.heard, n)
 		}
 		s.event(Event{Kind: Stale, Type: u.typ, Nonce: req.Nonce})
 		return
@@ -120,7 +56,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		return
 	}
 	u.unacked = u.unacked && !newest
-	u.finish(s.variant, d)
+	u.finish(d)
 }
 
 // acceptedIn returns the states that the client has accepted with message p of delivery d.
@@ -134,19 +70,13 @@ func (u *subscription) acceptedIn(d *delivery, p *part) Acceptance {
 	return Acceptance{items: d.items, in: p}
 }
 
-// finish forgets a delivery whose parts are all answered. It keeps the delivery if the client may still
-// refuse a passed part, or, in delta, may still answer an older message that was joined to it (DELTA-13).
-func (u *subscription) finish(v xds.Variant, d *delivery) {
-	if !d.settled() {
-		return
-	}
+// finish forgets a delivery whose parts are all answered.
+func (u *subscription) finish(d *delivery) {
 	d.superseded = d.superseded || d.accepted()
 	if slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed }) {
 		return // the client may still refuse a passed message
 	}
-	if v == xds.SotW || d.joined == 0 || !d.keepUnlisted() {
-		u.gone(d)
-	}
+	u.gone(d)
 }
 
 // excuse records that no answer is expected: a client without subscriptions may leave responses
@@ -201,7 +131,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	if d.beats != nil && !p.world { // a heartbeat changes no state, except a heartbeat with the full state
 		return
 	}
-	s.belated(u, d, func(name string, is *xds.Stamp) bool { return d.answers(p, name, is) })
+	s.belated(u, d, func(name string, is *xds.Stamp) bool { return p.within(name, is) })
 	u.learned(s.variant, d, p)
 	told := func(yield func(string, item) bool) {
 		for name, it := range d.each {

@@ -30,7 +30,7 @@ func TestSettle(t *testing.T) {
 		u := &subscription{typ: xds.Route}
 		s := &Session{variant: xds.Delta, now: time.Unix(1, 0), view: xds.Tables{}}
 		for n := range uint64(3) {
-			u.deliver(s, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
+			s.deliver(u, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
 		}
 		answer(s, u, c.answers)
 		var out []string
@@ -82,7 +82,7 @@ func TestSettleEvents(t *testing.T) {
 			s.Advance(time.Unix(100, 0))
 			for n := range uint64(2) {
 				u.add(entry{name: "a", told: stampOf("a1"), named: true}, entry{name: "b", told: stampOf("b1"), named: true})
-				u.deliver(s, &delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1")}, version: fmt.Sprint("v", n+1), sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "b"}}})
+				s.deliver(u, &delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1")}, version: fmt.Sprint("v", n+1), sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "b"}}})
 				s.Advance(s.now.Add(time.Second))
 			}
 			s.Advance(s.now.Add(time.Second))
@@ -141,7 +141,7 @@ func TestSettlePartByPart(t *testing.T) {
 			u.add(entry{name: name, told: stampOf(name + "1"), named: true})
 			d.addPart(part{nonce: uint64(i + 1), lo: name, hi: name})
 		}
-		u.deliver(s, &d)
+		s.deliver(u, &d)
 		answer(s, u, c.answers)
 		var open, refused []string
 		for _, name := range []string{"a", "b", "c"} {
@@ -178,103 +178,6 @@ func TestNoAnswerOwedWithoutSubscription(t *testing.T) {
 	}
 	l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"b"}})
 	l.want("EDS b@1")
-}
-
-// SOTW-3: an answer to a response that is no longer listed counts, if it cannot be for another
-// response. So an accepted full state ends older refusals.
-func TestSettleUnlistedResponse(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		variant xds.Variant
-		typ     *xds.Type
-		heard   string // earlier answers
-		answer  string
-		silent  bool // the answer counts
-		refused int  // of two refusals with nonces 1 and 3
-	}{
-		{"SOTW-8 a full state", xds.SotW, xds.Cluster, "", "2", false, 1},
-		{"SOTW-8 a full state, a later response was answered", xds.SotW, xds.Cluster, "5", "2", true, 2},
-		{"SOTW-9 not a full state", xds.SotW, xds.Endpoint, "", "2", false, 2},
-		{"DELTA-13 delta", xds.Delta, xds.Cluster, "", "2", false, 2},
-		{"DELTA-13 delta, a later response was answered", xds.Delta, xds.Cluster, "5", "2", false, 2},
-		{"SOTW-3 the nonce was never sent", xds.SotW, xds.Cluster, "", "4", true, 2},
-	} {
-		s := NewSession(c.variant, nil, xds.Tables{}, Options{})
-		u := &subscription{typ: c.typ}
-		u.add(entry{name: "z", told: absent, named: true})
-		u.refusals = []refusal{list(itemsOf("z:->z1"), 1, true), list(itemsOf("z:->z2"), 3, true)}
-		u.nonce, u.evicted = 9, 2
-		if c.heard != "" {
-			u.heard = 5
-		}
-		s.Advance(time.Unix(100, 0))
-		u.settle(s, xds.Request{Nonce: c.answer})
-		if silent := u.silent.IsZero(); silent != c.silent || len(u.refusals) != c.refused {
-			t.Errorf("%s: heard %v, %d refused", c.name, !silent, len(u.refusals))
-		}
-		for e := range s.Events() {
-			if e.Kind != Stale {
-				t.Errorf("%s: event %v", c.name, e.Kind)
-			}
-		}
-	}
-}
-
-// DELTA-13: each message has its own answer. If the delivery that includes a joined delivery is
-// answered first, the joined delivery stays listed until its own answer. If the client accepted the
-// later delivery, it no longer holds the states before.
-func TestSettleJoinedDelivery(t *testing.T) {
-	for _, c := range []struct {
-		answers string // to five responses; "!" refuses
-		want    string // the list then; "x" is superseded
-		left    string // content of the first of these
-		refused string
-	}{
-		{"2", "2x 3 4 5", "b:->b1", ""},
-		{"2!", "2 3 4 5", "b:->b1", "a"},
-		{"2 1", "3 4 5", "a:->a3", ""},
-		{"2 1!", "3 4 5", "a:->a3", "b"},
-		{"2! 1!", "3 4 5", "a:->a3", "a b"},
-		{"1 2", "3 4 5", "a:->a3", ""},
-		{"1! 2", "3 4 5", "a:->a3", "b"},
-	} {
-		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
-		u := &subscription{typ: xds.Route}
-		u.add(entry{name: "a", told: stampOf("a5"), named: true}, entry{name: "b", told: stampOf("b1"), named: true})
-		for n := range uint64(5) {
-			d := delivery{cargo: cargo{items: itemsOf(fmt.Sprintf("a:->a%d", n+1))}, parts: []part{{nonce: n + 1, lo: "a", hi: "a"}}}
-			if n == 0 {
-				d.items, d.parts[0].hi = itemsOf("a:->a1 b:->b1"), "b"
-			}
-			u.deliver(s, &d)
-		}
-		answer(s, u, c.answers)
-		var out, refused []string
-		for _, d := range u.deliveries {
-			n := fmt.Sprint(d.last())
-			if d.superseded {
-				n += "x"
-			}
-			out = append(out, n)
-		}
-		for _, name := range []string{"a", "b"} {
-			if u.refuses(name) {
-				refused = append(refused, name)
-			}
-		}
-		if got := strings.Join(out, " "); got != c.want {
-			t.Errorf("DELTA-13: %q: listed deliveries %q, want %q", c.answers, got, c.want)
-		}
-		if got := cargoText(&u.deliveries[0].cargo); got != c.left {
-			t.Errorf("DELTA-13: %q: left items %q, want %q", c.answers, got, c.left)
-		}
-		if got := strings.Join(refused, " "); got != c.refused {
-			t.Errorf("DELTA-15: %q: refused names %q, want %q", c.answers, got, c.refused)
-		}
-		if err := u.checkRecord(); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // answer sends answers: nonces are ACKs, with a "!" NACKs.

@@ -345,7 +345,7 @@ func (o *outlook) state(name string) NameState {
 		n.State = StateDue
 	case d != nil && has:
 		n.State, n.Since = StateSent, d.sent
-		if p != nil && d.tells(name, d.carries(name)) { // in the other case the message is no longer listed
+		if p != nil {
 			n.Nonce = nonceOf(p.nonce)
 		}
 	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)):

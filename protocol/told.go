@@ -32,17 +32,15 @@ func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum
 // client has not accepted yet, and refusals have states that it has refused. The client may also
 // hold the states before those. Terms: see doc.go.
 //
-// Invariant: each listed delivery has an unanswered message, with two exceptions. In SotW, the
-// ACK of a later delivery may have answered all its messages. In delta, all its messages may be
-// answered, but an older delivery that was joined to it is not. heard and evicted are at most nonce.
+// Invariant: each listed delivery has a message without an answer of its own. heard is at most
+// nonce.
 type record struct {
 	base *xds.Versions // the table that the wildcard subscription was told; nil without a wildcard
 
-	deliveries []delivery // unanswered, oldest first, at most maxDeliveries
+	deliveries []delivery // unanswered, oldest first, at most maxListed
 	refusals   []refusal  // oldest first, at most maxRefusals
 	nonce      uint64     // nonce of the newest message; zero: no message was sent
 	heard      uint64     // the newest answered nonce
-	evicted    uint64     // the newest nonce of a message that is no longer listed and may be unanswered
 	refusing   *refusing  // nil: the client has sent no NACK on this stream, or its refusal has ended
 	silent     time.Time  // time of the last answer, or of the first response that needs an answer; only used while unacked
 
@@ -262,10 +260,10 @@ func (u *subscription) comesFirst(name string) bool {
 	return false
 }
 
-// newest returns the newest delivery if it is unanswered. It skips heartbeats, except in SotW for a
-// full-state type, where a heartbeat is a full response.
+// newest returns the newest delivery if it is unanswered, or if too many earlier ones are. It skips
+// heartbeats, except in SotW for a full-state type, where a heartbeat is a full response.
 func (u *subscription) newest(v xds.Variant) *delivery {
-	if !u.unacked {
+	if !u.unacked && !u.crowded() {
 		return nil
 	}
 	for i := len(u.deliveries) - 1; i >= 0; i-- {

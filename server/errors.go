@@ -36,6 +36,7 @@ const (
 	tooMany       // too many types or names
 	tooFast       // requests on a stream
 	tooSlow       // the client does not read
+	answersNot    // the client leaves responses unanswered
 	tooLate       // the first request
 	tooSilent     // streams without a request
 	tooManyOthers // streams of other services
@@ -50,7 +51,7 @@ const (
 
 // limitNames has the name of the limit that each fault exceeds, for statistics.
 var limitNames = [faults]xds.Limit{
-	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", tooLate: "first_request", tooSilent: "silent_streams", tooManyOthers: "other_streams", tooManyPolls: "polls", tooManyUnfinished: "unfinished", tooFastAddress: "address_rate", tooManyEnds: "stream_rate", mustWait: "first_answers",
+	tooManyStreams: "streams", tooLarge: "request", tooMany: "subscription", tooFast: "rate", tooSlow: "write", answersNot: "unanswered", tooLate: "first_request", tooSilent: "silent_streams", tooManyOthers: "other_streams", tooManyPolls: "polls", tooManyUnfinished: "unfinished", tooFastAddress: "address_rate", tooManyEnds: "stream_rate", mustWait: "first_answers",
 }
 
 // A tally counts faults. The zero value is ready to use.
@@ -107,12 +108,15 @@ func limitAttr(limit xds.Limit) slog.Attr { return slog.String("limit", string(l
 func (r *rejection) Error() string              { return r.Err().Error() }
 func (r *rejection) GRPCStatus() *status.Status { return r.Status }
 
-// rejected returns the error for the client of a request that the server cannot serve.
+// rejected returns the error for the client of a request or a stream that the server cannot serve.
 func rejected(err error) error {
 	if e, ok := errors.AsType[*xds.LimitError](err); ok {
 		f := tooMany
-		if errors.Is(err, wire.ErrLimit) { // the request was not even decoded
+		switch {
+		case errors.Is(err, wire.ErrLimit): // the request was not even decoded
 			f = tooLarge
+		case e.Limit == xds.LimitUnanswered:
+			f = answersNot
 		}
 		return limitError(f, e.Limit, codes.ResourceExhausted, "%v", err)
 	}

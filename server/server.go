@@ -296,7 +296,7 @@ type Stats struct {
 	//   - refused streams: "streams", "silent_streams", "other_streams"
 	//   - polls that were refused or answered early: "polls"
 	//   - ended streams: "first_request" (no request came), "request" (too large), "subscription" (too many
-	//     names), "write" (the client did not read)
+	//     names), "write" (the client did not read), "unanswered" (it read, and sent no ACK or NACK)
 	//   - closed connections: "unfinished" (incomplete requests)
 	//   - waits: "rate" (requests of a stream), "address_rate" (requests of an address, once for each stream),
 	//     "stream_rate" (new streams of a connection, once for each connection), "first_answers"

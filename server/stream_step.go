@@ -76,6 +76,9 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 			s.queue = append(s.queue, r)
 		}
 		s.handleEvents()
+		if err := s.session.Err(); err != nil {
+			return nil, rejected(err)
+		}
 	}
 	s.quietUntil = s.session.Waits()
 	if !s.quietUntil.After(time.Now()) {

@@ -13,6 +13,7 @@ const (
 	LimitNameLength Limit = "name_length" // bytes of a name, of a version or of a node's id
 	LimitNode       Limit = "node"        // bytes of a node
 	LimitTypeURL    Limit = "type_url"    // bytes of a type URL
+	LimitUnanswered Limit = "unanswered"  // responses without an answer
 )
 
 // Limits of a client for a server.

@@ -236,6 +236,9 @@ func (n *lane) respond() (progress bool) {
 		n.sent = append(n.sent, r)
 		n.down, progress = append(n.down, r), true
 	}
+	if err := n.session.Err(); err != nil {
+		n.fail(fmt.Errorf("the session ends the stream: %w", err))
+	}
 	if left := n.ledger.overdue(); left != "" {
 		n.fail(fmt.Errorf("the session should have sent: %s", left))
 	}

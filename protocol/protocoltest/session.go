@@ -19,6 +19,7 @@ type Session interface {
 	Responses() iter.Seq[*xds.Response]
 	Deadline() time.Time
 	Events() iter.Seq[protocol.Event]
+	Err() error
 }
 
 // An idler is a session that states its interests and can release its view between inputs. Other sessions are

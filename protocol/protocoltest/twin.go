@@ -60,6 +60,14 @@ func (t *twins) Resend(typ *xds.Type, name string) {
 	}
 }
 
+func (t *twins) Err() error {
+	a, b := t.Session.Err(), t.other.Err()
+	if (a == nil) != (b == nil) {
+		differ("the stream ends with %v with hints, and with %v without", a, b)
+	}
+	return a
+}
+
 func (t *twins) Deadline() time.Time {
 	a, b := t.Session.Deadline(), t.other.Deadline()
 	if !a.Equal(b) {

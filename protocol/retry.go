@@ -167,15 +167,20 @@ func (s *Session) retry(u *subscription) {
 }
 
 // isOutdated reports whether the view lacks content that was new in a refused full state, such as a reverted
-// resource whose removal is delayed. The change of the view is sent then, and needs no retry.
+// resource whose removal is delayed on a per-type stream. The change of the view is sent then, and needs no
+// retry. A resource that is kept because others refer to it is not outdated: these may wait for the retry.
 func (s *Session) isOutdated(u *subscription, r *refusal) bool {
 	t := s.table(u.typ)
 	for name, it := range r.members {
 		if !stands(it.is) || same(it.was, it.is) {
 			continue
 		}
-		in := t.Lookup(name)
-		if in == nil || !same(in.Stamp, it.is) {
+		if in := t.Lookup(name); in != nil && same(in.Stamp, it.is) {
+			continue
+		}
+		l := u.lingers(name)
+		kept := s.only == nil && l != nil && l.body != nil && same(l.body.Stamp, it.is)
+		if !kept {
 			return true
 		}
 	}

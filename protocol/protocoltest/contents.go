@@ -356,7 +356,9 @@ func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
 			}
 		}
 	}
-	for _, o := range append(a.flights, f) {
-		o.cold = o.cold || cold && o.batch == f.batch
+	batch := slices.DeleteFunc(slices.Clone(a.flights), func(o *flight) bool { return o.batch != f.batch })
+	cold = cold || slices.ContainsFunc(batch, func(o *flight) bool { return o.cold })
+	for _, o := range append(batch, f) { // the messages of a split response are stuck together
+		o.cold = cold
 	}
 }

@@ -16,7 +16,7 @@ const (
 	// silentAfter is how long a type waits for the answer of another type.
 	silentAfter = 15 * time.Second
 
-	// maxTracked is how many unanswered responses a session tracks.
+	// maxTracked is how many responses a session tracks although nothing waits for their answers.
 	maxTracked = 4
 )
 
@@ -321,7 +321,7 @@ func (l *ledger) settle(a *account, req xds.Request) *flight {
 // refuse records that the client refused a response. What it refused together with a name that changed, or that the view
 // withholds, may be sent again.
 func (l *ledger) refuse(a *account, f *flight) {
-	moved := f != a.newest || a.moved >= f.batch || len(a.flights) >= maxTracked-1
+	moved := f != a.newest || a.moved >= f.batch
 	for n := range f.carried {
 		moved = moved || l.withholds(a, n)
 	}
@@ -354,9 +354,9 @@ func (a *account) accept(f *flight, whole bool) {
 	}
 }
 
-// mayForget reports whether the session may have forgotten a response: it tracks the newest four.
+// mayForget reports whether the session may have forgotten a response because nothing waits for its answer.
 func (l *ledger) mayForget(a *account, f *flight) bool {
-	return f != nil && f != a.newest && (len(l.nonces)-f.seq >= maxTracked || f.onlyBeats)
+	return f != nil && f != a.newest && (f.seq < a.accepted && len(l.nonces)-f.seq >= maxTracked || f.onlyBeats)
 }
 
 // waitsForAnswer reports whether a response before this batch is unanswered, and holds back newer states.

@@ -93,6 +93,7 @@ type Server struct {
 	pacer                                                                   pacer
 	once                                                                    sync.Once
 	tries                                                                   tries
+	sessions                                                                dedup.Counter // log lines about the begin and the end of sessions
 	refusedRoles                                                            dedup.Counter // log lines about callers without a role
 
 	mu   sync.Mutex     // never held during I/O

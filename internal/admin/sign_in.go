@@ -177,9 +177,22 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) didSignIn(r *http.Request, name string) {
-	s.log().Info("operator signed in", "by", name, "peer", sender(r))
-	s.did(r.WithContext(context.WithValue(r.Context(), callerKey{}, &caller{name: name})), "sign-in")
+	s.noteSession(r, name, "operator signed in", "sign-in")
 }
+
+// noteSession logs the begin or the end of a session, with an event. A caller with the role view must not displace the
+// events of others, so only the first ones in [dedup.Within] have an event.
+func (s *Server) noteSession(r *http.Request, name, line, event string) {
+	peer := sender(r)
+	repeated := func(n int, _ []string) { s.log().Info(line, "by", name, "peer", peer, "repeated", n) }
+	if s.sessions.Allow(name, line+name, maxNoted, repeated) {
+		repeated(0, nil)
+		s.did(r.WithContext(context.WithValue(r.Context(), callerKey{}, &caller{name: name})), event)
+	}
+}
+
+// maxNoted is the maximum number of lines about the same change of sessions in [dedup.Within].
+const maxNoted = 5
 
 // mayTry returns an error if too many sign-ins of an address have failed.
 func (s *Server) mayTry(w http.ResponseWriter, owner string, now time.Time) error {
@@ -223,8 +236,7 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
 	c := *callerOf(r.Context())
 	s.setCookie(w, r, sessionCookie, "", 0)
 	if c.session != nil {
-		s.log().Info("operator signed out", "by", c.name, "peer", sender(r))
-		s.did(r, "sign-out")
+		s.noteSession(r, c.name, "operator signed out", "sign-out")
 		c = caller{exposed: c.exposed}
 	}
 	s.answerSession(w, r, &c)

@@ -17,6 +17,7 @@ import (
 	"github.com/chancery-xds/chancery/internal/admin/roles"
 	"github.com/chancery-xds/chancery/internal/admin/session"
 	"github.com/chancery-xds/chancery/internal/auth/identity"
+	"github.com/chancery-xds/chancery/internal/logs/dedup"
 )
 
 // A browser keeps the cookie of a server and the token of its session.
@@ -270,6 +271,36 @@ func TestFailedSignInsAreForgotten(t *testing.T) {
 		if d := all.wait("a", now.Add(50*time.Second)); d != 10*time.Second {
 			t.Errorf("the wait is %v", d)
 		}
+	})
+}
+
+// A caller with the role view cannot displace the events of other callers.
+func TestManySignInsHaveFewEvents(t *testing.T) {
+	t.Run("SAFE-20 many sign-ins", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(newFleet())
+			withRoles(t, s, "ops view")
+			var log bytes.Buffer
+			s.Log = slog.New(slog.NewTextHandler(&log, nil))
+			events := map[string]int{}
+			s.Note = func(e api.Event) { events[e.Text]++ }
+			b := &browser{t: t, h: s.Handler(public), tls: true}
+			for range 100 {
+				b.session("POST", as("ops")...)
+				b.session("DELETE", api.CSRFHeader, b.csrf)
+			}
+			time.Sleep(dedup.Within)
+			synctest.Wait()
+			if fmt.Sprint(events) != "map[sign-in by token ops:5 sign-out by token ops:5]" {
+				t.Errorf("%v", events)
+			}
+			for _, line := range []string{"operator signed in", "operator signed out"} {
+				if strings.Count(log.String(), line) != 6 || !strings.Contains(log.String(), "repeated=95") {
+					t.Errorf("the log:\n%s", &log)
+				}
+			}
+			time.Sleep(2 * dedup.Within)
+		})
 	})
 }
 

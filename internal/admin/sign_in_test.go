@@ -182,7 +182,7 @@ func TestSessionIsBoundToItsCredential(t *testing.T) {
 func TestTokenHolderCannotSealUser(t *testing.T) {
 	t.Run("SAFE-20 only the issuer's sessions have a user", func(t *testing.T) {
 		s := newServer(newFleet())
-		p, problems := roles.Parse("roles.yaml", []byte("tokens: {dash: /x}\nbindings:\n- {role: view, subjects: [{token: dash}]}\n- {role: commit, subjects: [{claims: {groups: sre}}]}\n"), nil)
+		p, problems := roles.Parse("roles.yaml", []byte("tokens: {dash: /x}\noidc: {issuer: 'https://issuer.example', client_id: c}\nbindings:\n- {role: view, subjects: [{token: dash}]}\n- {role: commit, subjects: [{claims: {groups: sre}}]}\n"), nil)
 		if p == nil {
 			t.Fatal(problems)
 		}

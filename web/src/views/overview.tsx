@@ -4,7 +4,7 @@ import { Ago, Empty, Links, lookOf, Panel, Problem } from "../parts";
 import { linkTo } from "../route";
 import { stateKey } from "../search";
 import { numeric, Table } from "../table";
-import { number, wordOf } from "../words";
+import { number, units, wordOf } from "../words";
 import { ReloadAction } from "./commands";
 import { type Line, problemsOf } from "./problems";
 
@@ -187,7 +187,7 @@ function Server({ s }: { s: Status }) {
         <dd class="mono">{s.server.xds || "–"}</dd>
         <dt>configuration</dt>
         <dd>
-          <a href="/resources">{number(s.config.resources)} resources</a>
+          <a href="/resources">{number(s.config.resources)} {units(s.config.resources, "resource")}</a>
           {s.config.files > 0 && ` in ${number(s.config.files)} files`}
         </dd>
         <dt>started</dt>

@@ -49,11 +49,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		u.regain(name) // for an unsubscribed scope, the members show its state
 		u.touch(e)     // the client may hold a resource with the name itself, which must be removed
 	case was != nil:
-		// Kept resources (leavers) stay matched until they are removed.
-		is, again = was.Where(func(r *xds.Resource) bool {
-			l := u.lingers(r.Name)
-			return l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body))
-		}), false
+		is, again = u.stillMatched(t, name, was), false
 		if is.Len() > 0 {
 			u.matches[name] = is
 			break
@@ -77,14 +73,29 @@ func (u *subscription) match(t *xds.Table, name string) {
 		}
 	}
 	if again {
-		for r := range is.All() {
-			e := u.entry(r.Name)
-			e.repeat(e.again || e.told != absent) // a name that was not told differs anyway, and needs no repetition
-			u.touch(e)
-		}
+		u.repeatMatched(is)
 	}
 	if was == nil && is.Len() > 0 { // the client may have refused that the name does not exist
 		u.dissolve(false, slices.Values([]string{name}))
+	}
+}
+
+// stillMatched returns the kept resources (leavers) among the resources that a name matched. They
+// stay matched until they are removed.
+func (u *subscription) stillMatched(t *xds.Table, name string, was *xds.Members) *xds.Members {
+	return was.Where(func(r *xds.Resource) bool {
+		l := u.lingers(r.Name)
+		return l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body))
+	})
+}
+
+// repeatMatched marks matched resources to be sent again. A name that was not told differs anyway,
+// and needs no repetition.
+func (u *subscription) repeatMatched(is *xds.Members) {
+	for r := range is.All() {
+		e := u.entry(r.Name)
+		e.repeat(e.again || e.told != absent)
+		u.touch(e)
 	}
 }
 

@@ -230,7 +230,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			if u.covers(st.Name) { // the state is unknown until the name is sent, which may never happen
 				unknown = append(unknown, st.Name)
 			}
-		case !u.wildcard && (e == nil || !u.wants(e)), same(told, st), doubtful(st):
+		case !u.covers(st.Name), same(told, st), doubtful(st):
 		case e == nil && told == absent:
 			u.addTouched([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
 		default:
@@ -243,7 +243,12 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 		}
 	}
 	u.bring(unknown)
-	for _, items := range kept {
+	u.adoptRefused(kept)
+}
+
+// adoptRefused adds refusals of an earlier stream.
+func (u *subscription) adoptRefused(all [][]item) {
+	for _, items := range all {
 		u.refusals = append(u.refusals, list(items, 0, true))
 	}
 	for len(u.refusals) > maxRefusals {
@@ -415,32 +420,15 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		if !seen.add(i) {
 			continue // if a name is stated twice, the later statement counts
 		}
-		e := u.entry(v.Name)
-		stray := !u.wildcard && (e == nil || !u.wants(e)) // no subscription covers it, so it is removed: "no longer visible"
-		r := t.Lookup(v.Name)
-		current := !stray && u.shows(r) && r.Version == v.Version
-		expires := current && s.ttl && r.TTL > 0 // the resource is sent again, because its remaining TTL is unknown
-		var told *xds.Stamp
-		if current {
-			told = r.Stamp
-			if !r.OnDemand {
-				matched++
-			}
-		} else {
-			told = stated(lately, v)
+		is := s.statement(u, t, lately, v)
+		if is.current && !is.onDemand {
+			matched++
 		}
-		switch {
-		case e != nil:
-			e.tell(told)
-			e.repeat(expires)
-			u.regain(v.Name) // the client has not unsubscribed from names that its "*" covers
-			if e.matched == 0 && u.collects(v.Name) {
-				u.lapse(e) // the collection matched the resource, too
-			}
-			u.touch(e)
-		case !current || r.OnDemand || expires:
-			e = &entry{name: strings.Clone(v.Name), told: told, sent: true, again: expires}
-			if stray && (u.scopes != nil || u.collects(v.Name)) {
+		if e := u.entry(v.Name); e != nil {
+			u.adopt(e, is)
+		} else if !is.current || is.onDemand || is.expires {
+			e = &entry{name: strings.Clone(v.Name), told: is.told, sent: true, again: is.expires}
+			if is.stray && (u.scopes != nil || u.collects(v.Name)) {
 				u.lapse(e) // the wildcard or the collection matched the resource
 			}
 			extra = append(extra, *e)
@@ -459,6 +447,38 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		}
 	}
 	u.addTouched(extra)
+}
+
+// A statement is the meaning of a name and version that a delta client states.
+type statement struct {
+	told     *xds.Stamp
+	current  bool // the view has this version
+	onDemand bool // valid if current
+	expires  bool // the resource is sent again, because its remaining TTL is unknown
+	stray    bool // no subscription covers the name, so it is removed: "no longer visible"
+}
+
+func (s *Session) statement(u *subscription, t *xds.Table, lately []*xds.Table, v xds.Version) statement {
+	r := t.Lookup(v.Name)
+	is := statement{stray: !u.covers(v.Name)}
+	is.current = !is.stray && u.shows(r) && r.Version == v.Version
+	if !is.current {
+		is.told = stated(lately, v)
+		return is
+	}
+	is.told, is.onDemand, is.expires = r.Stamp, r.OnDemand, s.ttl && r.TTL > 0
+	return is
+}
+
+// adopt applies a statement to the entry of its name.
+func (u *subscription) adopt(e *entry, is statement) {
+	e.tell(is.told)
+	e.repeat(is.expires)
+	u.regain(e.name) // the client has not unsubscribed from names that its "*" covers
+	if e.matched == 0 && u.collects(e.name) {
+		u.lapse(e) // the collection matched the resource, too
+	}
+	u.touch(e)
 }
 
 // recognize handles a view that finds resources on demand. If the view has found a resource in the

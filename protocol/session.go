@@ -180,31 +180,12 @@ func (s *Session) Receive(req xds.Request) error {
 		return err
 	}
 	if first {
-		i := len(s.subs)
-		for i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
-			i--
-		}
-		s.subs = slices.Insert(s.subs, i, u)
-		s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version, Count: len(req.Initial)})
+		s.open(u, req)
 	}
-
 	// The names apply whatever the nonce is, because a stream keeps its order. The nonce only pairs
 	// an answer with its response (SOTW-3, DELTA-3).
 	t := s.table(u.typ)
-	if s.variant == xds.SotW {
-		if !req.SameNames {
-			u.replace(req.Names, t)
-		}
-	} else {
-		u.subscribe(req.Subscribe, t)
-		s.keepBack(u, req.Subscribe)
-		s.comeBack(u, req.Subscribe, t)
-		for _, n := range req.Subscribe {
-			u.match(t, n)
-		}
-		// After subscribe: a name in both lists ends unsubscribed (DELTA-14).
-		s.unsubscribe(u, req.Unsubscribe, t)
-	}
+	s.applyNames(u, req, t)
 	u.dropUnwanted()
 	if first {
 		if s.began.IsZero() {
@@ -231,39 +212,76 @@ func (s *Session) Receive(req xds.Request) error {
 	return nil
 }
 
-// check enforces the limits on names (SAFE-1). Names that are listed twice, or subscribed already,
-// count once. In the first request, the client may also state names and versions. The session keeps
-// them and may send them again, so the limit on the length of names applies to them, too.
-func (s *Session) check(u *subscription, req xds.Request, first bool) error {
+// open adds the subscription of a type, in push order.
+func (s *Session) open(u *subscription, req xds.Request) {
+	i := len(s.subs)
+	for i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
+		i--
+	}
+	s.subs = slices.Insert(s.subs, i, u)
+	s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version, Count: len(req.Initial)})
+}
+
+// applyNames applies the names of a request.
+func (s *Session) applyNames(u *subscription, req xds.Request, t *xds.Table) {
+	if s.variant == xds.SotW {
+		if !req.SameNames {
+			u.replace(req.Names, t)
+		}
+		return
+	}
+	u.subscribe(req.Subscribe, t)
+	s.keepBack(u, req.Subscribe)
+	s.comeBack(u, req.Subscribe, t)
+	for _, n := range req.Subscribe {
+		u.match(t, n)
+	}
+	// After subscribe: a name in both lists ends unsubscribed (DELTA-14).
+	s.unsubscribe(u, req.Unsubscribe, t)
+}
+
+// count returns the number of names that the client subscribes to after a request. Names that are
+// listed twice, or subscribed already, count once. If the number is within the limit, it may be too
+// large.
+func (s *Session) count(u *subscription, req xds.Request) int {
 	count := len(req.Names)
 	if s.variant == xds.Delta {
 		count = int(u.named) + len(req.Subscribe)
 	}
-	if count > s.opts.MaxNames {
-		is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
-		for _, n := range req.Names {
-			is[n] = true
-		}
-		count = len(is)
-		if s.variant == xds.Delta {
-			for _, n := range req.Subscribe {
-				is[n] = true
-			}
-			for _, n := range req.Unsubscribe {
-				is[n] = false
-			}
-			count = int(u.named)
-			for n, wanted := range is {
-				switch e := u.entry(n); {
-				case e != nil && e.named && !wanted:
-					count--
-				case wanted && (e == nil || !e.named):
-					count++
-				}
-			}
+	if count <= s.opts.MaxNames {
+		return count
+	}
+	is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
+	for _, n := range req.Names {
+		is[n] = true
+	}
+	if s.variant == xds.SotW {
+		return len(is)
+	}
+	for _, n := range req.Subscribe {
+		is[n] = true
+	}
+	for _, n := range req.Unsubscribe {
+		is[n] = false
+	}
+	count = int(u.named)
+	for n, wanted := range is {
+		e := u.entry(n)
+		named := e != nil && e.named
+		if named && !wanted {
+			count--
+		} else if wanted && !named {
+			count++
 		}
 	}
-	if count > s.opts.MaxNames {
+	return count
+}
+
+// check enforces the limits on names (SAFE-1). In the first request, the client may also state names
+// and versions. The session keeps them and may send them again, so the limit on the length of names
+// applies to them, too.
+func (s *Session) check(u *subscription, req xds.Request, first bool) error {
+	if count := s.count(u, req); count > s.opts.MaxNames {
 		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
 	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {

@@ -323,7 +323,8 @@ func (o *outlook) state(name string) NameState {
 	n.Why, n.By = o.why(e, name, r)
 	var d *delivery
 	var p *part
-	if stands(told) || !s.forsakes(u) { // in the other case no response reports the removal
+	reported := stands(told) || !s.forsakes(u) // otherwise no response reports the removal
+	if reported {
 		d, p = u.unanswered(name)
 	}
 	refused := o.refusedIn(name, d)
@@ -336,7 +337,8 @@ func (o *outlook) state(name string) NameState {
 	}
 	l, due := u.lingers(name), o.owes(e, name, told, r)
 	has := n.Why != NotWanted || u.lapses(name)
-	switch w, waits := u.waiting.of(name); {
+	w, waits := u.waiting.of(name)
+	switch {
 	case waits && due:
 		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
 	case l != nil:
@@ -348,36 +350,59 @@ func (o *outlook) state(name string) NameState {
 		if p != nil {
 			n.Nonce = nonceOf(p.nonce)
 		}
-	case (refused > 0 || u.refuses(name)) && has && (r != nil || stands(told) || !s.forsakes(u)):
+	case has && (r != nil || reported) && (refused > 0 || u.refuses(name)):
 		// The client refused the name on this stream or on an earlier one. A name that SotW cannot
 		// remove is reported as absent.
 		n.State, n.Nonce = StateRefused, n.RefusedIn
-	case n.Why == NotWanted:
-		n.State = StateUnwanted
-	case o.unknown(name, told):
-		n.State = StateUnknown
-	case n.Finds > 0:
-		n.State = StateSynced
-	case r == nil && s.undecided(u.typ, name) && (stands(told) || e == nil || !e.sent || e.again):
-		n.State = StateWaiting
-	case r == nil && (stands(told) || e != nil && e.named && !e.sent):
-		n.State = StateDue // the absence of the name is not reported yet (DELTA-7)
-	case r == nil:
-		n.State = StateAbsent
-	case differs(told, r):
-		n.State = StateDue
 	default:
-		n.State = StateSynced
+		n.State = o.settled(&n, e, r, told)
 	}
 	if has || l != nil || due {
 		n.Held = o.held(name, told)
 	}
-	if i, ok := place(u.brought, name); ok {
-		n.Before = u.brought[i]
-	} else if u.vagueAll && !u.adopted {
-		n.Before = &xds.Stamp{Name: name}
-	}
+	n.Before = o.before(name)
 	return n
+}
+
+// settled returns the state of a name for which nothing is in flight, refused, or to be sent by its
+// entry.
+func (o *outlook) settled(n *NameState, e *entry, r *xds.Resource, told *xds.Stamp) NameStatus {
+	switch {
+	case n.Why == NotWanted:
+		return StateUnwanted
+	case o.unknown(n.Name, told):
+		return StateUnknown
+	case n.Finds > 0:
+		return StateSynced
+	case r == nil:
+		return o.missing(n.Name, e, told)
+	case differs(told, r):
+		return StateDue
+	}
+	return StateSynced
+}
+
+// missing returns the state of a wanted name without a resource in the view.
+func (o *outlook) missing(name string, e *entry, told *xds.Stamp) NameStatus {
+	answered := e != nil && e.sent && !e.again
+	switch {
+	case o.s.undecided(o.u.typ, name) && (stands(told) || !answered):
+		return StateWaiting
+	case stands(told), e != nil && e.named && !e.sent:
+		return StateDue // the absence of the name is not reported yet (DELTA-7)
+	}
+	return StateAbsent
+}
+
+// before returns a state of a name from an earlier stream, with unknown content; nil: none.
+func (o *outlook) before(name string) *xds.Stamp {
+	if i, ok := place(o.u.brought, name); ok {
+		return o.u.brought[i]
+	}
+	if o.u.vagueAll && !o.u.adopted {
+		return &xds.Stamp{Name: name}
+	}
+	return nil
 }
 
 // why returns the reason why the client wants a name, and the alias or collection for it.

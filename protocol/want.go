@@ -267,18 +267,25 @@ func (u *subscription) arrives(t *xds.Table) {
 			}
 		}
 	}
-	if u.base != nil {
-		for was, is := range t.Versions().Since(u.base) { // a new resource may still refer to a name that the view has lost
-			if is == nil && u.entry(was.Name) == nil && others[was.Name] == nil {
-				others[was.Name] = was
-			}
-		}
-	}
+	u.lostSinceBase(t, others)
 	extra := make([]entry, 0, len(others))
 	for name, is := range others {
 		extra = append(extra, entry{name: name, told: is, sent: is != absent})
 	}
 	u.add(extra...)
+}
+
+// lostSinceBase adds names of the wildcard's table that the view has lost and that have no entry: a
+// new resource may still refer to them.
+func (u *subscription) lostSinceBase(t *xds.Table, names map[string]*xds.Stamp) {
+	if u.base == nil {
+		return
+	}
+	for was, is := range t.Versions().Since(u.base) {
+		if is == nil && u.entry(was.Name) == nil && names[was.Name] == nil {
+			names[was.Name] = was
+		}
+	}
 }
 
 // mayHaveGivenUp reports whether the client has unsubscribed from any name since the oldest listed

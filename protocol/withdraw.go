@@ -214,21 +214,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 			extra = append(extra, gone)
 		}
 	}
-	covered := func(names []string) {
-		for _, n := range names {
-			if u.entry(n) == nil { // names with an entry are looked at if they are dirty
-				look(n, nil)
-			}
-		}
-	}
-	if u.wildcard && touched == nil && u.base != t.Versions() {
-		covered(t.Since(u.base).Removed)
-	}
-	for _, names := range touched {
-		if u.wildcard {
-			covered(names[u.typ.URL])
-		}
-	}
+	u.lookCovered(t, touched, look)
 	for _, n := range u.dirty {
 		if e := u.entry(n); e != nil || u.wildcard {
 			look(n, e)
@@ -236,6 +222,27 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		s.retainFound(u, t, n)
 	}
 	u.add(extra...)
+}
+
+// lookCovered calls look for names without an entry that the view may have lost and that the wildcard
+// covers. Names with an entry are looked at if they are dirty.
+func (u *subscription) lookCovered(t *xds.Table, touched []xds.Names, look func(string, *entry)) {
+	if !u.wildcard {
+		return
+	}
+	covered := func(names []string) {
+		for _, n := range names {
+			if u.entry(n) == nil {
+				look(n, nil)
+			}
+		}
+	}
+	if touched == nil && u.base != t.Versions() {
+		covered(t.Since(u.base).Removed)
+	}
+	for _, names := range touched {
+		covered(names[u.typ.URL])
+	}
 }
 
 // retainFound keeps resources that a name matched, if no subscription of this client matches them

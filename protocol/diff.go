@@ -171,67 +171,6 @@ func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
 	}
 }
 
-// owed returns the change to send for the name of an entry: a resource, a removal (gone), or
-// nothing.
-func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
-	l := u.lingers(e.name)
-	switch {
-	case u.matches[e.name] != nil:
-		// The name matches other resources, which have their own entries. The client may still hold
-		// an earlier resource with this name itself.
-		return nil, e.told != others && l == nil
-	case !u.wants(e) && !u.wildcard: // no subscription matches the name any more
-		reported := (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
-		return nil, (e.told != absent || reported) && l == nil
-	case l != nil:
-		return s.owedKept(u, e, l)
-	}
-	r = t.Lookup(e.name)
-	switch {
-	case !u.shows(r):
-		return nil, s.owesAbsence(u, e)
-	case e.again || differs(e.told, r):
-		return r, false
-	}
-	return nil, false
-}
-
-// owedKept is owed for a kept resource. It need not be sent until nothing refers to it, unless the
-// client asks for it: either the client has a copy, or the name is only matched, so the client did
-// not request it. A SotW client on a new stream may lack a name that it requests. There the resource
-// is sent only for types that clusters need to become warm.
-func (s *Session) owedKept(u *subscription, e *entry, l *leaver) (r *xds.Resource, gone bool) {
-	asked := e.named || u.dropped[e.name] // the client has just subscribed or unsubscribed
-	requested := e.matched == 0 || e.named || u.wildcard
-	switch {
-	case !e.again:
-		return nil, false
-	case l.body == nil: // only the removal can be sent
-		return nil, asked && !s.undecided(u.typ, e.name)
-	case s.variant == xds.Delta && requested, s.warms(u.typ):
-		return l.body, false
-	}
-	return nil, false
-}
-
-// owesAbsence reports whether the client is to be sent that a name does not exist.
-func (s *Session) owesAbsence(u *subscription, e *entry) bool {
-	onlyMatched := e.matched > 0 && !e.named
-	switch {
-	case e.told == absent && (!e.again || onlyMatched && !e.sent):
-		// The client knows that the name does not exist. A matched resource that was removed before
-		// it was sent is not reported, either.
-		return false
-	case s.mutes(u, e):
-		return false
-	case s.undecided(u.typ, e.name): // the view is still looking; in SotW no response reports unsubscribed names
-		return s.variant == xds.SotW && !u.wants(e)
-	}
-	return true
-}
-
-func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
-
 // names yields the names in the diff.
 func (d *diff) names(yield func(string) bool) {
 	for _, r := range d.upserts {
@@ -257,13 +196,6 @@ func minus(names, others []string) []string {
 		return names
 	}
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
-}
-
-// undecided reports whether the view is still looking for a name and has no resource with this name
-// yet.
-func (s *Session) undecided(t *xds.Type, name string) bool {
-	v, ok := s.view.(xds.Undecided)
-	return ok && v.Undecided(t, name) && s.table(t).Lookup(name) == nil
 }
 
 // searching reports whether the view is still looking for a subscribed name.

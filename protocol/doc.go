@@ -143,14 +143,15 @@
 //	                                                       refusal.go withheld.go refusing.go
 //	                                                       retry.go resume.go blamed.go
 //	withdrawing, waiting  removals kept, names that wait   withdraw.go order.go waiting.go
-//	                                                       warm.go
+//	                                                       warm.go due.go mute.go
 //	saying                what to send next                diff.go say.go resend.go tell.go response.go
-//	                                                       handover.go beat.go mute.go
+//	                                                       handover.go beat.go
 //
 // The rooms share the entries, one row for each name (names.go), and the lists of changed entries
 // (touched.go). A room reports a change there and calls no other room; recheck and respond read the
-// lists. state.go reads all rooms to
-// report the state of types and names (Session.States, NameStates).
+// lists. due.go has the questions what is owed for a name, and what blocks a type. state.go reads all
+// rooms to report the state of types and names (Session.States, NameStates). resume.go and forget.go
+// call all rooms.
 //
 // session.go has the main path: Receive and Change mark names as dirty. Responses prepares each
 // type (finds lost and changed names), then sends news in push order, then removals in reverse.
@@ -159,8 +160,8 @@
 //	which names a request means        replace, subscribe, unsubscribe (want.go); match (match.go)
 //	the effect of an answer            settle, accept, refuse
 //	when a refusal of a type ends      endRefusing (refusing.go)
-//	when nothing may be sent           blocked (say.go)
-//	the content to send                owed (diff.go) for a name, respond (say.go) for a type
+//	when nothing may be sent           blocked (due.go)
+//	the content to send                owed (due.go) for a name, respond (say.go) for a type
 //	what counts as held                mayHold, keeps (told.go)
 //	which removals wait, how long      leaverOf and holdOf (withdraw.go)
 //	which news wait, how long          mustWait and mayLack (order.go), waitForAddresses (diff.go)

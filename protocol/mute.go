@@ -67,11 +67,11 @@ func (s *Session) mutes(u *subscription, e *entry) bool {
 }
 
 // mutedBy returns the time at which the next absence may be reported; zero: never.
-func (y *saying) mutedBy() time.Time {
-	if y.mute == nil || len(y.mute.list) == 0 {
+func (u *subscription) mutedBy() time.Time {
+	if u.mute == nil || len(u.mute.list) == 0 {
 		return time.Time{}
 	}
-	return y.mute.list[0].until
+	return u.mute.list[0].until
 }
 
 // unmute drops names whose delay is over, or for which something was sent. There may be many names,

@@ -173,19 +173,6 @@ func (s *Session) mayAnyCome(first *subscription) condition {
 	return condition{}
 }
 
-// owes reports whether something is to be sent for the type. Names that the view is still looking
-// for do not count, because the view may never find them.
-func (s *Session) owes(u *subscription, t *xds.Table) bool {
-	return u.news(t) || slices.ContainsFunc(u.dirty, func(n string) bool {
-		e := u.entry(n)
-		if e == nil {
-			return false
-		}
-		r, gone := s.owed(u, t, e)
-		return r != nil || gone
-	})
-}
-
 // brings reports whether a delivery has any state that the client may not hold yet. A delivery that
 // only repeats what the client was told has none.
 func (u *subscription) brings(d *delivery) bool {

@@ -141,6 +141,3 @@ func (s *Session) version(u *subscription, t *xds.Table) string {
 	}
 	return t.Version()
 }
-
-// tellsWorld reports whether each response to u has the full state.
-func (s *Session) tellsWorld(u *subscription) bool { return s.variant == xds.SotW && u.typ.FullState }

@@ -9,12 +9,10 @@ import (
 
 // A saying is the record of what may have to be sent for one type. Terms: see doc.go.
 //
-// Invariant: a muted name is in mute with the same time. beatAt is zero if and only if beats is
-// empty.
+// Invariant: beatAt is zero if and only if beats is empty.
 type saying struct {
-	looked  int    // number of dirty names that were compared since the view changed, while the type is blocked
-	stalled bool   // something is to be sent, but the newest response is unanswered
-	mute    *mutes // names whose absence is not reported yet; nil: none
+	looked  int  // number of dirty names that were compared since the view changed, while the type is blocked
+	stalled bool // something is to be sent, but the newest response is unanswered
 
 	beats  map[time.Duration]time.Time // next heartbeat of resources with a TTL, by TTL
 	beatAt time.Time                   // the earliest time in beats when heartbeats were last computed; zero: no heartbeat
@@ -28,19 +26,6 @@ func (y *saying) lookAnew() { y.looked = 0 }
 
 // unstall records that nothing waits for the answer to the newest response.
 func (y *saying) unstall() { y.stalled = false }
-
-// blocked reports whether nothing may be sent before the client has answered the newest response.
-// Meanwhile changes collect (SOTW-3). "The management server should not send a DiscoveryResponse
-// for any DiscoveryRequest that has a stale nonce."
-func (s *Session) blocked(u *subscription) bool {
-	d := u.newest(s.variant)
-	if d == nil || !s.now.Before(d.sent.Add(patience)) || u.stuck() {
-		return false
-	}
-	// Delta: "the server must honor changes to the subscription state even if the nonce is stale"
-	// (DELTA-3).
-	return s.variant == xds.SotW || !u.asked || u.crowded()
-}
 
 // blockedBy returns the time at which the type is no longer blocked by its newest response. It
 // returns zero if no difference, heartbeat or removal waits for the answer.
@@ -104,13 +89,6 @@ func (s *Session) prepare(u *subscription) {
 	if blocked {
 		u.looked = len(u.dirty)
 	}
-}
-
-// lists reports whether an entry belongs in the list of dirty names. A difference also counts if it
-// cannot be sent yet because the view is looking for the name: the client may hold the old state.
-func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
-	r, gone := s.owed(u, t, e)
-	return r != nil || gone || u.leaving[e.name] == nil && u.outdated(t, e.name, e.told)
 }
 
 // respond returns the messages that bring the client up to date for one type, if they may be sent

@@ -116,11 +116,11 @@ type Session struct {
 //   - want, matching: what the client subscribes to (want.go, match.go, scope.go)
 //   - record: what the client was told and answered (told.go, cargo.go, delivery.go, settle.go,
 //     refusal.go, refusing.go, resume.go)
-//   - withdrawing, waiting: removals and names that wait because of other types (withdraw.go,
-//     order.go, waiting.go, warm.go)
-//   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go, mute.go)
+//   - withdrawing, waiting, mute: removals and names that wait because of other types (withdraw.go,
+//     order.go, waiting.go, warm.go, due.go, mute.go)
+//   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go)
 //
-// The rooms share the rows of single names (names.go).
+// The rooms share the rows of single names (names.go) and the lists of their changes (touched.go).
 type subscription struct {
 	typ *xds.Type
 	names
@@ -129,6 +129,7 @@ type subscription struct {
 	record
 	withdrawing
 	waiting *waiting // nil while no name waits
+	mute    *mutes   // names whose absence is not reported yet; nil: none
 	saying
 }
 

@@ -321,19 +321,11 @@ func (o *outlook) state(name string) NameState {
 		r = nil
 	}
 	n.Why, n.By = o.why(e, name, r)
-	var d *delivery
-	var p *part
 	reported := stands(told) || !s.forsakes(u) // otherwise no response reports the removal
-	if reported {
-		d, p = u.unanswered(name)
-	}
-	refused := o.refusedIn(name, d)
+	d, p, refused := o.answer(name, reported)
 	n.RefusedIn = nonceOf(refused)
 	if s.retries() {
 		n.RetryAt = u.retryOf(name)
-	}
-	if d != nil && d.last() < refused { // SotW: a delivery before the refused response may stay unanswered
-		d = nil
 	}
 	l, due := u.lingers(name), o.owes(e, name, told, r)
 	has := n.Why != NotWanted || u.lapses(name)
@@ -362,6 +354,19 @@ func (o *outlook) state(name string) NameState {
 	}
 	n.Before = o.before(name)
 	return n
+}
+
+// answer returns the unanswered response and message with a name, or the nonce of its refusal (see
+// refusedIn). In SotW a delivery before the refused response may stay unanswered.
+func (o *outlook) answer(name string, reported bool) (d *delivery, p *part, refused uint64) {
+	if reported {
+		d, p = o.u.unanswered(name)
+	}
+	refused = o.refusedIn(name, d)
+	if d != nil && d.last() < refused {
+		d = nil
+	}
+	return d, p, refused
 }
 
 // settled returns the state of a name for which nothing is in flight, refused, or to be sent by its

@@ -95,10 +95,6 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	return items
 }
 
-// forsakes reports whether removals cannot be sent. In SotW, "the API provides no mechanism" to
-// remove resources of types without full state (SOTW-9).
-func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW && !u.typ.FullState }
-
 // tellRemoved counts removals as told and adds their items. The result stray reports whether no
 // subscription matched some of the names any more.
 func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {

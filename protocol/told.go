@@ -143,7 +143,7 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
 			taken = append(taken, name)
 		}
 	}
-	u.brought = except(u.brought, taken)
+	u.unbring(taken)
 }
 
 // toldAll handles the answer to a delivery of the whole table while vagueAll is set. From then on
@@ -178,6 +178,9 @@ func (u *subscription) bring(names []string) {
 	}
 	u.brought = merged(more, except(u.brought, names))
 }
+
+// unbring undoes bring.
+func (r *record) unbring(names []string) { r.brought = except(r.brought, names) }
 
 // bringNamed calls bring for all subscribed names.
 func (u *subscription) bringNamed() {
@@ -396,4 +399,37 @@ func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
 func (u *subscription) current(t *xds.Table, name string, st *xds.Stamp) bool {
 	r := t.Lookup(name)
 	return u.shows(r) && r.Sum == st.Sum
+}
+
+// forsakes reports whether removals cannot be sent. In SotW, "the API provides no mechanism" to
+// remove resources of types without full state (SOTW-9).
+func (s *Session) forsakes(u *subscription) bool { return s.variant == xds.SotW && !u.typ.FullState }
+
+// tellsWorld reports whether each response to u has the full state.
+func (s *Session) tellsWorld(u *subscription) bool { return s.variant == xds.SotW && u.typ.FullState }
+
+// body returns the resource in the state told. If that state is no longer known, body returns the
+// last known resource with this name, or nil.
+func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resource {
+	t := s.table(typ)
+	last := t.Departed(name)
+	if r := t.Lookup(name); r != nil { // the view has the resource, but the client no longer gets it
+		last = r
+	}
+	if last != nil && (told == absent || same(last.Stamp, told)) {
+		return last
+	}
+	if told != absent && !known(told) {
+		return last // no table has this state; a client may state many such names, so the search would cost too much
+	}
+	recent := s.recent(typ)
+	if told == absent { // tables that are newer than the view do not count
+		recent = s.past(typ, t)
+	}
+	for _, t := range recent {
+		if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {
+			return r
+		}
+	}
+	return last
 }

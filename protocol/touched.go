@@ -2,8 +2,6 @@ package protocol
 
 import (
 	"slices"
-
-	"github.com/chancery-xds/chancery/xds"
 )
 
 // A touched part lists the changes of the rows of one type. All rooms report changes here, and call
@@ -137,10 +135,4 @@ func (l *names) untouchAll() (dirty []string) {
 		}
 	}
 	return dirty
-}
-
-// news reports whether the type may have something to send other than dirty and waiting names. The
-// table is the one that the view has.
-func (u *subscription) news(t *xds.Table) bool {
-	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
 }

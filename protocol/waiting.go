@@ -292,11 +292,6 @@ func (s *Session) addDependentBody(u *subscription, r *xds.Resource) {
 	}
 }
 
-// pending reports whether the type may have something to send.
-func (u *subscription) pending(t *xds.Table) bool {
-	return len(u.dirty) > 0 || u.waiting.parks() || u.news(t)
-}
-
 // recheckAll makes all waiting names dirty again.
 func (u *subscription) recheckAll() {
 	w := u.waiting

@@ -303,13 +303,6 @@ func (s *Session) awaits(u *subscription, e *entry) bool {
 	return e.named && e.again && u.matches[e.name] == nil && s.warms(u.typ)
 }
 
-// hopes reports whether the client awaits a name (see awaits) that the view has lost and had
-// recently. If a new reference to the name comes, the name is kept and sent. So until then it stays
-// in the list of dirty names.
-func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
-	return s.awaits(u, e) && s.lost(u, t, e.name, e, e.told) && s.body(u.typ, e.name, e.told) != nil
-}
-
 // warms reports whether the client ACKs another type only after it has got resources of type t.
 // Nothing that an ACK depends on may wait for that ACK (ADS-7). So a name of such a type is sent
 // even if the client subscribes after the view has lost it: a resource on the client may refer to
@@ -342,32 +335,6 @@ func (u *subscription) keep(name string, l *leaver) {
 	}
 	u.leaving[name] = l
 	u.note(name)
-}
-
-// body returns the resource in the state told. If that state is no longer known, body returns the
-// last known resource with this name, or nil.
-func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resource {
-	t := s.table(typ)
-	last := t.Departed(name)
-	if r := t.Lookup(name); r != nil { // the view has the resource, but the client no longer gets it
-		last = r
-	}
-	if last != nil && (told == absent || same(last.Stamp, told)) {
-		return last
-	}
-	if told != absent && !known(told) {
-		return last // no table has this state; a client may state many such names, so the search would cost too much
-	}
-	recent := s.recent(typ)
-	if told == absent { // tables that are newer than the view do not count
-		recent = s.past(typ, t)
-	}
-	for _, t := range recent {
-		if r := t.Lookup(name); r != nil && (told == absent || same(r.Stamp, told)) {
-			return r
-		}
-	}
-	return last
 }
 
 // withdraw releases the kept names to which nothing refers any more. It reports whether it has

@@ -42,9 +42,9 @@ var rooms = map[string]string{
 	"refusal":  "withheld.go retry.go",
 
 	"subscription.waiting": "waiting.go",
+	"subscription.mute":    "mute.go",
 
 	"saying":        "tell.go response.go",
-	"saying.mute":   "mute.go",
 	"saying.beats":  "beat.go",
 	"saying.beatAt": "beat.go",
 	"saying.unfed":  "beat.go",

@@ -1,0 +1,129 @@
+package protocol
+
+import (
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file decides for each name whether something is to be sent, and for each type whether
+// anything is. The rooms of order and responses ask these questions.
+
+// owed returns the change to send for the name of an entry: a resource, a removal (gone), or
+// nothing.
+func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
+	l := u.lingers(e.name)
+	switch {
+	case u.matches[e.name] != nil:
+		// The name matches other resources, which have their own entries. The client may still hold
+		// an earlier resource with this name itself.
+		return nil, e.told != others && l == nil
+	case !u.wants(e) && !u.wildcard: // no subscription matches the name any more
+		reported := (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
+		return nil, (e.told != absent || reported) && l == nil
+	case l != nil:
+		return s.owedKept(u, e, l)
+	}
+	r = t.Lookup(e.name)
+	switch {
+	case !u.shows(r):
+		return nil, s.owesAbsence(u, e)
+	case e.again || differs(e.told, r):
+		return r, false
+	}
+	return nil, false
+}
+
+// owedKept is owed for a kept resource. It need not be sent until nothing refers to it, unless the
+// client asks for it: either the client has a copy, or the name is only matched, so the client did
+// not request it. A SotW client on a new stream may lack a name that it requests. There the resource
+// is sent only for types that clusters need to become warm.
+func (s *Session) owedKept(u *subscription, e *entry, l *leaver) (r *xds.Resource, gone bool) {
+	asked := e.named || u.dropped[e.name] // the client has just subscribed or unsubscribed
+	requested := e.matched == 0 || e.named || u.wildcard
+	switch {
+	case !e.again:
+		return nil, false
+	case l.body == nil: // only the removal can be sent
+		return nil, asked && !s.undecided(u.typ, e.name)
+	case s.variant == xds.Delta && requested, s.warms(u.typ):
+		return l.body, false
+	}
+	return nil, false
+}
+
+// owesAbsence reports whether the client is to be sent that a name does not exist.
+func (s *Session) owesAbsence(u *subscription, e *entry) bool {
+	onlyMatched := e.matched > 0 && !e.named
+	switch {
+	case e.told == absent && (!e.again || onlyMatched && !e.sent):
+		// The client knows that the name does not exist. A matched resource that was removed before
+		// it was sent is not reported, either.
+		return false
+	case s.mutes(u, e):
+		return false
+	case s.undecided(u.typ, e.name): // the view is still looking; in SotW no response reports unsubscribed names
+		return s.variant == xds.SotW && !u.wants(e)
+	}
+	return true
+}
+
+func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
+
+// lists reports whether an entry belongs in the list of dirty names. A difference also counts if it
+// cannot be sent yet because the view is looking for the name: the client may hold the old state.
+func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
+	r, gone := s.owed(u, t, e)
+	return r != nil || gone || u.leaving[e.name] == nil && u.outdated(t, e.name, e.told)
+}
+
+// hopes reports whether the client awaits a name (see awaits) that the view has lost and had
+// recently. If a new reference to the name comes, the name is kept and sent. So until then it stays
+// in the list of dirty names.
+func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
+	return s.awaits(u, e) && s.lost(u, t, e.name, e, e.told) && s.body(u.typ, e.name, e.told) != nil
+}
+
+// owes reports whether something is to be sent for the type. Names that the view is still looking
+// for do not count, because the view may never find them.
+func (s *Session) owes(u *subscription, t *xds.Table) bool {
+	return u.news(t) || slices.ContainsFunc(u.dirty, func(n string) bool {
+		e := u.entry(n)
+		if e == nil {
+			return false
+		}
+		r, gone := s.owed(u, t, e)
+		return r != nil || gone
+	})
+}
+
+// pending reports whether the type may have something to send.
+func (u *subscription) pending(t *xds.Table) bool {
+	return len(u.dirty) > 0 || u.waiting.parks() || u.news(t)
+}
+
+// news reports whether the type may have something to send other than dirty and waiting names. The
+// table is the one that the view has.
+func (u *subscription) news(t *xds.Table) bool {
+	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
+}
+
+// blocked reports whether nothing may be sent before the client has answered the newest response.
+// Meanwhile changes collect (SOTW-3). "The management server should not send a DiscoveryResponse
+// for any DiscoveryRequest that has a stale nonce."
+func (s *Session) blocked(u *subscription) bool {
+	d := u.newest(s.variant)
+	if d == nil || !s.now.Before(d.sent.Add(patience)) || u.stuck() {
+		return false
+	}
+	// Delta: "the server must honor changes to the subscription state even if the nonce is stale"
+	// (DELTA-3).
+	return s.variant == xds.SotW || !u.asked || u.crowded()
+}
+
+// undecided reports whether the view is still looking for a name and has no resource with this name
+// yet.
+func (s *Session) undecided(t *xds.Type, name string) bool {
+	v, ok := s.view.(xds.Undecided)
+	return ok && v.Undecided(t, name) && s.table(t).Lookup(name) == nil
+}

@@ -1,0 +1,45 @@
+package protocol
+
+// dropUnwanted forgets the records of names that the client no longer wants.
+func (u *subscription) dropUnwanted() {
+	u.bringLess()
+	if len(u.quit) == 0 {
+		return
+	}
+	quit := u.takeQuit()
+	for i := range u.refusals { // the client may have held these names because of a name that it has dropped
+		quit = append(quit, u.refusals[i].lapsed...)
+	}
+	if u.idle() {
+		quit = u.remembered()
+	}
+	var given []string
+	for _, name := range quit {
+		u.note(name)
+		if u.entry(name) == nil {
+			u.unlapse(name)
+		}
+		if u.covers(name) {
+			for i := range u.refusals {
+				if r := &u.refusals[i]; r.has(name) && u.phantom(item{name: name, was: r.before(name), is: r.carries(name)}) {
+					r.take(name, true)
+				}
+			}
+			continue
+		}
+		u.fed(name)
+		given = append(given, name)
+		u.unorphan(name)
+		if !u.lapsed[name] {
+			u.leaveNot(name)
+		}
+		if u.lapses(name) {
+			continue
+		}
+		for i := range u.refusals {
+			u.refusals[i].take(name, true)
+		}
+	}
+	u.unbring(given)
+	u.dropEmpty()
+}

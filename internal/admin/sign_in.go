@@ -177,16 +177,17 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) didSignIn(r *http.Request, name string) {
-	s.noteSession(r, name, "operator signed in", "sign-in")
+	peer := sender(r)
+	s.noteSession(r, name, "sign-in", func(repeated int, _ []string) {
+		s.log().Info("operator signed in", "by", name, "peer", peer, "repeated", repeated)
+	})
 }
 
 // noteSession logs the begin or the end of a session, with an event. A caller with the role view must not displace the
 // events of others, so only the first ones in [dedup.Within] have an event.
-func (s *Server) noteSession(r *http.Request, name, line, event string) {
-	peer := sender(r)
-	repeated := func(n int, _ []string) { s.log().Info(line, "by", name, "peer", peer, "repeated", n) }
-	if s.sessions.Allow(name, line+name, maxNoted, repeated) {
-		repeated(0, nil)
+func (s *Server) noteSession(r *http.Request, name, event string, log func(repeated int, _ []string)) {
+	if s.sessions.Allow(name, event+" of "+name, maxNoted, log) {
+		log(0, nil)
 		s.did(r.WithContext(context.WithValue(r.Context(), callerKey{}, &caller{name: name})), event)
 	}
 }
@@ -236,7 +237,10 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
 	c := *callerOf(r.Context())
 	s.setCookie(w, r, sessionCookie, "", 0)
 	if c.session != nil {
-		s.noteSession(r, c.name, "operator signed out", "sign-out")
+		name, peer := c.name, sender(r)
+		s.noteSession(r, name, "sign-out", func(repeated int, _ []string) {
+			s.log().Info("operator signed out", "by", name, "peer", peer, "repeated", repeated)
+		})
 		c = caller{exposed: c.exposed}
 	}
 	s.answerSession(w, r, &c)

@@ -172,7 +172,7 @@ func (s *Server) notSignedIn(w http.ResponseWriter, r *http.Request, issuer OIDC
 	}
 	s.setCookie(w, r, failureCookie, session.Sealed(key, purposeFailure, []byte(p.message)), time.Minute)
 	headers(w, "text/plain")
-	http.Redirect(w, r, cmp.Or(to, "/"), http.StatusSeeOther)
+	http.Redirect(w, r, cmp.Or(to, "/"), http.StatusSeeOther) //nolint:gosec // beginOIDC accepts only paths of this server
 	return nil
 }
 

@@ -352,7 +352,7 @@ func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
 				continue
 			}
 			for n, k := range eds.lastSent {
-				eds.repeat(n, n == ref.Name || k.version != "" || k.res != nil && matches(t, k.res, ref.Name))
+				eds.repeat(n, n == ref.Name || t.Collection(n) == ref.Name || k.version != "" || k.res != nil && matches(t, k.res, ref.Name))
 			}
 		}
 	}

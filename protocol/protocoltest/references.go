@@ -148,7 +148,10 @@ func (l *ledger) mayHoldUnknown(a *account) bool {
 // checkAddresses checks that in a message each resource that releases an address comes before the resource that
 // takes it (HEAL-4), except in a circle of such resources.
 func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
-	unsure := func(x *xds.Resource) bool { return a.acked[x.Name].res != a.lastSent[x.Name].res }
+	unsure := func(x *xds.Resource) bool {
+		k := a.lastSent[x.Name]
+		return a.acked[x.Name].res != k.res || l.variant == xds.SotW && k.seq == 0 // from an earlier stream
+	}
 	if !a.typ.Binds || len(a.refused) > 0 || slices.ContainsFunc(r.Upserts, unsure) {
 		return nil
 	}

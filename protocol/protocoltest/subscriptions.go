@@ -229,7 +229,8 @@ func (l *ledger) trim(a *account) {
 		return
 	}
 	gone := func(n string, k fact) bool {
-		return !a.wildcard && !a.subscribes(n) && !a.matched[n] && !a.wouldMatch(k.res) && !a.wouldMatch(a.lastSent[n].res)
+		c := a.typ.Collection(n)
+		return !a.wildcard && !a.subscribes(n) && (c == "" || !a.subscribes(c)) && !a.matched[n] && !a.wouldMatch(k.res) && !a.wouldMatch(a.lastSent[n].res)
 	}
 	for _, facts := range []map[string]fact{a.acked, a.refused, a.lastSent} {
 		maps.DeleteFunc(facts, gone)

@@ -324,11 +324,10 @@ func (o *outlook) state(name string) NameState {
 	reported := stands(told) || !s.forsakes(u) // otherwise no response reports the removal
 	d, p, refused := o.answer(name, reported)
 	n.RefusedIn = nonceOf(refused)
-	if s.retries() {
-		n.RetryAt = u.retryOf(name)
-	}
+	n.RetryAt = u.retryOf(name)
 	l, due := u.lingers(name), o.owes(e, name, told, r)
 	has := n.Why != NotWanted || u.lapses(name)
+	refuses := refused > 0 || u.refuses(name) // on this stream or on an earlier one
 	w, waits := u.waiting.of(name)
 	switch {
 	case waits && due:
@@ -338,13 +337,8 @@ func (o *outlook) state(name string) NameState {
 	case due:
 		n.State = StateDue
 	case d != nil && has:
-		n.State, n.Since = StateSent, d.sent
-		if p != nil {
-			n.Nonce = nonceOf(p.nonce)
-		}
-	case has && (r != nil || reported) && (refused > 0 || u.refuses(name)):
-		// The client refused the name on this stream or on an earlier one. A name that SotW cannot
-		// remove is reported as absent.
+		n.State, n.Since, n.Nonce = StateSent, d.sent, p.nonceText()
+	case has && refuses && (r != nil || reported): // a name that SotW cannot remove is reported as absent
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	default:
 		n.State = o.settled(&n, e, r, told)
@@ -367,6 +361,14 @@ func (o *outlook) answer(name string, reported bool) (d *delivery, p *part, refu
 		d = nil
 	}
 	return d, p, refused
+}
+
+// nonceText returns the nonce of a message; empty if the message is not known.
+func (p *part) nonceText() string {
+	if p == nil {
+		return ""
+	}
+	return nonceOf(p.nonce)
 }
 
 // settled returns the state of a name for which nothing is in flight, refused, or to be sent by its

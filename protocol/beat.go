@@ -240,9 +240,9 @@ func (s *Session) feedLate(u *subscription, d *delivery, accepts func(name strin
 	}
 }
 
-// unlisted adds the resources of a delivery to unfed. The delivery is dropped from the list, so its
+// starveOpen adds the unanswered resources of a delivery to unfed. The delivery is dropped from the list, so its
 // answer cannot be paired with it later.
-func (s *Session) unlisted(u *subscription, d *delivery) {
+func (s *Session) starveOpen(u *subscription, d *delivery) {
 	for r := range s.expiring(u, d) {
 		if _, ok := u.unfed[r.Name]; !ok && d.open(r.Name, r.Stamp) {
 			u.starve(r.Name, d.sent)

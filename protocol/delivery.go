@@ -193,7 +193,7 @@ func (s *Session) makeRoom(u *subscription) {
 			i++
 			continue
 		}
-		s.unlisted(u, d)
+		s.starveOpen(u, d)
 		u.deliveries = slices.Delete(u.deliveries, i, i+1)
 		u.noteAll()
 	}

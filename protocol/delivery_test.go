@@ -326,7 +326,7 @@ func TestTTLCountsFromEvictedResponse(t *testing.T) {
 	l.want("EDS r@1")
 	u := l.sub(xds.Endpoint)
 	for _, want := range []time.Time{l.now, l.now.Add(-time.Second)} {
-		if l.unlisted(u, &u.deliveries[0]); !u.unfed["r"].Equal(want) {
+		if l.starveOpen(u, &u.deliveries[0]); !u.unfed["r"].Equal(want) {
 			t.Errorf("since %v, want %v", u.unfed["r"], want)
 		}
 		u.starve("r", l.now.Add(-time.Second))

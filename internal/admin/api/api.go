@@ -414,7 +414,7 @@ type Check struct {
 	Errors     int           `json:"errors"` // the server would not load the text with any
 	Warnings   int           `json:"warnings"`
 	Findings   []Finding     `json:"findings"`         // the first 100 errors and the first 100 warnings
-	Unchanged  int           `json:"unchanged"`        // resources that are served already
+	Unchanged  int           `json:"unchanged"`        // resources that are served already; a resource with secrets counts as changed
 	Total      int           `json:"total"`            // changed resources
 	Changes    []ChangedItem `json:"changes"`          // the first 1000; place is the line and the column in the text
 	Impact     *Impact       `json:"impact,omitempty"` // the clients that would get the changes; absent: there are errors, or it is unknown

@@ -45,7 +45,7 @@ type ChangedItem struct {
 	Name   string `json:"name,omitempty"`  // "": the version of the type
 	Place  string `json:"place,omitempty"` // place in the committer's files
 	Bytes  int    `json:"bytes"`           // encoded size of the resource; 0: it is removed
-	Before int    `json:"before"`          // encoded size before; 0: it is new
+	Before int    `json:"before"`          // encoded size before; 0: it is new, or a check hides the size because of secrets
 }
 
 // A Blame is the answer of GET /api/v1/blame/{type}/{name}.

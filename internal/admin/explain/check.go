@@ -9,6 +9,7 @@ import (
 
 	"github.com/chancery-xds/chancery/findings"
 	"github.com/chancery-xds/chancery/internal/admin/api"
+	"github.com/chancery-xds/chancery/internal/envoy/secrets"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -37,14 +38,20 @@ func (e *Explainer) Check(group string, text []byte) (api.Check, []api.ImpactCha
 	})
 	add(warnings[:min(len(warnings), maxWarnings)], true)
 	var plan []api.ImpactChange
+	served := secrets.NewFinder(e.d.Source.Types())
 	for _, l := range c.Loaded {
 		change := api.ChangedItem{Change: "added", Group: group, Type: l.Type.String(), Name: l.Name, Place: fmt.Sprintf("%d:%d", l.Line, l.Col), Bytes: len(l.Body)}
 		if was := e.d.Snapshot().Effective(group).Table(l.Type).Lookup(l.Name); was != nil {
-			if bytes.Equal(was.Body, l.Body) {
+			change.Change = "changed"
+			// A comparison with secrets would confirm a guess of them (SAFE-6).
+			_, public := served.Shown(l.Type.URL, was.Body)
+			switch {
+			case public && bytes.Equal(was.Body, l.Body):
 				out.Unchanged++
 				continue
+			case public:
+				change.Before = len(was.Body)
 			}
-			change.Change, change.Before = "changed", len(was.Body)
 		}
 		out.Total++
 		if len(out.Changes) < maxChanges {

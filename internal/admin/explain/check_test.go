@@ -88,3 +88,19 @@ generic_secret: {secret: {inline_string: hunter2}}
 		t.Error(log.String())
 	}
 }
+
+// SAFE-6: a check does not confirm a guess of a served secret, nor report its size.
+func TestCheckComparesNoSecrets(t *testing.T) {
+	const secret = `"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+name: s
+generic_secret: {secret: {inline_string: hunter2}}
+`
+	for _, guess := range []string{"hunter2", "hunter3", "hunter22"} {
+		within(t, "SAFE-6 "+guess, func(t *testing.T) {
+			c, _ := start(t, "a.yaml", secret).Check("default", []byte(strings.Replace(secret, "hunter2", guess, 1)))
+			if c.Unchanged != 0 || len(c.Changes) != 1 || c.Changes[0].Change != "changed" || c.Changes[0].Before != 0 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}

@@ -19,6 +19,13 @@ func TestDiffOverAPI(t *testing.T) {
 		d.tells(port, "/api/v1/diff?to=files&type=CDS&name=a", `"fields":[{"path":"connect_timeout","from":"","to":"7s"}]`)
 		d.tells(port, "/api/v1/diff?from=files&to=served", `"added":3,"removed":0,"changed":1`)
 	})
+	t.Run("a group whose files are rejected", func(t *testing.T) {
+		t.Parallel()
+		port := freePort(t)
+		d := serve(t, []string{"--admin-listen", "127.0.0.1:" + port}, "a.yaml", cluster("a"), "edge/group.yaml", "match: {id: edge}\non_error: alone\n", "edge/b.yaml", cluster("b"))
+		write(t, d.dir, "a.yaml", cluster("c"), "edge/b.yaml", "no resource")
+		d.tells(port, "/api/v1/diff?to=files", `"note":"the files have errors in edge: compared as served"},"added":1,"removed":1,"changed":0`)
+	})
 	t.Run("revisions", func(t *testing.T) {
 		t.Parallel()
 		at, port, config := "file:"+filepath.Join(t.TempDir(), "store"), freePort(t), t.TempDir()

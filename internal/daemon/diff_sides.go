@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/chancery-xds/chancery/internal/admin/explain"
@@ -19,10 +21,10 @@ func diffSides(src source) map[string]explain.SideSource {
 	all := map[string]explain.SideSource{}
 	switch d := src.(type) {
 	case *directorySource:
-		all["files"] = filesSide(d.dir, d.flags.options(&d.services))
+		all["files"] = filesSide(d.dir, d.flags.options(&d.services), d.store)
 	case *storeSource:
 		if d.root != "" {
-			all["files"] = filesSide(d.root, d.loading.options(&d.services))
+			all["files"] = filesSide(d.root, d.loading.options(&d.services), d.store)
 		}
 		all["rev"] = func(ctx context.Context, of string, add func(group string, r *xds.Resource, place string)) (note string, err error) {
 			n, err := revisions.ParseNumber(of)
@@ -48,8 +50,8 @@ func diffSides(src source) map[string]explain.SideSource {
 }
 
 // filesSide returns the resources of a directory, read at the time of the call. It reads one directory at a time,
-// because each needs memory.
-func filesSide(root string, opts dir.Options) explain.SideSource {
+// because each needs memory. As in a load, a group whose files are rejected alone keeps its served resources.
+func filesSide(root string, opts dir.Options, served *store.Store) explain.SideSource {
 	opts.Log = slog.New(slog.DiscardHandler)
 	opts.AllowEmpty, opts.AllowMassDelete, opts.LoadAtOnce = true, true, true
 	var reading sync.Mutex
@@ -58,17 +60,29 @@ func filesSide(root string, opts dir.Options) explain.SideSource {
 		defer reading.Unlock()
 		st := store.New()
 		src := dir.New(root, st, opts)
-		if _, err := src.Load(); err != nil {
+		report, err := src.Load()
+		if err != nil {
 			return "", err
 		}
-		now := st.Snapshot()
-		for _, group := range now.Groups() {
-			for _, table := range now.View(group).All() {
-				for r := range table.All() {
-					add(group, r, src.PlaceIn(group, r.Type, r.Name))
+		var kept []string
+		for _, g := range report.Rejected {
+			kept = append(kept, g.Group)
+		}
+		addGroups := func(from *store.Snapshot, groups []string) {
+			for _, group := range groups {
+				for _, table := range from.View(group).All() {
+					for r := range table.All() {
+						add(group, r, src.PlaceIn(group, r.Type, r.Name))
+					}
 				}
 			}
 		}
-		return "", nil
+		loaded := st.Snapshot()
+		addGroups(loaded, slices.DeleteFunc(loaded.Groups(), func(g string) bool { return slices.Contains(kept, g) }))
+		addGroups(served.Snapshot(), kept)
+		if len(kept) > 0 {
+			note = "the files have errors in " + strings.Join(kept, ", ") + ": compared as served"
+		}
+		return note, nil
 	}
 }

@@ -187,7 +187,9 @@ function Server({ s }: { s: Status }) {
         <dd class="mono">{s.server.xds || "–"}</dd>
         <dt>configuration</dt>
         <dd>
-          <a href="/resources">{number(s.config.resources)} {units(s.config.resources, "resource")}</a>
+          <a href="/resources">
+            {number(s.config.resources)} {units(s.config.resources, "resource")}
+          </a>
           {s.config.files > 0 && ` in ${number(s.config.files)} files`}
         </dd>
         <dt>started</dt>

@@ -31,7 +31,7 @@ test.describe("with a store", () => {
     await accessible(page);
     await look(page, "revision");
     await world.command("freeze", "default", "--at", "r1", "--store", "file:./store", "-m", "wait");
-    await expect(page.getByText("Group default is frozen at r1, so 1 of these changes is not served to all its clients.")).toBeVisible();
+    await expect(page.getByText("Group default is frozen at r1, so 1 of these changes is not served to all its clients: “wait”")).toBeVisible();
   });
 
   test("an unknown revision is an error", async ({ page, world }) => {

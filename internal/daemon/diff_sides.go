@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 
@@ -64,22 +63,22 @@ func filesSide(root string, opts dir.Options, served *store.Store) explain.SideS
 		if err != nil {
 			return "", err
 		}
-		var kept []string
-		for _, g := range report.Rejected {
-			kept = append(kept, g.Group)
-		}
-		addGroups := func(from *store.Snapshot, groups []string) {
-			for _, group := range groups {
-				for _, table := range from.View(group).All() {
-					for r := range table.All() {
-						add(group, r, src.PlaceIn(group, r.Type, r.Name))
-					}
+		addGroup := func(from *store.Snapshot, group string) {
+			for _, table := range from.View(group).All() {
+				for r := range table.All() {
+					add(group, r, src.PlaceIn(group, r.Type, r.Name))
 				}
 			}
 		}
-		loaded := st.Snapshot()
-		addGroups(loaded, slices.DeleteFunc(loaded.Groups(), func(g string) bool { return slices.Contains(kept, g) }))
-		addGroups(served.Snapshot(), kept)
+		loaded, now := st.Snapshot(), served.Snapshot()
+		for _, group := range loaded.Groups() {
+			addGroup(loaded, group)
+		}
+		var kept []string
+		for _, g := range report.Rejected {
+			addGroup(now, g.Group)
+			kept = append(kept, g.Group)
+		}
 		if len(kept) > 0 {
 			note = "the files have errors in " + strings.Join(kept, ", ") + ": compared as served"
 		}

@@ -72,32 +72,39 @@ func (a *adminRoles) load(log *slog.Logger) error {
 			return cli.Fail(err, "")
 		}
 	}
-	secret := ""
-	if c := p.Issuer(); c != nil && c.SecretFile != "" {
-		secret, err = readTokenFile(rolesFlag+": "+a.parsed.SecretPlace(), c.SecretFile)
-		if err != nil {
-			return cli.Fail(err, "")
-		}
+	secret, err := a.readSecret()
+	if err != nil {
+		return cli.Fail(err, "")
 	}
-	ca := ""
-	if c := p.Issuer(); c != nil && c.CAFile != "" {
-		ca, err = readCA(c.CAFile)
-		if err != nil {
-			return cli.Fail(err, "")
-		}
+	ca, err := a.readCA()
+	if err != nil {
+		return cli.Fail(err, "")
 	}
 	a.use(tokens, secret, ca)
 	return nil
 }
 
-// readCA reads the file with the CAs of the issuer's certificate.
-func readCA(path string) (string, error) {
-	b, err := disk.ReadRegular(path, 1<<20)
+// readSecret reads the file with the secret of the issuer's client; "" if the roles file names none.
+func (a *adminRoles) readSecret() (string, error) {
+	c := a.parsed.Issuer()
+	if c == nil || c.SecretFile == "" {
+		return "", nil
+	}
+	return readTokenFile(rolesFlag+": "+a.parsed.SecretPlace(), c.SecretFile)
+}
+
+// readCA reads the file with the CAs of the issuer's certificate; "" if the roles file names none.
+func (a *adminRoles) readCA() (string, error) {
+	c := a.parsed.Issuer()
+	if c == nil || c.CAFile == "" {
+		return "", nil
+	}
+	b, err := disk.ReadRegular(c.CAFile, 1<<20)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", rolesFlag, err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(b) {
-		return "", fmt.Errorf("%s: %s has no certificate in PEM", rolesFlag, path)
+		return "", fmt.Errorf("%s: %s has no certificate in PEM", rolesFlag, c.CAFile)
 	}
 	return string(b), nil
 }
@@ -125,38 +132,28 @@ func (a *adminRoles) run(ctx context.Context, log *slog.Logger) {
 		before := a.parsed
 		a.file.reload(log, func(p *roles.Policy) { a.parsed = p })
 		tokens, failed := map[string]string{}, map[string]string{}
+		isNew := func(key string, err error) bool { // so that each error is logged once
+			failed[key] = err.Error()
+			return a.errors[key] != err.Error()
+		}
 		for _, f := range a.parsed.TokenFiles() {
 			token, err := readTokenFile(rolesFlag+": "+f.Place, f.Path)
-			if err != nil {
-				failed[f.Name] = err.Error()
-				if a.errors[f.Name] != err.Error() {
-					log.Warn("a token of the admin roles is unreadable, refusing it", "token", f.Name, "error", err)
-				}
-				continue
-			}
-			tokens[f.Name] = token
-		}
-		secret := ""
-		if c := a.parsed.Issuer(); c != nil && c.SecretFile != "" {
-			var err error
-			secret, err = readTokenFile(rolesFlag+": "+a.parsed.SecretPlace(), c.SecretFile)
-			if err != nil {
-				failed[""] = err.Error()
-				if a.errors[""] != err.Error() {
-					log.Warn("the client secret of the admin roles is unreadable, browsers cannot sign in by the issuer", "error", err)
-				}
+			switch {
+			case err == nil:
+				tokens[f.Name] = token
+			case isNew(f.Name, err):
+				log.Warn("a token of the admin roles is unreadable, refusing it", "token", f.Name, "error", err)
 			}
 		}
-		ca := ""
-		if c := a.parsed.Issuer(); c != nil && c.CAFile != "" {
-			var err error
-			ca, err = readCA(c.CAFile)
-			if err != nil {
-				ca = a.client.CA
-				failed[caError] = err.Error()
-				if a.errors[caError] != err.Error() {
-					log.Warn("the CA of the issuer in the admin roles is unreadable, keeping the previous one", "error", err)
-				}
+		secret, err := a.readSecret()
+		if err != nil && isNew("", err) {
+			log.Warn("the client secret of the admin roles is unreadable, browsers cannot sign in by the issuer", "error", err)
+		}
+		ca, err := a.readCA()
+		if err != nil {
+			ca = a.client.CA
+			if isNew(caError, err) {
+				log.Warn("the CA of the issuer in the admin roles is unreadable, keeping the previous one", "error", err)
 			}
 		}
 		a.errors = failed

@@ -252,10 +252,7 @@ func (d *delivery) wait(counts bool) {
 // forget drops d, the oldest delivery, from the list. The client may then hold any content of its
 // names.
 func (s *Session) forget(u *subscription, d *delivery) {
-	u.vague = s.now.Add(silence)
-	if d.whole {
-		u.vagueAll = true
-	}
+	u.doubt(s.now.Add(silence), u.vagueAll || d.whole)
 	var names []string
 	for name := range d.each {
 		names = append(names, name)

@@ -141,7 +141,7 @@
 //	want, matching        what the client subscribes to    want.go match.go scope.go
 //	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
 //	                                                       refusal.go withheld.go refusing.go
-//	                                                       retry.go resume.go blamed.go
+//	                                                       retry.go world.go blamed.go
 //	withdrawing, waiting  removals kept, names that wait   withdraw.go order.go waiting.go
 //	                                                       warm.go due.go mute.go
 //	saying                what to send next                diff.go say.go resend.go tell.go response.go

@@ -221,6 +221,16 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 }
 
+// adoptRefused adds refusals of an earlier stream.
+func (u *subscription) adoptRefused(all [][]item) {
+	for _, items := range all {
+		u.refusals = append(u.refusals, list(items, 0, true))
+	}
+	for len(u.refusals) > maxRefusals {
+		u.joinRefusals()
+	}
+}
+
 // phantom reports whether an item can be forgotten, because it removes a name that did not exist
 // and that the client does not want by its own name. A wildcard does not count. If a refusal has a
 // resource of that name, the item is not a phantom: the client may still hold that resource.

@@ -87,6 +87,57 @@ func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *
 	return r
 }
 
+// worldOf returns the World of a client that accepts one part of delivery d, which is about to be
+// sent and has the content of t. For a full-state type that is everything in d. For other types the
+// client may refuse other parts of d and other responses in flight, so the World also has older
+// states.
+func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
+	w := &World{Versions: t.Versions()}
+	if u.typ.FullState {
+		for st := range u.lingeringStamps {
+			w.Others = append(w.Others, st)
+		}
+		for e := range u.entries() { // the versions of a table do not contain resources on demand
+			if r := t.Lookup(e.name); u.shows(r) && r.OnDemand {
+				w.Others = append(w.Others, r.Stamp)
+			}
+		}
+		slices.SortStableFunc(w.Others, stampByName)
+		return w
+	}
+	for n := range u.listed {
+		if e := u.entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
+			w.Lacks = append(w.Lacks, n)
+		}
+	}
+	slices.Sort(w.Lacks)
+	s.mayHold(u, func(st *xds.Stamp, _ bool) {
+		if stands(st) && (st.Name != "" || s.vagueAfter(u, d, parts)) {
+			w.Others = append(w.Others, st)
+		}
+	})
+	var told []string
+	if parts > 1 {
+		for _, it := range d.each {
+			if stands(it.was) && !same(it.was, it.is) {
+				w.Others = append(w.Others, it.was)
+			}
+		}
+	} else if len(u.brought) > 0 {
+		for name, it := range d.each {
+			if stands(it.is) {
+				told = append(told, name)
+			}
+		}
+	}
+	slices.SortStableFunc(w.Others, stampByName)
+	// The stamps in brought are the oldest states, so they come last for each name. The list is
+	// shared if possible, because the cost of a copy would be the number of names that the client
+	// stated.
+	w.Others = merged(w.Others, except(u.brought, told))
+	return w
+}
+
 // partOf returns the part for a message with these changes.
 func partOf(nonce uint64, c *xds.Changes, world bool) part {
 	lo, hi, begin, last := "-", "", "-", "" // empty ranges: no name is between "-" and ""

@@ -9,97 +9,7 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A World lists the resources of a type that a SotW client may hold once it accepts a response. On
-// a later stream the client states the version of that response, and the server finds the World
-// with this version. A World is immutable.
-type World struct {
-	Versions *xds.Versions // the table of the response; the client holds the resources in it that it subscribes to
-
-	// Lacks are names in Versions that waited: the client did not get these resources, or not in
-	// the state of Versions. Sorted.
-	Lacks []string
-
-	// Others are states that the client may hold in addition to Versions, or instead: kept
-	// resources, states from before a refusal, and resources that SotW cannot remove. For
-	// full-state types they include resources on demand. The stamps are sorted by name. Several
-	// stamps of one name are newest first, if the order is known. A stamp without a sum means that
-	// the state of its name is unknown, from an earlier stream. A stamp without a name means that
-	// the client may hold any name in an unknown state.
-	Others []*xds.Stamp
-
-	// Since is true if the server sent a later state, which the client has not accepted and may
-	// have applied in part. The World then includes that state, too.
-	Since bool
-}
-
-func stampByName(a, b *xds.Stamp) int { return strings.Compare(a.Name, b.Name) }
-
-// place returns the index of the first stamp with a name in a sorted list, and true. If there is no
-// such stamp, it returns the index where the stamp would be inserted, and false.
-func place(list []*xds.Stamp, name string) (int, bool) {
-	return slices.BinarySearchFunc(list, name, func(st *xds.Stamp, name string) int { return strings.Compare(st.Name, name) })
-}
-
-// except returns the stamps of list whose names are not in names. The list is sorted by name,
-// without duplicates, and stays unchanged; names is sorted in place. If no name is found, the
-// function copies nothing.
-func except(list []*xds.Stamp, names []string) []*xds.Stamp {
-	if len(list) == 0 {
-		return nil
-	}
-	slices.Sort(names)
-	var gone []int
-	for _, n := range slices.Compact(names) {
-		if i, ok := place(list, n); ok {
-			gone = append(gone, i)
-		}
-	}
-	switch len(gone) {
-	case 0:
-		return list
-	case len(list):
-		return nil
-	}
-	left, from := make([]*xds.Stamp, 0, len(list)-len(gone)), 0
-	for _, i := range gone {
-		left, from = append(left, list[from:i]...), i+1
-	}
-	return append(left, list[from:]...)
-}
-
-// merged returns the stamps of few and many as one sorted list. Both arguments are sorted and stay
-// unchanged. For equal names, the stamps of few come first.
-func merged(few, many []*xds.Stamp) []*xds.Stamp {
-	if len(few) == 0 {
-		return many
-	}
-	all := make([]*xds.Stamp, 0, len(few)+len(many))
-	for _, st := range few {
-		i, _ := place(many, st.Name)
-		all = append(append(all, many[:i]...), st)
-		many = many[i:]
-	}
-	return append(all, many...)
-}
-
-// has returns a state of a name that the client may hold; if there are several, the first.
-func (w *World) has(name string) *xds.Stamp {
-	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
-		return st
-	}
-	i, _ := place(w.Others, name)
-	for ; i < len(w.Others) && w.Others[i].Name == name; i++ {
-		if known(w.Others[i]) {
-			return w.Others[i]
-		}
-	}
-	return absent
-}
-
-func (w *World) lacks(name string) bool {
-	_, ok := slices.BinarySearch(w.Lacks, name)
-	return ok
-}
+// This file applies the first request of a type: it calls all rooms.
 
 // Brings reports whether the first request of a type states resources from an earlier stream
 // (brings). The result has reports whether the server knows what the client holds: a present or
@@ -181,7 +91,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	}
 	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
-		u.vague, u.vagueAll = s.now.Add(silence), u.wildcard || u.typ.FullState
+		u.doubt(s.now.Add(silence), u.wildcard || u.typ.FullState)
 		if !u.typ.FullState {
 			u.bringNamed()
 		}
@@ -190,10 +100,10 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 		u.state(strings.Clone(version))
 	}
 	if w == nil {
-		u.elsewhere = version != "" && u.typ.FullState // other types have no removals in SotW
+		u.resumed(version != "" && u.typ.FullState, false) // other types have no removals in SotW
 		return
 	}
-	u.adopted = u.typ.FullState
+	u.resumed(false, u.typ.FullState)
 	s.takeOver(u, w, t)
 }
 
@@ -244,16 +154,6 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 	u.bring(unknown)
 	u.adoptRefused(kept)
-}
-
-// adoptRefused adds refusals of an earlier stream.
-func (u *subscription) adoptRefused(all [][]item) {
-	for _, items := range all {
-		u.refusals = append(u.refusals, list(items, 0, true))
-	}
-	for len(u.refusals) > maxRefusals {
-		u.joinRefusals()
-	}
 }
 
 // world returns the World of a client that states a version, or nil if the server does not know
@@ -323,7 +223,7 @@ func (s *Session) recallLately(u *subscription) {
 	if !u.elsewhere {
 		return
 	}
-	u.elsewhere = false
+	u.resumed(false, false)
 	t := s.table(u.typ)
 	w, seen, next := &World{Since: true}, map[string]bool{}, t.Versions()
 	for _, was := range s.past(u.typ, t) {
@@ -352,57 +252,6 @@ func (s *Session) recent(t *xds.Type) []*xds.Table {
 func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
 	recent := s.recent(typ)
 	return recent[slices.Index(recent, t)+1:]
-}
-
-// worldOf returns the World of a client that accepts one part of delivery d, which is about to be
-// sent and has the content of t. For a full-state type that is everything in d. For other types the
-// client may refuse other parts of d and other responses in flight, so the World also has older
-// states.
-func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
-	w := &World{Versions: t.Versions()}
-	if u.typ.FullState {
-		for st := range u.lingeringStamps {
-			w.Others = append(w.Others, st)
-		}
-		for e := range u.entries() { // the versions of a table do not contain resources on demand
-			if r := t.Lookup(e.name); u.shows(r) && r.OnDemand {
-				w.Others = append(w.Others, r.Stamp)
-			}
-		}
-		slices.SortStableFunc(w.Others, stampByName)
-		return w
-	}
-	for n := range u.listed {
-		if e := u.entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
-			w.Lacks = append(w.Lacks, n)
-		}
-	}
-	slices.Sort(w.Lacks)
-	s.mayHold(u, func(st *xds.Stamp, _ bool) {
-		if stands(st) && (st.Name != "" || s.vagueAfter(u, d, parts)) {
-			w.Others = append(w.Others, st)
-		}
-	})
-	var told []string
-	if parts > 1 {
-		for _, it := range d.each {
-			if stands(it.was) && !same(it.was, it.is) {
-				w.Others = append(w.Others, it.was)
-			}
-		}
-	} else if len(u.brought) > 0 {
-		for name, it := range d.each {
-			if stands(it.is) {
-				told = append(told, name)
-			}
-		}
-	}
-	slices.SortStableFunc(w.Others, stampByName)
-	// The stamps in brought are the oldest states, so they come last for each name. The list is
-	// shared if possible, because the cost of a copy would be the number of names that the client
-	// stated.
-	w.Others = merged(w.Others, except(u.brought, told))
-	return w
 }
 
 // resume adopts the resources that a delta client states (DELTA-9): "the Incremental xDS client may

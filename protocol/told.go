@@ -87,6 +87,12 @@ func (r *record) orphan(name string, st *xds.Stamp) {
 // unorphan undoes orphan: the name is sent again, or the client has dropped it.
 func (r *record) unorphan(name string) { delete(r.orphans, name) }
 
+// resumed records whether the server knows the version that the client states (see elsewhere and adopted).
+func (r *record) resumed(elsewhere, adopted bool) { r.elsewhere, r.adopted = elsewhere, adopted }
+
+// doubt records that the client may hold names with unknown content (see vagueAll).
+func (r *record) doubt(until time.Time, all bool) { r.vague, r.vagueAll = until, all }
+
 // vague reports whether the client may hold names from an earlier stream with unknown content.
 func (s *Session) vague(u *subscription) bool {
 	early := s.now.Before(u.vague)

@@ -33,12 +33,12 @@ var rooms = map[string]string{
 
 	"want": "scope.go",
 
-	"record":   "delivery.go settle.go refusal.go refusing.go resume.go",
+	"record":   "delivery.go settle.go refusal.go refusing.go",
 	"cargo":    "delivery.go refusal.go",
 	"item":     "delivery.go refusal.go",
 	"delivery": "settle.go",
 	"part":     "settle.go refusal.go",
-	"World":    "resume.go",
+	"World":    "resume.go response.go",
 	"refusal":  "withheld.go retry.go",
 
 	"subscription.waiting": "waiting.go",

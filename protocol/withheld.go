@@ -18,10 +18,11 @@ func (s *Session) withheld(t *xds.Type) []string {
 	return nil
 }
 
-// withholds reports whether the view withholds all of the names.
+// withholds reports whether the view withholds all of the names, and the client has accepted none of them (HEAL-1).
 func (s *Session) withholds(u *subscription, names []string) bool {
 	all := s.withheld(u.typ)
-	return len(all) > 0 && !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(all, n) })
+	removes := func(n string) bool { return !slices.Contains(all, n) || stands(u.told(n)) && !u.refuses(n) }
+	return len(all) > 0 && !slices.ContainsFunc(names, removes)
 }
 
 // withhold holds back each withheld member of a refusal alone, and marks the other members to be sent

@@ -47,6 +47,7 @@ func TestCheck(t *testing.T) {
 		{"elsewhere is set", func(_ *Session, u *subscription) { u.elsewhere = true }},
 		{"stamps are not sorted", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("a")} }},
 		{"twice", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("b")} }},
+		{"orphan \"z\" is unsubscribed", func(s *Session, _ *subscription) { s.sub(xds.Route).orphans = map[string]*xds.Stamp{"z": st("z")} }},
 		{"orphan \"a\"", func(_ *Session, u *subscription) { u.orphans = map[string]*xds.Stamp{"a": st("a")} }},
 		{"refusals are not sorted", func(_ *Session, u *subscription) {
 			u.refusals = []refusal{list(items, 2, false), list(items, 1, false)}

@@ -206,8 +206,11 @@ func (u *subscription) checkRecord() error {
 		}
 	}
 	for n, st := range u.orphans {
-		if !stands(st) || stands(u.told(n)) {
+		switch {
+		case !stands(st) || stands(u.told(n)):
 			return fmt.Errorf("orphan %q is not a resource, or the client has resource %q", n, u.told(n).Name)
+		case !u.covers(n):
+			return fmt.Errorf("orphan %q is unsubscribed", n)
 		}
 	}
 	return nil

@@ -2,7 +2,9 @@ package protocol
 
 // dropUnwanted forgets the records of names that the client no longer wants.
 func (u *subscription) dropUnwanted() {
-	u.bringLess()
+	if !u.wildcard && (!u.typ.FullState || u.idle()) { // of subscribed names, the next answer gives the full state
+		u.bringLess()
+	}
 	if len(u.quit) == 0 {
 		return
 	}

@@ -302,11 +302,10 @@ func (u *subscription) inherit(name string, was *xds.Stamp, from, to int) {
 }
 
 // hoard returns the number of names that are remembered only because of the client's behaviour.
-// This number is limited like subscriptions (SAFE-1). The largest of these kinds counts: names
-// unsubscribed under a wildcard, as long as the client was not told their state; refused removals;
-// and, in SotW, names that cannot be removed.
+// This number is limited like subscriptions (SAFE-1). The larger of two kinds counts: refused
+// removals, and, in SotW, names that cannot be removed.
 func (u *subscription) hoard(t *xds.Table) int {
-	most := max(len(u.dropped), len(u.orphans))
+	most := len(u.orphans)
 	for i := range u.refusals {
 		most = max(most, u.refusals[i].left+len(u.refusals[i].out)-t.Len())
 	}

@@ -285,7 +285,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if count := s.count(u, req); count > s.opts.MaxNames {
 		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
-	if n := u.hoard(s.table(u.typ)); n > s.opts.MaxNames {
+	if n := max(len(u.dropped), u.hoard(s.table(u.typ))); n > s.opts.MaxNames {
 		return exceeds(xds.LimitNames, "%d unsubscribed or removed names of %s are remembered, more than %d", n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {
@@ -418,7 +418,9 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs { // first for all types: below, a type also looks at what the client holds of other types
 		s.recallLately(u)
 		s.withhold(u)
-		s.retry(u)
+		if !u.idle() {
+			s.retry(u)
+		}
 		s.markAll(u)
 		s.outlived(u)
 		if len(u.leaving) > 0 {

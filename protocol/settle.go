@@ -64,7 +64,7 @@ func (u *subscription) acceptedIn(d *delivery, p *part) Acceptance {
 	if d.beats != nil {
 		return Acceptance{}
 	}
-	if u.wildcard && d.to == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals)+u.waiting.len() == 0 {
+	if u.base != nil && d.to == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals)+u.waiting.len() == 0 {
 		return Acceptance{All: d.to, items: d.items, in: p}
 	}
 	return Acceptance{items: d.items, in: p}

@@ -200,14 +200,12 @@ func (u *subscription) bringNamed() {
 }
 
 // bringLess ends vagueAll after the client has dropped the wildcard: now the client can hold only
-// subscribed names from an earlier stream. For a full-state type with subscribed names, the answer
-// to the next response ends vagueAll.
+// subscribed names from an earlier stream.
 func (u *subscription) bringLess() {
-	if !u.vagueAll || u.wildcard || u.typ.FullState && !u.idle() {
-		return
+	if u.vagueAll {
+		u.vagueAll = false
+		u.bringNamed()
 	}
-	u.vagueAll = false
-	u.bringNamed()
 }
 
 // hadBefore reports whether the client may hold a name from an earlier stream, with unknown
@@ -350,7 +348,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool))
 // flight.
 func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 	t := s.table(u.typ)
-	if u.wildcard && u.base != t.Versions() {
+	if u.base != nil && u.base != t.Versions() {
 		for was := range t.Versions().Since(u.base) {
 			if was != nil && u.entry(was.Name) == nil && u.outdated(t, was.Name, was) {
 				yield(was, false)
@@ -367,10 +365,8 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 			yield(told, false)
 		}
 	}
-	for n, st := range u.orphans {
-		if u.covers(n) {
-			yield(st, false)
-		}
+	for _, st := range u.orphans {
+		yield(st, false)
 	}
 	for i := range u.refusals {
 		s.keepsRefused(u, t, &u.refusals[i], yield)

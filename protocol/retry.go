@@ -40,8 +40,8 @@ func RetryDelay(tries int, permanent bool, spread, nonce uint64) time.Duration {
 // that was planned for later remains: the reason of the refusal may pass until then.
 func (s *Session) schedule(r *refusal) {
 	delay := s.retryDelay(r)
-	if !r.planned.IsZero() {
-		delay = max(minRetry, min(delay, r.planned.Sub(s.now)))
+	if left := r.planned.Sub(s.now); left > 0 {
+		delay = min(delay, max(minRetry, left))
 	}
 	r.refusedAt, r.retryAt, r.planned = s.now, onSecond(s.now.Add(delay)), time.Time{}
 }

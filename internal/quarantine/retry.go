@@ -31,8 +31,8 @@ func (w *Watch) schedule(h *held, now time.Time) {
 	}
 	permanent := protocol.CannotPass(h.text, func(word string) bool { return word == h.name })
 	delay := protocol.RetryDelay(h.tries, permanent, stream, h.nonce)
-	if !h.planned.IsZero() {
-		delay = max(minRetry, min(delay, h.planned.Sub(now)))
+	if left := h.planned.Sub(now); left > 0 {
+		delay = min(delay, max(minRetry, left))
 	}
 	h.retryAt, h.planned = now.Add(delay), time.Time{}
 }

@@ -32,13 +32,13 @@ type restorable struct {
 	t        *testing.T
 	endpoint string
 	dir      string
-	server   *embed.Etcd
+	server   *member
 }
 
 func startRestorable(t *testing.T) *restorable {
 	r := &restorable{t: t, endpoint: free(t), dir: filepath.Join(t.TempDir(), "etcd")}
 	r.start()
-	t.Cleanup(func() { r.server.Close() })
+	t.Cleanup(func() { r.server.end() })
 	return r
 }
 
@@ -55,7 +55,7 @@ func (r *restorable) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.server = e
+	r.server = &member{Etcd: e}
 	select {
 	case <-e.Server.ReadyNotify():
 	case <-time.After(30 * time.Second):
@@ -66,7 +66,7 @@ func (r *restorable) start() {
 // backup copies the data of the etcd.
 func (r *restorable) backup() (dir string) {
 	r.t.Helper()
-	r.server.Close()
+	r.server.end()
 	dir = filepath.Join(r.t.TempDir(), "backup")
 	if err := os.CopyFS(dir, os.DirFS(r.dir)); err != nil {
 		r.t.Fatal(err)
@@ -78,7 +78,7 @@ func (r *restorable) backup() (dir string) {
 // putBack replaces the data of the etcd by a backup.
 func (r *restorable) putBack(backup string) {
 	r.t.Helper()
-	r.server.Close()
+	r.server.end()
 	if err := os.RemoveAll(r.dir); err != nil {
 		r.t.Fatal(err)
 	}

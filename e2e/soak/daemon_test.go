@@ -55,12 +55,7 @@ const tick = "tick"
 // startDaemon runs the program with a directory that has only the tick.
 func startDaemon(t *testing.T, bin string, flags ...string) *daemon {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // finds a free port
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &daemon{dir: t.TempDir(), addr: l.Addr().String(), ended: make(chan struct{})}
-	l.Close()
+	d := &daemon{dir: t.TempDir(), addr: fmt.Sprint("127.0.0.1:", harness.FreePort(t)), ended: make(chan struct{})}
 	d.log = filepath.Join(d.dir, "log")
 	d.dir = filepath.Join(d.dir, "config")
 	if err := os.Mkdir(d.dir, 0o755); err != nil {

@@ -337,15 +337,15 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 // The resources must be sorted by name. coversAny is called for each answer, so it loops over the
 // shorter of two lists: the resources, or the client's names.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
-	if u.wildcard || len(rs) <= u.names.len()+len(u.leaving) {
+	if u.wildcard || len(rs) <= u.Set.Len()+len(u.leaving) {
 		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
 	}
 	among := func(name string) bool {
 		_, ok := slices.BinarySearchFunc(rs, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
 		return ok
 	}
-	for e := range u.entries() {
-		if u.wants(e) && among(e.name) {
+	for e := range u.Entries() {
+		if u.wants(e) && among(e.Name) {
 			return true
 		}
 	}

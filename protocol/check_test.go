@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 		do   func(s *Session, u *subscription)
 	}{
 		{"comes before", func(s *Session, _ *subscription) { s.subs[0], s.subs[1] = s.subs[1], s.subs[0] }},
-		{"has no sent state", func(_ *Session, u *subscription) { u.entry("a").told = nil }},
+		{"has no sent state", func(_ *Session, u *subscription) { u.Entry("a").Told = nil }},
 		{"are named", func(_ *Session, u *subscription) { u.named++ }},
 		{"has scopes", func(_ *Session, u *subscription) { u.scopes = map[string]bool{} }},
 		{"unsubscribed name \"b\" has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 		{"has not changed", func(_ *Session, u *subscription) { u.shift = &shift{added: []string{"a"}} }},
 		{"toggled", func(_ *Session, u *subscription) { u.toggled = []string{"a"} }},
 		{"unsubscription was after nonce", func(_ *Session, u *subscription) { u.gaveUp = u.nonce + 1 }},
-		{"names match \"a\"", func(_ *Session, u *subscription) { u.entry("a").matched++ }},
+		{"names match \"a\"", func(_ *Session, u *subscription) { u.Entry("a").Matched++ }},
 		{"listed as an alias", func(_ *Session, u *subscription) { u.aliased["a"] = nil }},
 		{"are empty or not sorted", func(_ *Session, u *subscription) { u.aliased["z"] = nil }},
 		{"lapsed name \"b\" has no entry", func(_ *Session, u *subscription) { u.lapsed = map[string]bool{"b": true} }},
@@ -74,16 +74,16 @@ func TestCheck(t *testing.T) {
 		{"is due before its loss", func(s *Session, u *subscription) {
 			u.leaving = map[string]*leaver{"a": {stamp: st("a"), hold: hold{condition: condition{until: s.now}}}}
 		}},
-		{"are not watched", func(_ *Session, u *subscription) { u.watched, u.noted = false, []string{"a"} }},
+		{"are not watched", func(_ *Session, u *subscription) { u.Watched, u.Noted = false, []string{"a"} }},
 		{"which is not watched", func(s *Session, _ *subscription) {
-			s.subs[0].watched = false
+			s.subs[0].Watched = false
 		}},
 		{"for no type", func(s *Session, _ *subscription) { s.subs[0].waiting = &waiting{} }},
 		{"but no name waits", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits = nil }},
 		{"waits since", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits["r"] = wait{} }},
 		{"recorded", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.patient.count++ }},
-		{"is dirty, but not listed", func(_ *Session, u *subscription) { u.entry("a").dirty = true }},
-		{"anew is set", func(s *Session, _ *subscription) { s.sub(xds.Route).anew = true }},
+		{"is dirty, but not listed", func(_ *Session, u *subscription) { u.Entry("a").Dirty = true }},
+		{"anew is set", func(s *Session, _ *subscription) { s.sub(xds.Route).Anew = true }},
 		{"has the stated version", func(_ *Session, u *subscription) { u.stated = "1" }},
 		{"is muted", func(s *Session, u *subscription) { u.mute = &mutes{until: map[string]time.Time{"a": s.now}} }},
 		{"mutings are not sorted", func(s *Session, u *subscription) {
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 		}},
 		{"heartbeats", func(s *Session, u *subscription) { u.beatAt = s.now }},
 		{"differs from the view", func(s *Session, _ *subscription) {
-			s.sub(xds.Route).entry("q").told = resource("q", 7).Stamp
+			s.sub(xds.Route).Entry("q").Told = resource("q", 7).Stamp
 		}},
 		{"but need not", func(s *Session, _ *subscription) { // the cluster is not on its way
 			s.subs[0].deliveries, s.subs[0].unacked = nil, false

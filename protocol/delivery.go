@@ -184,6 +184,18 @@ func (s *Session) deliver(u *subscription, d *delivery) {
 	u.noteContent(&d.cargo)
 }
 
+// noteContent notes all names of a response, and the empty name, because the answer itself may end
+// waits.
+func (u *subscription) noteContent(c *cargo) {
+	if !u.Watched {
+		return
+	}
+	u.Note("")
+	for name := range c.each {
+		u.Note(name)
+	}
+}
+
 // makeRoom drops responses from the list that do not count: superseded ones and heartbeats. It keeps
 // some, because a late answer may still come.
 func (s *Session) makeRoom(u *subscription) {
@@ -195,7 +207,7 @@ func (s *Session) makeRoom(u *subscription) {
 		}
 		s.starveOpen(u, d)
 		u.deliveries = slices.Delete(u.deliveries, i, i+1)
-		u.noteAll()
+		u.NoteAll()
 	}
 }
 
@@ -258,7 +270,7 @@ func (s *Session) forget(u *subscription, d *delivery) {
 		names = append(names, name)
 	}
 	u.bring(names)
-	u.noteAll()
+	u.NoteAll()
 	if d.stuck { // Envoy ACKs the later responses after this one
 		u.deliveries[1].expectNone()
 	}
@@ -298,7 +310,7 @@ func (u *subscription) letGoAll() {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
 		for j := range d.items {
-			if it := &d.items[j]; it.is != nil && u.entry(it.name) == nil {
+			if it := &d.items[j]; it.is != nil && u.Entry(it.name) == nil {
 				it.was = absent
 			}
 		}
@@ -306,9 +318,9 @@ func (u *subscription) letGoAll() {
 			continue
 		}
 		var more []item // names with an entry keep the state that they had before this delivery
-		for e := range u.entries() {
-			if is := d.carries(e.name); is != nil && d.find(e.name) == nil {
-				more = append(more, item{name: e.name, was: d.before(e.name), is: is})
+		for e := range u.Entries() {
+			if is := d.carries(e.Name); is != nil && d.find(e.Name) == nil {
+				more = append(more, item{name: e.Name, was: d.before(e.Name), is: is})
 			}
 		}
 		world := d.parts[0].world && d.beats == nil // a full state brings all names, changed or not

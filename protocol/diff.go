@@ -24,14 +24,14 @@ type diff struct {
 // to d, which must be empty.
 func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 	ordered := s.ordered(u)
-	if u.wildcard && (u.anew || u.base != t.Versions()) {
+	if u.wildcard && (u.Anew || u.base != t.Versions()) {
 		if s.diffTable(u, t, d, ordered) {
 			return
 		}
 	}
-	d.upserts = slices.Grow(d.upserts, len(u.dirty))
-	for _, n := range u.dirty {
-		e := u.entry(n)
+	d.upserts = slices.Grow(d.upserts, len(u.Dirty))
+	for _, n := range u.Dirty {
+		e := u.Entry(n)
 		if e == nil {
 			continue
 		}
@@ -53,14 +53,14 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 // and shared with other streams.
 func (s *Session) diffTable(u *subscription, t *xds.Table, d *diff, ordered bool) (shared bool) {
 	c := t.Since(u.base)
-	if u.anew && u.base.Len() > 0 {
+	if u.Anew && u.base.Len() > 0 {
 		removed := c.Removed
 		c = t.Since(nil)
 		if len(removed) > 0 { // without removals, c stays shared with other streams
 			c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
 		}
 	}
-	shared = u.names.len() == 0 && !ordered
+	shared = u.Set.Len() == 0 && !ordered
 	if !shared {
 		for _, r := range c.Upserts {
 			if !u.keptFrom(d, r.Name) {
@@ -72,7 +72,7 @@ func (s *Session) diffTable(u *subscription, t *xds.Table, d *diff, ordered bool
 				d.removed = append(d.removed, n)
 			}
 		}
-		shared = len(d.kept)+len(d.waiting)+len(u.dirty) == 0
+		shared = len(d.kept)+len(d.waiting)+len(u.Dirty) == 0
 	}
 	if shared {
 		*d = diff{upserts: c.Upserts, removed: c.Removed, shared: c}
@@ -83,11 +83,11 @@ func (s *Session) diffTable(u *subscription, t *xds.Table, d *diff, ordered bool
 // keptFrom reports whether a name that differs in the table has an entry. Then the entry decides,
 // so keptFrom marks it.
 func (u *subscription) keptFrom(d *diff, name string) bool {
-	e := u.entry(name)
+	e := u.Entry(name)
 	if e == nil {
 		return false
 	}
-	u.touch(e)
+	u.Touch(e)
 	d.kept = append(d.kept, name)
 	return true
 }
@@ -105,15 +105,15 @@ func (s *Session) upsert(u *subscription, d *diff, r *xds.Resource, ordered bool
 
 // remove adds the removal of a name with an entry.
 func (s *Session) remove(u *subscription, d *diff, e *entry) {
-	d.removed = append(d.removed, e.name)
-	if !e.named || u.scopes[e.name] {
+	d.removed = append(d.removed, e.Name)
+	if !e.Named || u.scopes[e.Name] {
 		return
 	}
-	if e.told == absent && s.bodyless(u) && !stands(u.coming(e.name)) {
-		d.absent = append(d.absent, e.name)
+	if e.Told == absent && s.bodyless(u) && !stands(u.coming(e.Name)) {
+		d.absent = append(d.absent, e.Name)
 	}
-	if s.opts.ResourceErrors && e.name != "" && u.matches[e.name] == nil {
-		d.missing = append(d.missing, e.name)
+	if s.opts.ResourceErrors && e.Name != "" && u.matches[e.Name] == nil {
+		d.missing = append(d.missing, e.Name)
 	}
 }
 
@@ -203,8 +203,8 @@ func (s *Session) searching(u *subscription) bool {
 	if _, ok := s.view.(xds.Undecided); !ok {
 		return false
 	}
-	for e := range u.entries() {
-		if e.named && s.undecided(u.typ, e.name) {
+	for e := range u.Entries() {
+		if e.Named && s.undecided(u.typ, e.Name) {
 			return true
 		}
 	}

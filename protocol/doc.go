@@ -68,7 +68,7 @@
 //
 // Comments in this package use these words:
 //
-//	subscribed   the client sent the name in a request (entry.named)
+//	subscribed   the client sent the name in a request (Entry.Named)
 //	wanted       a name that is subscribed, matched by a subscribed name, or in a scope. Under a
 //	             wildcard every name counts as wanted (covers)
 //	matched      the resource has a wanted alias, or is in a wanted collection
@@ -77,7 +77,7 @@
 //	absent       a told state: the name does not exist, or nothing was sent for it yet
 //	others       a told state: the name matches other resources, which are sent instead
 //	base         the table that the wildcard subscription was told
-//	entry        the row of one name (names.go)
+//	entry        the row of one name (package names)
 //	cargo        the content of a response: for each name an item, with the state in the response
 //	             and the state told before
 //	full state   a SotW response of listeners or clusters: what it lacks is removed. In code: world
@@ -113,7 +113,7 @@
 // (waiting.go):
 //
 //	parked   the name waits and is not evaluated
-//	touch    note that the entry of a name may have to be sent (touched.go)
+//	touch    note that the entry of a name may have to be sent (package names)
 //	note     note that a name has changed on which others may wait
 //	recheck  evaluate the parked names that depend on noted names
 //
@@ -147,9 +147,9 @@
 //	saying                what to send next                diff.go say.go resend.go tell.go response.go
 //	                                                       handover.go beat.go
 //
-// The rooms share the entries, one row for each name (names.go), and the lists of changed entries
-// (touched.go). A room reports a change there and calls no other room; recheck and respond read the
-// lists. due.go has the questions what is owed for a name, and what blocks a type. state.go reads all
+// The rooms share package internal/names: the entries, one row for each name, and the lists of
+// changed entries. A room reports a change there and calls no other room; recheck and respond read
+// the lists. due.go has the questions what is owed for a name, and what blocks a type. state.go reads all
 // rooms to report the state of types and names (Session.States, NameStates). resume.go and forget.go
 // call all rooms.
 //
@@ -179,7 +179,7 @@
 //   - Subscriptions are in push order, entries in the order of their names.
 //   - A name has an entry if it is subscribed or scoped, if such a name matches it, if it is
 //     leaving, or if its told state differs from base.
-//   - entry.matched counts the sets of matches that contain the name.
+//   - Entry.Matched counts the sets of matches that contain the name.
 //   - aliased has, for each matched name, the aliases that match it.
 //   - The told state of an entry differs from the view only while the entry is dirty, parked or
 //     leaving. So the cost of mayHold is the number of changes, not the number of resources.

@@ -12,23 +12,23 @@ import (
 // owed returns the change to send for the name of an entry: a resource, a removal (gone), or
 // nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
-	l := u.lingers(e.name)
+	l := u.lingers(e.Name)
 	switch {
-	case u.matches[e.name] != nil:
+	case u.matches[e.Name] != nil:
 		// The name matches other resources, which have their own entries. The client may still hold
 		// an earlier resource with this name itself.
-		return nil, e.told != others && l == nil
+		return nil, e.Told != others && l == nil
 	case !u.wants(e) && !u.wildcard: // no subscription matches the name any more
-		reported := (e.again || u.dropped[e.name]) && !s.undecided(u.typ, e.name)
-		return nil, (e.told != absent || reported) && l == nil
+		reported := (e.Again || u.dropped[e.Name]) && !s.undecided(u.typ, e.Name)
+		return nil, (e.Told != absent || reported) && l == nil
 	case l != nil:
 		return s.owedKept(u, e, l)
 	}
-	r = t.Lookup(e.name)
+	r = t.Lookup(e.Name)
 	switch {
 	case !u.shows(r):
 		return nil, s.owesAbsence(u, e)
-	case e.again || differs(e.told, r):
+	case e.Again || differs(e.Told, r):
 		return r, false
 	}
 	return nil, false
@@ -39,13 +39,13 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 // not request it. A SotW client on a new stream may lack a name that it requests. There the resource
 // is sent only for types that clusters need to become warm.
 func (s *Session) owedKept(u *subscription, e *entry, l *leaver) (r *xds.Resource, gone bool) {
-	asked := e.named || u.dropped[e.name] // the client has just subscribed or unsubscribed
-	requested := e.matched == 0 || e.named || u.wildcard
+	asked := e.Named || u.dropped[e.Name] // the client has just subscribed or unsubscribed
+	requested := e.Matched == 0 || e.Named || u.wildcard
 	switch {
-	case !e.again:
+	case !e.Again:
 		return nil, false
 	case l.body == nil: // only the removal can be sent
-		return nil, asked && !s.undecided(u.typ, e.name)
+		return nil, asked && !s.undecided(u.typ, e.Name)
 	case s.variant == xds.Delta && requested, s.warms(u.typ):
 		return l.body, false
 	}
@@ -54,15 +54,15 @@ func (s *Session) owedKept(u *subscription, e *entry, l *leaver) (r *xds.Resourc
 
 // owesAbsence reports whether the client is to be sent that a name does not exist.
 func (s *Session) owesAbsence(u *subscription, e *entry) bool {
-	onlyMatched := e.matched > 0 && !e.named
+	onlyMatched := e.Matched > 0 && !e.Named
 	switch {
-	case e.told == absent && (!e.again || onlyMatched && !e.sent):
+	case e.Told == absent && (!e.Again || onlyMatched && !e.Sent):
 		// The client knows that the name does not exist. A matched resource that was removed before
 		// it was sent is not reported, either.
 		return false
 	case s.mutes(u, e):
 		return false
-	case s.undecided(u.typ, e.name): // the view is still looking; in SotW no response reports unsubscribed names
+	case s.undecided(u.typ, e.Name): // the view is still looking; in SotW no response reports unsubscribed names
 		return s.variant == xds.SotW && !u.wants(e)
 	}
 	return true
@@ -74,21 +74,21 @@ func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 // cannot be sent yet because the view is looking for the name: the client may hold the old state.
 func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 	r, gone := s.owed(u, t, e)
-	return r != nil || gone || u.leaving[e.name] == nil && u.outdated(t, e.name, e.told)
+	return r != nil || gone || u.leaving[e.Name] == nil && u.outdated(t, e.Name, e.Told)
 }
 
 // hopes reports whether the client awaits a name (see awaits) that the view has lost and had
 // recently. If a new reference to the name comes, the name is kept and sent. So until then it stays
 // in the list of dirty names.
 func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
-	return s.awaits(u, e) && s.lost(u, t, e.name, e, e.told) && s.body(u.typ, e.name, e.told) != nil
+	return s.awaits(u, e) && s.lost(u, t, e.Name, e, e.Told) && s.body(u.typ, e.Name, e.Told) != nil
 }
 
 // owes reports whether something is to be sent for the type. Names that the view is still looking
 // for do not count, because the view may never find them.
 func (s *Session) owes(u *subscription, t *xds.Table) bool {
-	return u.news(t) || slices.ContainsFunc(u.dirty, func(n string) bool {
-		e := u.entry(n)
+	return u.news(t) || slices.ContainsFunc(u.Dirty, func(n string) bool {
+		e := u.Entry(n)
 		if e == nil {
 			return false
 		}
@@ -99,13 +99,13 @@ func (s *Session) owes(u *subscription, t *xds.Table) bool {
 
 // pending reports whether the type may have something to send.
 func (u *subscription) pending(t *xds.Table) bool {
-	return len(u.dirty) > 0 || u.waiting.parks() || u.news(t)
+	return len(u.Dirty) > 0 || u.waiting.parks() || u.news(t)
 }
 
 // news reports whether the type may have something to send other than dirty and waiting names. The
 // table is the one that the view has.
 func (u *subscription) news(t *xds.Table) bool {
-	return u.due || u.all || u.anew || u.wildcard && u.base != t.Versions()
+	return u.Due || u.All || u.Anew || u.wildcard && u.base != t.Versions()
 }
 
 // blocked reports whether nothing may be sent before the client has answered the newest response.

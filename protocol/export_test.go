@@ -14,7 +14,7 @@ func (s *Session) Check() error {
 		if i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
 			return fmt.Errorf("%s comes before %s", s.subs[i-1].typ, u.typ)
 		}
-		for _, check := range []func() error{u.names.check, u.checkWant, u.checkMatching, u.checkRecord, u.checkRefusals, u.checkWithdrawing, u.checkSaying, u.checkMuted, u.checkBeats} {
+		for _, check := range []func() error{u.Set.Check, u.checkWant, u.checkMatching, u.checkRecord, u.checkRefusals, u.checkWithdrawing, u.checkSaying, u.checkMuted, u.checkBeats} {
 			if err := check(); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
@@ -22,7 +22,7 @@ func (s *Session) Check() error {
 		if err := s.checkWaiting(u); err != nil {
 			return fmt.Errorf("%s: %w", u.typ, err)
 		}
-		if s.view != nil && !u.all {
+		if s.view != nil && !u.All {
 			if err := u.checkListed(s.table(u.typ)); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
@@ -38,11 +38,11 @@ func (s *Session) Check() error {
 func (s *Session) checkParked(u *subscription) error {
 	ends := s.waitEnds(u)
 	if !u.waiting.parks() || u.waiting.seen != s.inputs(u) || !ends.IsZero() && !s.now.Before(ends) ||
-		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.noted) > 0 }) {
+		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.Noted) > 0 }) {
 		return nil // it is evaluated in the next step
 	}
 	for n, is := range u.waiting.waits {
-		e := u.entry(n)
+		e := u.Entry(n)
 		if e == nil || !u.isParked(n) {
 			continue
 		}
@@ -67,28 +67,6 @@ func (s *Session) checkParked(u *subscription) error {
 	return nil
 }
 
-func (l *names) check() error {
-	n, last := 0, ""
-	for i, c := range l.chunks {
-		if len(c) == 0 || len(c) > chunkMax {
-			return fmt.Errorf("chunk %d has %d entries", i, len(c))
-		}
-		for _, e := range c {
-			if n > 0 && e.name <= last {
-				return fmt.Errorf("entry %q behind %q", e.name, last)
-			}
-			if e.told == nil {
-				return fmt.Errorf("entry %q has no sent state", e.name)
-			}
-			n, last = n+1, e.name
-		}
-	}
-	if n != l.len() {
-		return fmt.Errorf("%d entries, count %d", n, l.count)
-	}
-	return nil
-}
-
 func (u *subscription) checkWant() error {
 	size := 0
 	for n := range u.dropped {
@@ -98,8 +76,8 @@ func (u *subscription) checkWant() error {
 		return fmt.Errorf("there are %d bytes of unsubscribed names, the count is %d", size, u.droppedSize)
 	}
 	named := int32(0)
-	for e := range u.entries() {
-		if e.named {
+	for e := range u.Entries() {
+		if e.Named {
 			named++
 		}
 	}
@@ -107,12 +85,12 @@ func (u *subscription) checkWant() error {
 		return fmt.Errorf("%d entries are named, the count is %d", named, u.named)
 	}
 	for c := range u.scopes {
-		if u.entry(c) == nil {
+		if u.Entry(c) == nil {
 			return fmt.Errorf("the scope %q has no entry", c)
 		}
 	}
 	for n := range u.dropped {
-		if u.entry(n) == nil {
+		if u.Entry(n) == nil {
 			return fmt.Errorf("unsubscribed name %q has no entry", n)
 		}
 	}
@@ -135,7 +113,7 @@ func (u *subscription) checkWant() error {
 func (u *subscription) checkMatching() error {
 	matched, aliases := map[string]int32{}, 0
 	for by, found := range u.matches {
-		if e := u.entry(by); e == nil || !u.wants(e) {
+		if e := u.Entry(by); e == nil || !u.wants(e) {
 			return fmt.Errorf("%q matches resources, but is not wanted", by)
 		}
 		for r := range found.All() {
@@ -145,7 +123,7 @@ func (u *subscription) checkMatching() error {
 			} else if has {
 				aliases++
 			}
-			if u.entry(r.Name) == nil {
+			if u.Entry(r.Name) == nil {
 				return fmt.Errorf("%q matches %q, which has no entry", by, r.Name)
 			}
 		}
@@ -156,16 +134,16 @@ func (u *subscription) checkMatching() error {
 		}
 	}
 	for name := range u.lapsed {
-		if u.entry(name) == nil {
+		if u.Entry(name) == nil {
 			return fmt.Errorf("lapsed name %q has no entry", name)
 		}
 	}
 	if aliases != 0 {
 		return fmt.Errorf("%d listed aliases match no resource", -aliases)
 	}
-	for e := range u.entries() {
-		if e.matched != matched[e.name] {
-			return fmt.Errorf("%d names match %q, the count is %d", matched[e.name], e.name, e.matched)
+	for e := range u.Entries() {
+		if e.Matched != matched[e.Name] {
+			return fmt.Errorf("%d names match %q, the count is %d", matched[e.Name], e.Name, e.Matched)
 		}
 	}
 	return nil
@@ -276,7 +254,7 @@ func (u *subscription) checkRefusals() error {
 func (u *subscription) checkWithdrawing() error {
 	for name, l := range u.leaving {
 		switch {
-		case u.entry(name) == nil:
+		case u.Entry(name) == nil:
 			return fmt.Errorf("leaving name %q has no entry", name)
 		case l.stamp == nil:
 			return fmt.Errorf("leaving name %q has no stamp", name)
@@ -290,8 +268,8 @@ func (u *subscription) checkWithdrawing() error {
 }
 
 func (s *Session) checkWaiting(u *subscription) error {
-	if len(u.noted) > 0 && !u.watched {
-		return fmt.Errorf("changed names %q are not watched", u.noted)
+	if len(u.Noted) > 0 && !u.Watched {
+		return fmt.Errorf("changed names %q are not watched", u.Noted)
 	}
 	w := u.waiting
 	switch {
@@ -318,7 +296,7 @@ func (s *Session) checkWaiting(u *subscription) error {
 		return nil // it is evaluated in the next step
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
-		if t != nil && s.sub(t) != nil && !s.sub(t).watched {
+		if t != nil && s.sub(t) != nil && !s.sub(t).Watched {
 			return fmt.Errorf("%d names wait for %s, which is not watched", len(w.waits), t)
 		}
 	}
@@ -327,16 +305,16 @@ func (s *Session) checkWaiting(u *subscription) error {
 
 func (u *subscription) checkSaying() error {
 	listed := map[string]bool{}
-	for _, n := range u.dirty {
+	for _, n := range u.Dirty {
 		listed[n] = true
 	}
-	for e := range u.entries() {
-		if e.dirty && !listed[e.name] {
-			return fmt.Errorf("%q is dirty, but not listed", e.name)
+	for e := range u.Entries() {
+		if e.Dirty && !listed[e.Name] {
+			return fmt.Errorf("%q is dirty, but not listed", e.Name)
 		}
 	}
 	switch {
-	case u.anew && !u.wildcard:
+	case u.Anew && !u.wildcard:
 		return errors.New("anew is set without a wildcard")
 	case u.stated != "" && !u.typ.FullState:
 		return fmt.Errorf("a type without full state has the stated version %q", u.stated)
@@ -368,9 +346,9 @@ func (u *subscription) checkBeats() error {
 
 // checkListed checks that each name which differs from the view is dirty or leaving.
 func (u *subscription) checkListed(t *xds.Table) error {
-	for e := range u.entries() {
-		if !e.dirty && !u.isParked(e.name) && u.leaving[e.name] == nil && u.outdated(t, e.name, e.told) {
-			return fmt.Errorf("%q differs from the view, but is not dirty", e.name)
+	for e := range u.Entries() {
+		if !e.Dirty && !u.isParked(e.Name) && u.leaving[e.Name] == nil && u.outdated(t, e.Name, e.Told) {
+			return fmt.Errorf("%q differs from the view, but is not dirty", e.Name)
 		}
 	}
 	return nil

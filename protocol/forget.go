@@ -17,8 +17,8 @@ func (u *subscription) dropUnwanted() {
 	}
 	var given []string
 	for _, name := range quit {
-		u.note(name)
-		if u.entry(name) == nil {
+		u.Note(name)
+		if u.Entry(name) == nil {
 			u.unlapse(name)
 		}
 		if u.covers(name) {

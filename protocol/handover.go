@@ -12,7 +12,7 @@ import (
 // of names that the diff may change. Nil: the changes that the table computes have the right order already. Call
 // it before the diff is told.
 func (s *Session) binders(u *subscription, d *diff) (told, others []*xds.Stamp) {
-	if !u.typ.Binds || d.shared != nil && !u.anew && len(u.deliveries)+len(u.refusals) == 0 {
+	if !u.typ.Binds || d.shared != nil && !u.Anew && len(u.deliveries)+len(u.refusals) == 0 {
 		return nil, nil
 	}
 	for name := range d.names {

@@ -217,9 +217,9 @@ func (l *line) names(typ *xds.Type) (names []string) {
 	if u.wildcard && !u.implicit {
 		names = append(names, xds.Wildcard)
 	}
-	for e := range u.entries() {
-		if e.named {
-			names = append(names, e.name)
+	for e := range u.Entries() {
+		if e.Named {
+			names = append(names, e.Name)
 		}
 	}
 	return names
@@ -230,7 +230,7 @@ func (l *line) names(typ *xds.Type) (names []string) {
 func (l *line) check() {
 	l.t.Helper()
 	for _, u := range l.subs {
-		if u.names.len() > 1000 {
+		if u.Set.Len() > 1000 {
 			return
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // A matching has, for each wanted name that is an alias or a collection, the resources that the
 // name matches.
 //
-// Invariant: entry.matched of a name is the number of sets in matches that contain the name. Each
+// Invariant: Entry.Matched of a name is the number of sets in matches that contain the name. Each
 // key of matches is a wanted name. Each member of the sets has an entry. aliased is the inverse of
 // matches, without collections.
 type matching struct {
@@ -29,25 +29,25 @@ type matching struct {
 
 // match computes again which resources a wanted name matches.
 func (u *subscription) match(t *xds.Table, name string) {
-	e := u.entry(name)
-	if e == nil || !e.named && !u.scopes[name] {
+	e := u.Entry(name)
+	if e == nil || !e.Named && !u.scopes[name] {
 		return
 	}
 	var is *xds.Members
 	if t.Lookup(name) == nil {
 		is = t.Aliased(name)
 	}
-	name = e.name // the entry owns the memory of its name; the memory of a request is not kept
-	was, again, gone := u.matches[name], e.again, e.told == absent && e.sent
+	name = e.Name // the entry owns the memory of its name; the memory of a request is not kept
+	was, again, gone := u.matches[name], e.Again, e.Told == absent && e.Sent
 	switch {
 	case is.Len() > 0:
 		if u.matches == nil {
 			u.matches = map[string]*xds.Members{}
 		}
 		u.matches[name] = is
-		e.finds()
+		e.Finds()
 		u.regain(name) // for an unsubscribed scope, the members show its state
-		u.touch(e)     // the client may hold a resource with the name itself, which must be removed
+		u.Touch(e)     // the client may hold a resource with the name itself, which must be removed
 	case was != nil:
 		is, again = u.stillMatched(t, name, was), false
 		if is.Len() > 0 {
@@ -55,10 +55,10 @@ func (u *subscription) match(t *xds.Table, name string) {
 			break
 		}
 		delete(u.matches, name)
-		if e.told == others && !u.toldAny(was) {
-			e.findsNone()
+		if e.Told == others && !u.toldAny(was) {
+			e.FindsNone()
 		}
-		u.touch(e)
+		u.Touch(e)
 	}
 	for n, found := range is.Since(was) {
 		if found {
@@ -66,7 +66,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 			u.refer(n, name)
 			u.returned(t, n)
 			if gone && lapsed { // the client may have dropped the resource together with the name
-				u.entry(n).repeat(true)
+				u.Entry(n).Repeat(true)
 			}
 		} else {
 			u.unrefer(n, name, false)
@@ -93,9 +93,9 @@ func (u *subscription) stillMatched(t *xds.Table, name string, was *xds.Members)
 // and needs no repetition.
 func (u *subscription) repeatMatched(is *xds.Members) {
 	for r := range is.All() {
-		e := u.entry(r.Name)
-		e.repeat(e.again || e.told != absent)
-		u.touch(e)
+		e := u.Entry(r.Name)
+		e.Repeat(e.Again || e.Told != absent)
+		u.Touch(e)
 	}
 }
 
@@ -117,7 +117,7 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 		found := s.finding(u, d)
 		for _, by := range names {
 			for _, name := range found[by] {
-				if u.entry(name) != nil {
+				if u.Entry(name) != nil {
 					continue
 				}
 				if last, is := u.bringer(name); last == d && stands(is) {
@@ -128,9 +128,9 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	}
 	var extra []entry
 	for name, is := range back {
-		extra = append(extra, entry{name: name, told: is})
+		extra = append(extra, entry{Name: name, Told: is})
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 	for i := range extra {
 		u.lapse(&extra[i])
 	}
@@ -183,8 +183,8 @@ func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
 // asksFor reports whether a name can match resources: the client subscribes to the name, or the
 // name is a scope.
 func (u *subscription) asksFor(name string) bool {
-	e := u.entry(name)
-	return e != nil && (e.named || u.scopes[name])
+	e := u.Entry(name)
+	return e != nil && (e.Named || u.scopes[name])
 }
 
 // unmatch ends the matches of a name that is no longer wanted. With asked set, the client has
@@ -203,17 +203,17 @@ func (u *subscription) refer(name, by string) {
 	if by != u.typ.Collection(name) {
 		u.alias(name, by)
 	}
-	e := u.entry(name)
+	e := u.Entry(name)
 	if e == nil {
 		told := u.told(name)
-		u.add(entry{name: name, told: told, sent: told != absent})
-		e = u.entry(name)
+		u.Add(entry{Name: name, Told: told, Sent: told != absent})
+		e = u.Entry(name)
 	}
 	was := u.wants(e)
 	u.unlapse(name)
-	e.matched++
+	e.Matched++
 	u.notice(e, was)
-	u.touch(e)
+	u.Touch(e)
 }
 
 // unrefer records that the name `by` no longer matches a resource. With asked set, the client has
@@ -222,34 +222,34 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 	if by != u.typ.Collection(name) {
 		u.unalias(name, by)
 	}
-	e := u.entry(name)
-	if e == nil || e.matched == 0 {
+	e := u.Entry(name)
+	if e == nil || e.Matched == 0 {
 		return
 	}
-	e.matched--
+	e.Matched--
 	u.notice(e, true)
 	if !asked || u.leaving[name] != nil && u.collects(name) && !u.wants(e) {
 		u.lapse(e)
 	}
 	switch {
 	case u.wants(e):
-		u.touch(e)
+		u.Touch(e)
 	case u.wildcard || u.dropped[name] || u.scopes != nil && asked: // DELTA-6 also applies to matched resources
 		if asked {
 			u.giveUp(e)
 		}
-		u.touch(e)
-	case asked && !u.collects(name) && !u.lapsed[name], e.told == absent:
+		u.Touch(e)
+	case asked && !u.collects(name) && !u.lapsed[name], e.Told == absent:
 		u.forget(name)
 	default: // the removal is sent if the client holds the resource
-		u.touch(e)
+		u.Touch(e)
 	}
 }
 
 // lapse records that the client holds a resource that no wanted name matches any more (see lapsed).
 func (u *subscription) lapse(e *entry) {
-	if !u.wildcard && stands(e.told) {
-		u.lapseName(e.name)
+	if !u.wildcard && stands(e.Told) {
+		u.lapseName(e.Name)
 	}
 }
 
@@ -294,12 +294,12 @@ func (u *subscription) mayHave(it *item) bool {
 
 // forget removes the entry of a name if nothing has to be recorded for the name any more.
 func (u *subscription) forget(name string) {
-	e := u.entry(name)
+	e := u.Entry(name)
 	if e == nil || u.wants(e) || u.lapsed[name] || u.wildcard && u.leaving[name] != nil {
 		return
 	}
-	if is := u.base.Get(name); !u.wildcard || is == nil && !stands(e.told) || same(e.told, is) {
-		u.names.remove(name)
+	if is := u.base.Get(name); !u.wildcard || is == nil && !stands(e.Told) || same(e.Told, is) {
+		u.Set.Remove(name)
 	}
 }
 
@@ -307,26 +307,26 @@ func (u *subscription) forget(name string) {
 // name: "resource names and aliases" both match (DELTA-11). If the client unsubscribes from a
 // member of a collection, it does not drop the collection.
 func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (names []string) {
-	e := u.entry(name)
-	if e != nil && e.named {
+	e := u.Entry(name)
+	if e != nil && e.Named {
 		return []string{name}
 	}
 	if r := t.Lookup(name); r != nil {
 		for _, alias := range r.Aliases {
-			if e := u.entry(alias); e != nil && e.named && t.Lookup(alias) == nil {
+			if e := u.Entry(alias); e != nil && e.Named && t.Lookup(alias) == nil {
 				names = append(names, alias)
 			}
 		}
 	}
 	for r := range t.Aliased(name).All() {
-		if e := u.entry(r.Name); e != nil && e.named && slices.Contains(r.Aliases, name) {
+		if e := u.Entry(r.Name); e != nil && e.Named && slices.Contains(r.Aliases, name) {
 			names = append(names, r.Name)
 		}
 	}
 	for _, alias := range s.aliasesOf(u, name) {
 		// In other states, the client was told that the alias matches nothing, or that it is a
 		// resource itself.
-		if e := u.entry(alias); e.told == others || !e.sent {
+		if e := u.Entry(alias); e.Told == others || !e.Sent {
 			names = append(names, alias)
 		}
 	}
@@ -344,7 +344,7 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 	}
 	if was := s.body(u.typ, name, told); was != nil && same(was.Stamp, told) {
 		for _, alias := range was.Aliases {
-			if known := u.entry(alias); known != nil && known.named {
+			if known := u.Entry(alias); known != nil && known.Named {
 				names = append(names, alias)
 			}
 		}
@@ -394,7 +394,7 @@ func (u *subscription) matchedBy(name string) func(func(string) bool) {
 // suspect marks the wanted names that match a resource, because they may match other resources now.
 func (u *subscription) suspect(name string) {
 	for by := range u.matchedBy(name) {
-		u.touch(u.entry(by))
+		u.Touch(u.Entry(by))
 	}
 }
 
@@ -410,7 +410,7 @@ func (u *subscription) rematch(t *xds.Table, name string) {
 // subscribed to the member. An earlier version may not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
-		if e := u.entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.sent) {
+		if e := u.Entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.Sent) {
 			return true
 		}
 	}

@@ -90,7 +90,7 @@ func TestMatchRemovedBeforeSent(t *testing.T) {
 	l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{"n"}})
 	l.commit(xds.VirtualHost, nil, "r/a")
 	l.want("VHDS -n")
-	if u := l.subs[0]; u.entry("r/a") != nil {
+	if u := l.subs[0]; u.Entry("r/a") != nil {
 		t.Error("r/a is remembered")
 	}
 }
@@ -103,13 +103,13 @@ func TestMatchedByTwoNames(t *testing.T) {
 	l.want("EDS c@1")
 	l.ack(xds.Endpoint)
 	u := l.subs[0]
-	if e := u.entry("c"); e == nil || e.matched != 2 {
+	if e := u.Entry("c"); e == nil || e.Matched != 2 {
 		t.Fatalf("%+v", e)
 	}
 	l.commit(xds.Endpoint, []*xds.Resource{aliased("c", "n")}) // one alias less
 	l.want("EDS c@1 -m")
 	l.ack(xds.Endpoint)
-	if e := u.entry("c"); e == nil || e.matched != 1 {
+	if e := u.Entry("c"); e == nil || e.Matched != 1 {
 		t.Fatalf("%+v", e)
 	}
 	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"m"}})
@@ -117,8 +117,8 @@ func TestMatchedByTwoNames(t *testing.T) {
 	l.commit(xds.Endpoint, []*xds.Resource{aliased("c")})
 	l.want("EDS -c -n")
 	l.ack(xds.Endpoint)
-	if u.entry("c") != nil || u.names.len() != 1 {
-		t.Errorf("%d entries", u.names.len())
+	if u.Entry("c") != nil || u.Set.Len() != 1 {
+		t.Errorf("%d entries", u.Set.Len())
 	}
 }
 

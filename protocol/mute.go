@@ -28,16 +28,16 @@ func (s *Session) keepBack(u *subscription, names []string) {
 	}
 	until := s.now.Add(d)
 	for _, n := range names {
-		e := u.entry(n)
-		if e == nil || e.sent {
+		e := u.Entry(n)
+		if e == nil || e.Sent {
 			continue
 		}
 		if u.mute == nil {
 			u.mute = &mutes{until: map[string]time.Time{}}
 		}
-		if !until.Equal(u.mute.until[e.name]) {
-			u.mute.until[e.name] = until
-			u.queue(muting{e.name, until})
+		if !until.Equal(u.mute.until[e.Name]) {
+			u.mute.until[e.Name] = until
+			u.queue(muting{e.Name, until})
 		}
 	}
 }
@@ -50,11 +50,11 @@ func (u *subscription) queue(m muting) {
 			if !l.until[m.name].Equal(m.until) {
 				return true // the client has subscribed to the name again since
 			}
-			e := u.entry(m.name)
-			if e == nil || e.sent {
+			e := u.Entry(m.name)
+			if e == nil || e.Sent {
 				delete(l.until, m.name)
 			}
-			return e == nil || e.sent
+			return e == nil || e.Sent
 		})
 		l.list = slices.Grow(l.list, len(l.list)+1)
 	}
@@ -63,7 +63,7 @@ func (u *subscription) queue(m muting) {
 
 // mutes reports whether the absence of a name must not be reported yet.
 func (s *Session) mutes(u *subscription, e *entry) bool {
-	return !e.sent && u.mute != nil && s.now.Before(u.mute.until[e.name])
+	return !e.Sent && u.mute != nil && s.now.Before(u.mute.until[e.Name])
 }
 
 // mutedBy returns the time at which the next absence may be reported; zero: never.
@@ -83,8 +83,8 @@ func (s *Session) unmute(u *subscription) {
 	}
 	for len(m.list) > 0 {
 		n, until := m.list[0].name, m.list[0].until
-		e, counts := u.entry(n), m.until[n].Equal(until)
-		if counts && e != nil && !e.sent && s.now.Before(until) {
+		e, counts := u.Entry(n), m.until[n].Equal(until)
+		if counts && e != nil && !e.Sent && s.now.Before(until) {
 			return
 		}
 		m.list[0] = muting{}
@@ -94,7 +94,7 @@ func (s *Session) unmute(u *subscription) {
 		}
 		delete(m.until, n)
 		if e != nil {
-			u.touch(e)
+			u.Touch(e)
 		}
 	}
 	u.mute = nil

@@ -300,8 +300,8 @@ func (s *Session) cold(first *subscription, c *xds.Resource) (is condition, exis
 // toldWanted reports whether the client wants a name, and was told a resource of this name since it
 // subscribed.
 func (u *subscription) toldWanted(name string) bool {
-	e := u.entry(name)
-	return e != nil && u.wants(e) && !e.again && known(e.told)
+	e := u.Entry(name)
+	return e != nil && u.wants(e) && !e.Again && known(e.Told)
 }
 
 // flies is the condition that a response in flight, for whose answer other names still wait, has a

@@ -74,7 +74,7 @@ func TestMayAnyCome(t *testing.T) {
 	}{
 		{"ADS-6 nothing is in flight", func(_ *Session, u *subscription) { u.deliveries, u.unacked = nil, false }, false},
 		{"ADS-7 a response is in flight", func(*Session, *subscription) {}, true},
-		{"ADS-7 a response is due", func(_ *Session, u *subscription) { u.deliveries, u.unacked, u.due = nil, false, true }, true},
+		{"ADS-7 a response is due", func(_ *Session, u *subscription) { u.deliveries, u.unacked, u.Due = nil, false, true }, true},
 		{"ADS-6 the response cannot be answered", func(_ *Session, u *subscription) { u.deliveries[0].stuck = true }, false},
 		{"ADS-6 the response is too old", func(s *Session, _ *subscription) { s.now = s.now.Add(silence) }, false},
 		{"TTL-3 the response is a heartbeat", func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},

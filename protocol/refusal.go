@@ -207,7 +207,7 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 		}
 	}
 	for name, it := range r.members {
-		u.note(name)
+		u.Note(name)
 		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
 			r.take(name, true)
 		}
@@ -235,7 +235,7 @@ func (u *subscription) adoptRefused(all [][]item) {
 // and that the client does not want by its own name. A wildcard does not count. If a refusal has a
 // resource of that name, the item is not a phantom: the client may still hold that resource.
 func (u *subscription) phantom(it item) bool {
-	if e := u.entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
+	if e := u.Entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
 		return false
 	}
 	return !slices.ContainsFunc(u.refusals, func(r refusal) bool {
@@ -255,7 +255,7 @@ func (u *subscription) joinRefusals() {
 	u.refusals = slices.Delete(u.refusals, at+1, at+2)
 	r := &u.refusals[at]
 	for _, it := range r.items {
-		u.note(it.name)
+		u.Note(it.name)
 	}
 	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // the merged refusal does not keep the states between the two
 	r.left = len(r.items)
@@ -365,27 +365,27 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 		if r.apart[name] || !which(name, it) || u.leaving[name] != nil {
 			continue
 		}
-		switch e := u.entry(name); {
+		switch e := u.Entry(name); {
 		case u.matches[name] != nil: // the name now matches other resources, which have their own entries
 		case e != nil:
-			e.repeat(true)
-			u.touch(e)
+			e.Repeat(true)
+			u.Touch(e)
 		case u.wildcard:
-			extra = append(extra, entry{name: name, told: u.told(name), sent: true, again: true})
+			extra = append(extra, entry{Name: name, Told: u.told(name), Sent: true, Again: true})
 		case u.lapses(name): // the removal of the name is sent again
 			u.lapseName(name)
-			extra = append(extra, entry{name: name, told: absent, sent: true, again: true})
+			extra = append(extra, entry{Name: name, Told: absent, Sent: true, Again: true})
 		}
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 }
 
 // toldGone reports whether the client was last told that a name does not exist. The name then needs
 // no mark to be sent again: the next full state lacks it anyway, and a new subscription is marked
 // already.
 func (u *subscription) toldGone(name string) bool {
-	e := u.entry(name)
-	return e != nil && e.told == absent
+	e := u.Entry(name)
+	return e != nil && e.Told == absent
 }
 
 // dissolve retells each refusal that one of the names concerns (see moves): all members are marked
@@ -415,7 +415,7 @@ func (u *subscription) forgive(nonce uint64, names iter.Seq2[string, item]) {
 		return
 	}
 	for name := range names {
-		u.note(name)
+		u.Note(name)
 		for i := range u.refusals {
 			if r := &u.refusals[i]; r.nonce < nonce {
 				r.take(name, false)

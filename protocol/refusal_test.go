@@ -279,8 +279,8 @@ func TestChurnBehindANACK(t *testing.T) {
 					})
 				}))
 			}
-			if len(l.subs[0].leaving) > 0 || l.subs[0].names.len() > 0 {
-				t.Errorf("%d names are leaving, %d entries", len(l.subs[0].leaving), l.subs[0].names.len())
+			if len(l.subs[0].leaving) > 0 || l.subs[0].Set.Len() > 0 {
+				t.Errorf("%d names are leaving, %d entries", len(l.subs[0].leaving), l.subs[0].Set.Len())
 			}
 			for what, n := range map[string][5]float64{"allocations": allocs, "bytes": bytes} {
 				if n[4] < n[0]*0.8 || n[4] > n[0]*1.2 {
@@ -447,7 +447,7 @@ func TestMissingNamesLeaveNothing(t *testing.T) {
 					}
 					return
 				}
-				kept := l.subs[0].names.len()
+				kept := l.subs[0].Set.Len()
 				for _, d := range l.subs[0].deliveries {
 					kept += len(d.items)
 				}

@@ -22,21 +22,21 @@ func (s *Session) Resend(t *xds.Type, name string) (count int) {
 		}
 	}
 	var extra []entry
-	switch e := u.entry(name); {
+	switch e := u.Entry(name); {
 	case name == "":
 		count += u.repeatAll()
 	case e != nil:
 		count += u.repeatTold(e)
 	case u.wildcard:
 		if st := u.base.Get(name); st != nil {
-			extra = append(extra, entry{name: st.Name, told: st, sent: true, again: true})
+			extra = append(extra, entry{Name: st.Name, Told: st, Sent: true, Again: true})
 			count++
 		}
 	}
 	if count > 0 {
 		u.state("") // the version that the client states is no reason to send nothing
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 	u.dissolve(name == "" && s.tellsWorld(u), slices.Values(refused))
 	return count
 }
@@ -57,15 +57,15 @@ func (u *subscription) refusedNames(name string) (all []string) {
 // repeatAll marks all resources that the client was told to be sent again, and returns their number.
 func (u *subscription) repeatAll() (count int) {
 	plain := u.base.Len()
-	for e := range u.entries() {
+	for e := range u.Entries() {
 		count += u.repeatTold(e)
-		if u.base.Get(e.name) != nil {
+		if u.base.Get(e.Name) != nil {
 			plain--
 		}
 	}
 	if u.wildcard && u.base.Len() > 0 {
-		u.renew(true)
-		u.noteAll()
+		u.Renew(true)
+		u.NoteAll()
 		count += plain
 	}
 	return count
@@ -73,10 +73,10 @@ func (u *subscription) repeatAll() (count int) {
 
 // repeatTold marks an entry to be sent again, if the client was told a resource of this name.
 func (u *subscription) repeatTold(e *entry) int {
-	if !stands(e.told) || u.leaving[e.name] != nil {
+	if !stands(e.Told) || u.leaving[e.Name] != nil {
 		return 0
 	}
-	e.repeat(true)
-	u.touch(e)
+	e.Repeat(true)
+	u.Touch(e)
 	return 1
 }

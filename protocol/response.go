@@ -17,7 +17,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	if u.wildcard {
 		from = u.base
 	}
-	whole := u.wildcard && u.anew
+	whole := u.wildcard && u.Anew
 	told, others := s.binders(u, d)
 	items := s.tell(u, t, d)
 	if u.wildcard {
@@ -49,7 +49,7 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	case s.tellsWorld(u):
 		c = u.world(t)
 		for r := range u.lingering {
-			u.entry(r.Name).tell(r.Stamp) // a full state has the kept state, changed or not
+			u.Entry(r.Name).Tell(r.Stamp) // a full state has the kept state, changed or not
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}
@@ -97,8 +97,8 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		for st := range u.lingeringStamps {
 			w.Others = append(w.Others, st)
 		}
-		for e := range u.entries() { // the versions of a table do not contain resources on demand
-			if r := t.Lookup(e.name); u.shows(r) && r.OnDemand {
+		for e := range u.Entries() { // the versions of a table do not contain resources on demand
+			if r := t.Lookup(e.Name); u.shows(r) && r.OnDemand {
 				w.Others = append(w.Others, r.Stamp)
 			}
 		}
@@ -106,7 +106,7 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		return w
 	}
 	for n := range u.listed {
-		if e := u.entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.told, w.Versions.Get(n)) {
+		if e := u.Entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.Told, w.Versions.Get(n)) {
 			w.Lacks = append(w.Lacks, n)
 		}
 	}
@@ -168,8 +168,8 @@ func partOf(nonce uint64, c *xds.Changes, world bool) part {
 // state of the world" (SOTW-8).
 func (u *subscription) world(t *xds.Table) *xds.Changes {
 	var all []*xds.Resource
-	for e := range u.entries() { // for a wildcard, only the resources on demand
-		if r := t.Lookup(e.name); u.shows(r) && (!u.wildcard || r.OnDemand) {
+	for e := range u.Entries() { // for a wildcard, only the resources on demand
+		if r := t.Lookup(e.Name); u.shows(r) && (!u.wildcard || r.OnDemand) {
 			all = append(all, r)
 		}
 	}

@@ -71,7 +71,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	}
 	// Clients wait for a response to a wildcard, or to a full-state type, even if the response is
 	// empty (SOTW-8, DELTA-9).
-	u.owe(u.wildcard || s.tellsWorld(u))
+	u.Owe(u.wildcard || s.tellsWorld(u))
 	s.narrow(u)
 	s.tellEmpty(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
@@ -114,27 +114,27 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	doubtful := func(st *xds.Stamp) bool {
 		return u.typ.FullState && w.Since && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
 	}
-	for e := range u.entries() {
-		if st := w.has(e.name); stands(st) && !doubtful(st) {
-			e.had(st)
+	for e := range u.Entries() {
+		if st := w.has(e.Name); stands(st) && !doubtful(st) {
+			e.Had(st)
 		}
 	}
 	if u.wildcard {
 		u.rebase(w.Versions)
-		u.renew(true)
+		u.Renew(true)
 	}
 	var extra []entry
 	for _, n := range w.Lacks {
-		if told := w.has(n); u.wildcard && u.entry(n) == nil {
-			extra = append(extra, entry{name: n, told: told, sent: stands(told), again: !u.typ.FullState})
+		if told := w.has(n); u.wildcard && u.Entry(n) == nil {
+			extra = append(extra, entry{Name: n, Told: told, Sent: stands(told), Again: !u.typ.FullState})
 		}
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 	var kept [][]item // a name is in each list at most once; the client may hold several states of a name, in several lists
 	several := map[string]int{}
 	var unknown []string
 	for _, st := range w.Others {
-		e, told := u.entry(st.Name), u.told(st.Name)
+		e, told := u.Entry(st.Name), u.told(st.Name)
 		switch {
 		case !known(st):
 			if u.covers(st.Name) { // the state is unknown until the name is sent, which may never happen
@@ -142,7 +142,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			}
 		case !u.covers(st.Name), same(told, st), doubtful(st):
 		case e == nil && told == absent:
-			u.addTouched([]entry{{name: st.Name, told: st, sent: true, again: !u.typ.FullState}})
+			u.AddTouched([]entry{{Name: st.Name, Told: st, Sent: true, Again: !u.typ.FullState}})
 		default:
 			n := several[st.Name]
 			several[st.Name]++
@@ -260,7 +260,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	if len(initial) == 0 {
 		return
 	}
-	u.owe(false)
+	u.Owe(false)
 	lately := slices.Concat([]*xds.Table{t}, s.recent(u.typ)) // computed once, because a client may state many names
 	seen := newIndex(initial)
 	matched := 0
@@ -273,10 +273,10 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		if is.current && !is.onDemand {
 			matched++
 		}
-		if e := u.entry(v.Name); e != nil {
+		if e := u.Entry(v.Name); e != nil {
 			u.adopt(e, is)
 		} else if !is.current || is.onDemand || is.expires {
-			e = &entry{name: strings.Clone(v.Name), told: is.told, sent: true, again: is.expires}
+			e = &entry{Name: strings.Clone(v.Name), Told: is.told, Sent: true, Again: is.expires}
 			if is.stray && (u.scopes != nil || u.collects(v.Name)) {
 				u.lapse(e) // the wildcard or the collection matched the resource
 			}
@@ -285,17 +285,17 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 	}
 	if u.wildcard {
 		u.rebase(t.Versions())
-		u.renew(false)
-		u.touchAll()
+		u.Renew(false)
+		u.TouchAll()
 		if matched < t.Len() { // the client does not hold names that it does not state
 			for st := range t.Versions().All() {
-				if !seen.has(st.Name) && u.entry(st.Name) == nil {
-					extra = append(extra, entry{name: st.Name, told: absent})
+				if !seen.has(st.Name) && u.Entry(st.Name) == nil {
+					extra = append(extra, entry{Name: st.Name, Told: absent})
 				}
 			}
 		}
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 }
 
 // A statement is the meaning of a name and version that a delta client states.
@@ -321,24 +321,24 @@ func (s *Session) statement(u *subscription, t *xds.Table, lately []*xds.Table, 
 
 // adopt applies a statement to the entry of its name.
 func (u *subscription) adopt(e *entry, is statement) {
-	e.tell(is.told)
-	e.repeat(is.expires)
-	u.regain(e.name) // the client has not unsubscribed from names that its "*" covers
-	if e.matched == 0 && u.collects(e.name) {
+	e.Tell(is.told)
+	e.Repeat(is.expires)
+	u.regain(e.Name) // the client has not unsubscribed from names that its "*" covers
+	if e.Matched == 0 && u.collects(e.Name) {
 		u.lapse(e) // the collection matched the resource, too
 	}
-	u.touch(e)
+	u.Touch(e)
 }
 
 // recognize handles a view that finds resources on demand. If the view has found a resource in the
 // version that a delta client stated earlier, the resource counts as told: "to avoid resending".
 func (s *Session) recognize(u *subscription, e *entry) {
-	if known(e.told) || e.told.Version == "" {
+	if known(e.Told) || e.Told.Version == "" {
 		return
 	}
-	r := s.table(u.typ).Lookup(e.name)
-	if u.shows(r) && r.Version == e.told.Version && (!s.ttl || r.TTL == 0) {
-		e.had(r.Stamp)
+	r := s.table(u.typ).Lookup(e.Name)
+	if u.shows(r) && r.Version == e.Told.Version && (!s.ttl || r.TTL == 0) {
+		e.Had(r.Stamp)
 	}
 }
 

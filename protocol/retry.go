@@ -199,7 +199,7 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 		return (len(apart) == 0 || apart[name]) && same(u.told(name), it.is) && !u.refusedLater(r, name)
 	})
 	r.apart, r.retried = apart, true
-	u.owe(u.due || world)
+	u.Owe(u.Due || world)
 }
 
 // refusedLater reports whether a newer refusal than r has the same state of a name, and so its own schedule.

@@ -38,12 +38,12 @@ func (s *Session) blockedBy(u *subscription) time.Time {
 
 // markAll marks all entries, if any entry may differ from the view (all).
 func (s *Session) markAll(u *subscription) {
-	if !u.takeAll() {
+	if !u.TakeAll() {
 		return
 	}
-	for e := range u.entries() {
+	for e := range u.Entries() {
 		s.recognize(u, e)
-		u.touch(e)
+		u.Touch(e)
 	}
 }
 
@@ -58,36 +58,36 @@ func (s *Session) prepare(u *subscription) {
 	switch {
 	case !blocked:
 		s.retain(u, nil)
-	case len(u.dirty) < u.looked+u.looked/8:
+	case len(u.Dirty) < u.looked+u.looked/8:
 		return // only a few names were added: all names are compared when the type is no longer blocked
 	default:
 		s.retain(u, []xds.Names{}) // Change has handled the names that only the wildcard covers
 	}
 	if s.variant == xds.Delta && (t.HasAliases() || len(u.matches) > 0) {
-		for _, n := range slices.Sorted(slices.Values(u.dirty)) { // their order depends on hints, and must not change the result
+		for _, n := range slices.Sorted(slices.Values(u.Dirty)) { // their order depends on hints, and must not change the result
 			u.match(t, n)
 		}
 		u.dropUnwanted()
 	}
 	var gone []string
-	u.sift(func(n string, e *entry) bool {
+	u.Sift(func(n string, e *entry) bool {
 		if e != nil && (s.lists(u, t, e) || s.hopes(u, t, e)) {
 			return true
 		}
 		u.waiting.dropParked(n)
-		if e != nil && u.dropped[n] && !u.covers(n) && e.told == absent {
+		if e != nil && u.dropped[n] && !u.covers(n) && e.Told == absent {
 			gone = append(gone, n) // the view is still looking for it; if the view finds a resource, a scope will match it
 		}
 		return false
 	})
 	for _, n := range gone {
 		u.regain(n)
-		u.names.remove(n)
+		u.Set.Remove(n)
 	}
 	u.endWaits()
 	u.looked = 0
 	if blocked {
-		u.looked = len(u.dirty)
+		u.looked = len(u.Dirty)
 	}
 }
 
@@ -131,7 +131,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		return nil
 	}
 	u.state("")
-	u.owe(false)
+	u.Owe(false)
 	var out []*xds.Response
 	if decided == now {
 		out = s.bring(u, t, &d)
@@ -157,7 +157,7 @@ func (s *Session) prepareDiff(u *subscription, t *xds.Table) bool {
 	}
 	s.recheck(u)
 	if u.waiting.parks() {
-		if len(u.dirty) == 0 {
+		if len(u.Dirty) == 0 {
 			return false
 		}
 		if s.tellsWorld(u) || u.news(t) { // the table is sent as a whole
@@ -195,7 +195,7 @@ func (s *Session) waitsWhole(u *subscription, d *diff) bool {
 // decide returns the decision for a diff that need not wait as a whole.
 func (s *Session) decide(u *subscription, d *diff, last bool) decision {
 	world := s.tellsWorld(u)
-	send := u.due || len(d.upserts) > 0
+	send := u.Due || len(d.upserts) > 0
 	gone := len(d.missing) > 0
 	if s.variant == xds.Delta || world { // otherwise "the API provides no mechanism" for removals
 		gone = gone || len(d.removed) > 0 && !s.withholds(u, d.removed)

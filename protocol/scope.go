@@ -29,30 +29,30 @@ func (s *Session) narrow(u *subscription) {
 	}
 	var extra []entry
 	for st := range u.base.All() { // names told by way of the wildcard, or listed by the client in initial_resource_versions
-		if u.entry(st.Name) == nil {
-			extra = append(extra, entry{name: st.Name, told: st, sent: true})
+		if u.Entry(st.Name) == nil {
+			extra = append(extra, entry{Name: st.Name, Told: st, Sent: true})
 		}
 	}
-	anew := u.anew
+	anew := u.Anew
 	u.wildcard, u.moved = false, true
-	u.renew(false)
+	u.Renew(false)
 	u.rebase(nil)
-	u.noteAll()
+	u.NoteAll()
 	u.quit = append(u.quit, u.remembered()...)
-	u.add(extra...)
-	for e := range u.entries() {
+	u.Add(extra...)
+	for e := range u.Entries() {
 		u.lapse(e)
 		if !u.wants(e) {
-			u.touchAll()
+			u.TouchAll()
 		}
 	}
 	if u.scopes == nil {
 		u.scopes = map[string]bool{}
 	}
 	t := s.table(u.typ)
-	for e := range over.entries() {
-		if e.named {
-			u.enterScope(t, e.name+"/*", anew)
+	for e := range over.Entries() {
+		if e.Named {
+			u.enterScope(t, e.Name+"/*", anew)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (s *Session) widen(u *subscription) {
 	u.wildcard, u.moved = true, true
 	u.rebase(nil)
 	u.unlapseAll()
-	u.noteAll()
+	u.NoteAll()
 }
 
 // scope updates the scopes of all types whose parent is the type of the subscription `over`. Call
@@ -89,8 +89,8 @@ func (s *Session) scope(over *subscription) {
 		}
 		t := s.table(u.typ)
 		for _, n := range toggled {
-			e, c := over.entry(n), n+"/*"
-			switch named := e != nil && e.named; {
+			e, c := over.Entry(n), n+"/*"
+			switch named := e != nil && e.Named; {
 			case named && !u.scopes[c]:
 				u.enterScope(t, c, true)
 			case !named && u.scopes[c]:
@@ -104,10 +104,10 @@ func (s *Session) scope(over *subscription) {
 // enterScope adds the scope c. With anew set, all resources in the scope are sent again, otherwise
 // only the resources that the client lacks.
 func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
-	e := u.entry(c)
+	e := u.Entry(c)
 	if e == nil {
-		u.add(entry{name: c, told: absent})
-		e = u.entry(c)
+		u.Add(entry{Name: c, Told: absent})
+		e = u.Entry(c)
 	}
 	was := u.wants(e)
 	u.scopes[c] = true
@@ -115,20 +115,20 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	if anew { // otherwise the client made no request for this type
 		u.ask(true)
 	}
-	e.repeat(anew || t.Aliased(c).Len() == 0)
-	u.touch(e)
+	e.Repeat(anew || t.Aliased(c).Len() == 0)
+	u.Touch(e)
 	u.match(t, c)
 }
 
 // leaveScope ends the scope c. The resources of the scope are removed from the client, unless the
 // client dropped the wildcard itself (asked).
 func (u *subscription) leaveScope(c string, asked bool) {
-	e := u.entry(c)
+	e := u.Entry(c)
 	if e == nil {
 		return
 	}
 	u.notice(e, true)
-	if e.named {
+	if e.Named {
 		return // the client also subscribes to the collection c
 	}
 	u.unmatch(c, asked)
@@ -143,9 +143,9 @@ func (s *Session) tellEmpty(u *subscription) {
 	}
 	var extra []entry
 	for r := range s.table(u.typ.Parent).All() {
-		if c := r.Name + "/*"; s.table(u.typ).Aliased(c) == nil && u.entry(c) == nil {
-			extra = append(extra, entry{name: c, told: absent, again: true})
+		if c := r.Name + "/*"; s.table(u.typ).Aliased(c) == nil && u.Entry(c) == nil {
+			extra = append(extra, entry{Name: c, Told: absent, Again: true})
 		}
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 }

@@ -87,8 +87,8 @@ func TestEmptyCollections(t *testing.T) {
 	l.ask(xds.Request{})
 	l.want("VHDS full/a@1 -empty/*")
 	l.settle()
-	if u := l.subs[0]; u.names.len() > 0 {
-		t.Errorf("SAFE-1: %d entries", u.names.len())
+	if u := l.subs[0]; u.Set.Len() > 0 {
+		t.Errorf("SAFE-1: %d entries", u.Set.Len())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -120,10 +121,10 @@ type Session struct {
 //     order.go, waiting.go, warm.go, due.go, mute.go)
 //   - saying: what to send next (diff.go, say.go, tell.go, response.go, beat.go)
 //
-// The rooms share the rows of single names (names.go) and the lists of their changes (touched.go).
+// The rooms share package names: the rows of single names and the lists of their changes.
 type subscription struct {
 	typ *xds.Type
-	names
+	names.Set
 	want
 	matching
 	record
@@ -193,7 +194,7 @@ func (s *Session) Receive(req xds.Request) error {
 			s.began = s.now
 		}
 		u.begin(s, req, t)
-		u.noteAll()
+		u.NoteAll()
 		s.retain(u, nil) // from now on, keep names that the client holds and the view has lost
 		s.warming(u)
 	} else {
@@ -267,8 +268,8 @@ func (s *Session) count(u *subscription, req xds.Request) int {
 	}
 	count = int(u.named)
 	for n, wanted := range is {
-		e := u.entry(n)
-		named := e != nil && e.named
+		e := u.Entry(n)
+		named := e != nil && e.Named
 		if named && !wanted {
 			count--
 		} else if wanted && !named {
@@ -321,8 +322,8 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 	s.views++
 	for _, u := range s.subs {
 		u.lookAnew()
-		if touched == nil || len(touched) > u.names.len() { // it costs less to compare all names
-			u.touchAll()
+		if touched == nil || len(touched) > u.Set.Len() { // it costs less to compare all names
+			u.TouchAll()
 			for name := range u.leaving {
 				u.returned(s.table(u.typ), name)
 			}
@@ -333,9 +334,9 @@ func (s *Session) Change(view xds.View, touched []xds.Names) {
 				if len(u.leaving) > 0 {
 					u.returned(s.table(u.typ), n)
 				}
-				if e := u.entry(n); e != nil {
+				if e := u.Entry(n); e != nil {
 					s.recognize(u, e)
-					u.touch(e)
+					u.Touch(e)
 				}
 			}
 		}
@@ -387,7 +388,7 @@ func (s *Session) Deadline() (next time.Time) {
 // together.
 func (s *Session) Waits() (until time.Time) {
 	for _, u := range s.subs {
-		if !u.wildcard && u.names.len() == 0 {
+		if !u.wildcard && u.Set.Len() == 0 {
 			continue // the client subscribes to nothing
 		}
 		if !s.blocked(u) {

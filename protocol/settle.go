@@ -83,7 +83,7 @@ func (u *subscription) finish(d *delivery) {
 // unanswered.
 func (u *subscription) excuse() {
 	u.unacked = false
-	u.note("")
+	u.Note("")
 }
 
 // gone removes a delivery from the list.
@@ -147,7 +147,7 @@ func (s *Session) accept(u *subscription, d *delivery, p *part) {
 	}
 	s.hasten(u, d, p)
 	if s.tellsWorld(u) { // a full state replaces all earlier states
-		u.noteAll()
+		u.NoteAll()
 		u.refusals = slices.DeleteFunc(u.refusals, func(r refusal) bool { return r.nonce < p.nonce })
 		return
 	}

@@ -212,7 +212,7 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 		}
 		for name := range u.refusals[i].members {
 			r := o.t.Lookup(name)
-			wanted, _ := o.why(u.entry(name), name, r)
+			wanted, _ := o.why(u.Entry(name), name, r)
 			if r != nil && u.shows(r) && wanted != NotWanted || is(name) {
 				names = append(names, name)
 			}
@@ -277,8 +277,8 @@ type holder struct {
 // names returns all names that may have a state to report, in order.
 func (o *outlook) names() (all []string) {
 	u := o.u
-	for e := range u.entries() {
-		all = append(all, e.name)
+	for e := range u.Entries() {
+		all = append(all, e.Name)
 	}
 	if u.wildcard {
 		for st := range o.t.Versions().All() {
@@ -308,7 +308,7 @@ func (o *outlook) names() (all []string) {
 // state returns the state of a name.
 func (o *outlook) state(name string) NameState {
 	s, u := o.s, o.u
-	e, r := u.entry(name), o.t.Lookup(name)
+	e, r := u.Entry(name), o.t.Lookup(name)
 	n := NameState{Name: name, Finds: u.matches[name].Len()}
 	told := u.toldBy(e, name)
 	if stands(told) {
@@ -391,11 +391,11 @@ func (o *outlook) settled(n *NameState, e *entry, r *xds.Resource, told *xds.Sta
 
 // missing returns the state of a wanted name without a resource in the view.
 func (o *outlook) missing(name string, e *entry, told *xds.Stamp) NameStatus {
-	answered := e != nil && e.sent && !e.again
+	answered := e != nil && e.Sent && !e.Again
 	switch {
 	case o.s.undecided(o.u.typ, name) && (stands(told) || !answered):
 		return StateWaiting
-	case stands(told), e != nil && e.named && !e.sent:
+	case stands(told), e != nil && e.Named && !e.Sent:
 		return StateDue // the absence of the name is not reported yet (DELTA-7)
 	}
 	return StateAbsent
@@ -416,9 +416,9 @@ func (o *outlook) before(name string) *xds.Stamp {
 func (o *outlook) why(e *entry, name string, r *xds.Resource) (Reason, string) {
 	u := o.u
 	switch {
-	case e != nil && e.named:
+	case e != nil && e.Named:
 		return ByName, ""
-	case e != nil && e.matched > 0:
+	case e != nil && e.Matched > 0:
 		for by := range u.matchedBy(name) { // the collection comes first
 			if by == u.typ.Collection(name) {
 				return ByCollection, by
@@ -446,7 +446,7 @@ func (o *outlook) owes(e *entry, name string, told *xds.Stamp, r *xds.Resource) 
 	case r == nil:
 		return stands(told)
 	}
-	return u.anew || differs(told, r)
+	return u.Anew || differs(told, r)
 }
 
 // unknown reports whether the client may hold a name from an earlier stream with unknown content.

@@ -9,10 +9,10 @@ import (
 // tell counts the diff as told and returns the items for names with entries. Terms: see doc.go.
 func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	held := u.held(d)
-	items = slices.Grow(items, len(u.dirty)+len(d.kept))
-	if u.names.len() > 0 {
+	items = slices.Grow(items, len(u.Dirty)+len(d.kept))
+	if u.Set.Len() > 0 {
 		for _, r := range d.upserts {
-			if e := u.entry(r.Name); e != nil {
+			if e := u.Entry(r.Name); e != nil {
 				items = append(items, s.said(u, e, r.Stamp))
 			}
 		}
@@ -28,27 +28,27 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	listed := s.clearDirty(u, t, d)
 	if s.forsakes(u) && u.wildcard {
 		for _, n := range d.removed {
-			if st := u.base.Get(n); st != nil && u.entry(n) == nil {
+			if st := u.base.Get(n); st != nil && u.Entry(n) == nil {
 				u.orphan(n, st)
 			}
 		}
 	}
 	if u.wildcard {
 		u.rebase(t.Versions())
-		u.add(held...)
+		u.Add(held...)
 	}
 	for _, n := range d.waiting {
-		if e := u.entry(n.name); e != nil {
-			u.touch(e)
+		if e := u.Entry(n.name); e != nil {
+			u.Touch(e)
 		}
 	}
 	if len(d.kept)+len(held) > 0 {
 		items = u.tellNothing(d.kept, held, items)
 	}
 	if stray { // forget names that nothing matches
-		u.removeFunc(func(e *entry) bool { return e.told == absent && !u.wants(e) })
+		u.RemoveFunc(func(e *entry) bool { return e.Told == absent && !u.wants(e) })
 	}
-	if u.wildcard && u.names.len() > int(u.named) {
+	if u.wildcard && u.Set.Len() > int(u.named) {
 		u.forgetPlain(listed, items)
 	}
 	return items
@@ -58,9 +58,9 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 // its told state when base changes.
 func (u *subscription) held(d *diff) (held []entry) {
 	for _, w := range d.waiting {
-		if u.entry(w.name) == nil {
+		if u.Entry(w.name) == nil {
 			told := u.told(w.name)
-			held = append(held, entry{name: w.name, told: told, sent: told != absent, again: u.anew && told != absent})
+			held = append(held, entry{Name: w.name, Told: told, Sent: told != absent, Again: u.Anew && told != absent})
 		}
 	}
 	return held
@@ -68,26 +68,26 @@ func (u *subscription) held(d *diff) (held []entry) {
 
 // said counts a state as told for an entry, and returns the item of this change.
 func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
-	was := e.told
-	if orphan := u.orphans[e.name]; orphan != nil && stands(is) {
+	was := e.Told
+	if orphan := u.orphans[e.Name]; orphan != nil && stands(is) {
 		was = orphan
-		u.unorphan(e.name)
+		u.unorphan(e.Name)
 	}
-	u.regain(e.name)
+	u.regain(e.Name)
 	if stands(is) {
-		u.unlapse(e.name)
+		u.unlapse(e.Name)
 	}
-	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.name) {
+	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.Name) {
 		was = absent // the client may have dropped the name in flight and subscribed again
 	}
-	e.tell(is)
-	return item{name: e.name, was: was, is: is}
+	e.Tell(is)
+	return item{name: e.Name, was: was, is: is}
 }
 
 // tellOrphans adds items for orphans without an entry that are sent again because of the wildcard.
 func (u *subscription) tellOrphans(d *diff, items []item) []item {
 	for _, r := range d.upserts {
-		if orphan := u.orphans[r.Name]; orphan != nil && u.entry(r.Name) == nil {
+		if orphan := u.orphans[r.Name]; orphan != nil && u.Entry(r.Name) == nil {
 			items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
 			u.unorphan(r.Name)
 		}
@@ -100,13 +100,13 @@ func (u *subscription) tellOrphans(d *diff, items []item) []item {
 func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
 	for _, n := range d.removed {
 		u.fed(n)
-		e := u.entry(n)
+		e := u.Entry(n)
 		if e == nil {
 			continue
 		}
 		stray = stray || !u.wildcard && !u.wants(e)
-		if s.forsakes(u) && stands(e.told) {
-			u.orphan(n, e.told)
+		if s.forsakes(u) && stands(e.Told) {
+			u.orphan(n, e.Told)
 		}
 		items = append(items, s.said(u, e, absent))
 		if u.lapsed[n] {
@@ -114,7 +114,7 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 			u.unlapse(n)
 		}
 		if u.matches[n] != nil {
-			e.finds()
+			e.Finds()
 		}
 		s.departed(u, n)
 	}
@@ -124,20 +124,20 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 // clearDirty clears the list of dirty names and returns the old list. Names that cannot be sent yet,
 // because the view is still looking for them, stay in the list.
 func (s *Session) clearDirty(u *subscription, t *xds.Table, d *diff) (listed []string) {
-	if u.anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
-		u.noteAll() // the table is sent
+	if u.Anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
+		u.NoteAll() // the table is sent
 	} else {
-		u.note(u.dirty...)
+		u.Note(u.Dirty...)
 		for n := range d.names {
-			u.note(n)
+			u.Note(n)
 		}
 	}
-	u.renew(false)
-	listed = u.untouchAll()
+	u.Renew(false)
+	listed = u.UntouchAll()
 	for _, n := range listed {
-		if e := u.entry(n); e != nil {
-			if u.leaving[n] == nil && u.outdated(t, n, e.told) || s.hopes(u, t, e) {
-				u.touch(e)
+		if e := u.Entry(n); e != nil {
+			if u.leaving[n] == nil && u.outdated(t, n, e.Told) || s.hopes(u, t, e) {
+				u.Touch(e)
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (u *subscription) tellNothing(kept []string, held []entry, items []item) []
 		}
 	}
 	for i := range held {
-		items = append(items, item{name: held[i].name})
+		items = append(items, item{name: held[i].Name})
 	}
 	slices.SortFunc(items, itemByName)
 	return items
@@ -163,22 +163,22 @@ func (u *subscription) tellNothing(kept []string, held []entry, items []item) []
 // forgetPlain removes entries that no longer differ from the base.
 func (u *subscription) forgetPlain(listed []string, items []item) {
 	none := func(e *entry) bool {
-		if u.wants(e) || e.dirty || e.again || u.leaving[e.name] != nil {
+		if u.wants(e) || e.Dirty || e.Again || u.leaving[e.Name] != nil {
 			return false
 		}
-		is := u.base.Get(e.name)
-		return e.told == absent && is == nil || is != nil && same(e.told, is)
+		is := u.base.Get(e.Name)
+		return e.Told == absent && is == nil || is != nil && same(e.Told, is)
 	}
 	if len(listed)+len(items) > 64 {
-		u.removeFunc(none)
+		u.RemoveFunc(none)
 		return
 	}
 	for _, it := range items { // only names in listed or items can have changed
 		listed = append(listed, it.name)
 	}
 	for _, n := range listed {
-		if e := u.entry(n); e != nil && none(e) {
-			u.remove(n)
+		if e := u.Entry(n); e != nil && none(e) {
+			u.Remove(n)
 		}
 	}
 }

@@ -46,12 +46,12 @@ func (l *line) tells(typ *xds.Type) string {
 func (l *line) toldText(typ *xds.Type) string {
 	var own, base []string
 	u := l.sub(typ)
-	for e := range u.entries() {
-		text := e.name + ":"
+	for e := range u.Entries() {
+		text := e.Name + ":"
 		switch {
-		case stands(e.told):
-			text = e.told.Name + e.told.Version
-		case e.told == others:
+		case stands(e.Told):
+			text = e.Told.Name + e.Told.Version
+		case e.Told == others:
 			text += "others"
 		}
 		own = append(own, text)
@@ -169,8 +169,8 @@ func TestTellWaitingNames(t *testing.T) {
 		if got := l.toldText(xds.Listener); got != cmp.Or(was, "l:")+" | l2 m2" {
 			t.Errorf("ADS-3: sent states %q", got)
 		}
-		if e := l.sub(xds.Listener).entry("l"); e.sent != before || !e.dirty {
-			t.Errorf("ADS-3: sent %v, dirty %v", e.sent, e.dirty)
+		if e := l.sub(xds.Listener).Entry("l"); e.Sent != before || !e.Dirty {
+			t.Errorf("ADS-3: sent %v, dirty %v", e.Sent, e.Dirty)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func TestUndecidedStaysListed(t *testing.T) {
 		if got := l.tells(xds.Listener); got != "b:b1>b2" && got != "" {
 			t.Errorf("items %q", got)
 		}
-		if u := l.sub(xds.Listener); !slices.Equal(u.dirty, []string{"a"}) || !u.entry("a").dirty {
-			t.Errorf("dirty names %q", u.dirty)
+		if u := l.sub(xds.Listener); !slices.Equal(u.Dirty, []string{"a"}) || !u.Entry("a").Dirty {
+			t.Errorf("dirty names %q", u.Dirty)
 		}
 		if got := l.held(xds.Listener); got != "a1" {
 			t.Errorf("the client may hold %q", got)
@@ -208,8 +208,8 @@ func TestUndecidedStaysListed(t *testing.T) {
 	if got := l.tells(xds.Listener); got != "a:a1>-" {
 		t.Errorf("items %q", got)
 	}
-	if u := l.sub(xds.Listener); len(u.dirty) > 0 {
-		t.Errorf("dirty names %q", u.dirty)
+	if u := l.sub(xds.Listener); len(u.Dirty) > 0 {
+		t.Errorf("dirty names %q", u.Dirty)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestForgetPlain(t *testing.T) {
 		l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, names...)})
 		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: append([]string{"*"}, names...)})
 		l.settle()
-		if got := l.sub(xds.Endpoint).names.len(); got != n {
+		if got := l.sub(xds.Endpoint).Set.Len(); got != n {
 			t.Errorf("SAFE-1: %d entries of %d names", got, n)
 		}
 		l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: names[1:]})
@@ -244,7 +244,7 @@ func TestExceptionsEnd(t *testing.T) {
 	l.settle()
 	entries := func(why string, want int) {
 		t.Helper()
-		if n := l.sub(xds.Listener).names.len(); n != want {
+		if n := l.sub(xds.Listener).Set.Len(); n != want {
 			t.Fatalf("%s: %d entries", why, n)
 		}
 	}

@@ -8,23 +8,6 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// The two told states in which a name has no resource of its own.
-var (
-	absent = &xds.Stamp{}          // the name does not exist, or nothing was sent for it yet
-	others = &xds.Stamp{Name: "@"} // the name matches other resources, which are sent under their own names
-)
-
-// stands reports whether a stamp is a resource that the client may hold: not nil, absent or others.
-// A stamp without a sum is a resource with unknown content: the client holds it from an earlier
-// stream.
-func stands(s *xds.Stamp) bool { return s != nil && s != absent && s != others }
-
-// known reports whether a stamp is a resource with known content.
-func known(s *xds.Stamp) bool { return s != nil && s.Sum != xds.Sum{} }
-
-// same reports whether two stamps are the same state of a name.
-func same(a, b *xds.Stamp) bool { return a == b || known(a) && known(b) && a.Sum == b.Sum }
-
 // A record holds the states of one type that the client was told, and its answers.
 //
 // A state counts as told when it is sent. The table base has the states that a wildcard
@@ -105,7 +88,7 @@ func (s *Session) vague(u *subscription) bool {
 		return true
 	}
 	for n := range u.listed { // a listed name may be equal to the view, so lists checks each
-		if e := u.entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
+		if e := u.Entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
 			return true
 		}
 	}
@@ -191,9 +174,9 @@ func (r *record) unbring(names []string) { r.brought = except(r.brought, names) 
 // bringNamed calls bring for all subscribed names.
 func (u *subscription) bringNamed() {
 	var names []string
-	for e := range u.entries() {
-		if e.named {
-			names = append(names, e.name)
+	for e := range u.Entries() {
+		if e.Named {
+			names = append(names, e.Name)
 		}
 	}
 	u.bring(names)
@@ -216,13 +199,13 @@ func (u *subscription) hadBefore(name string) bool {
 }
 
 // told returns the state of a name that the client was told last.
-func (u *subscription) told(name string) *xds.Stamp { return u.toldBy(u.entry(name), name) }
+func (u *subscription) told(name string) *xds.Stamp { return u.toldBy(u.Entry(name), name) }
 
 // toldBy is like told, for a caller that has looked up the entry e of the name; nil: the name has
 // no entry.
 func (u *subscription) toldBy(e *entry, name string) *xds.Stamp {
 	if e != nil {
-		return e.told
+		return e.Told
 	}
 	if s := u.base.Get(name); s != nil {
 		return s
@@ -350,14 +333,14 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 	t := s.table(u.typ)
 	if u.base != nil && u.base != t.Versions() {
 		for was := range t.Versions().Since(u.base) {
-			if was != nil && u.entry(was.Name) == nil && u.outdated(t, was.Name, was) {
+			if was != nil && u.Entry(was.Name) == nil && u.outdated(t, was.Name, was) {
 				yield(was, false)
 			}
 		}
 	}
 	for n := range u.listed {
-		if e := u.entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.told) {
-			yield(e.told, false)
+		if e := u.Entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.Told) {
+			yield(e.Told, false)
 		}
 	}
 	for n := range u.leaving {

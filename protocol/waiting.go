@@ -11,7 +11,7 @@ import (
 //
 // A name that must wait is then parked: the name is not dirty and is not evaluated in each step. It
 // is evaluated again in three cases: the name is touched, a name to which it refers is noted
-// (touched.go), or a condition of all waits changes (inputs). So the cost of a request depends on the names in it, not
+// (package names), or a condition of all waits changes (inputs). So the cost of a request depends on the names in it, not
 // on all waiting names.
 //
 // Invariant: ends and patient are the earliest times in waits, or zero while the type is blocked.
@@ -84,8 +84,8 @@ func (u *subscription) isParked(name string) bool {
 		return false
 	}
 	_, waits := u.waiting.waits[name]
-	e := u.entry(name)
-	return waits && (e == nil || !e.dirty)
+	e := u.Entry(name)
+	return waits && (e == nil || !e.Dirty)
 }
 
 // blocked clears the time limits of the waits: the client must first answer the newest response of
@@ -127,10 +127,10 @@ type inputs struct {
 func (s *Session) inputs(u *subscription) inputs {
 	is := inputs{view: s.views, wildcard: u.wildcard, base: u.base}
 	if first := s.sub(u.typ.After); first != nil {
-		is.first, is.stuck = first.epoch, first.stuck()
+		is.first, is.stuck = first.Epoch, first.stuck()
 	}
 	if w := u.typ.After.Warms; w != nil && s.sub(w) != nil {
-		is.warms = s.sub(w).epoch
+		is.warms = s.sub(w).Epoch
 	}
 	return is
 }
@@ -158,11 +158,11 @@ func (s *Session) park(u *subscription, d *diff) {
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
 		if t != nil && s.sub(t) != nil {
-			s.sub(t).watch()
+			s.sub(t).Watch()
 		}
 	}
-	u.untouch(func(name string) bool { _, waits := w.waits[name]; return waits })
-	u.watch()
+	u.Untouch(func(name string) bool { _, waits := w.waits[name]; return waits })
+	u.Watch()
 }
 
 // recheck re-evaluates waiting names whose dependencies changed or whose time limit has passed.
@@ -180,12 +180,12 @@ func (s *Session) recheck(u *subscription) {
 
 // recheckDependents hands the noted names of the type v to the names that wait for them.
 func (s *Session) recheckDependents(v *subscription) {
-	if !v.watched {
+	if !v.Watched {
 		return
 	}
-	names := v.takeNoted()
+	names := v.TakeNoted()
 	if v.waiting.parks() {
-		v.watch()
+		v.Watch()
 	}
 	v.evaluate(names)
 	for _, u := range s.subs {
@@ -197,7 +197,7 @@ func (s *Session) recheckDependents(v *subscription) {
 		if !first && !warms {
 			continue
 		}
-		v.watch()
+		v.Watch()
 		if len(names) == 0 {
 			continue
 		}
@@ -219,10 +219,10 @@ func (s *Session) recheckDependents(v *subscription) {
 // evaluate makes the parked names among some names dirty.
 func (u *subscription) evaluate(names []string) {
 	for _, n := range names {
-		switch e := u.entry(n); {
+		switch e := u.Entry(n); {
 		case !u.isParked(n):
 		case e != nil:
-			u.touch(e)
+			u.Touch(e)
 		case u.wildcard: // nothing of the table was sent yet, so the table will be sent as a whole
 			u.recheckAll()
 			return
@@ -300,15 +300,15 @@ func (u *subscription) recheckAll() {
 	}
 	w.parked, w.dependents = false, nil
 	for n := range w.waits {
-		if e := u.entry(n); e != nil {
-			u.touch(e)
+		if e := u.Entry(n); e != nil {
+			u.Touch(e)
 		}
 	}
 }
 
 // listed yields the names that are dirty or parked.
 func (u *subscription) listed(yield func(string) bool) {
-	for _, n := range u.dirty {
+	for _, n := range u.Dirty {
 		if !yield(n) {
 			return
 		}
@@ -317,7 +317,7 @@ func (u *subscription) listed(yield func(string) bool) {
 		return
 	}
 	for n := range u.waiting.waits {
-		if e := u.entry(n); (e == nil || !e.dirty) && !yield(n) {
+		if e := u.Entry(n); (e == nil || !e.Dirty) && !yield(n) {
 			return
 		}
 	}
@@ -376,7 +376,7 @@ func (s *Session) wait(u *subscription, d *diff) {
 		*w = waiting{found: w.found}
 	}
 	known := map[string]bool{}  // names that are in dependents already
-	for _, n := range u.dirty { // evaluated again
+	for _, n := range u.Dirty { // evaluated again
 		if _, waits := w.waits[n]; waits {
 			known[n] = true
 			w.drop(n)

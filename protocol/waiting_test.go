@@ -139,9 +139,9 @@ func TestParked(t *testing.T) {
 		{"another name", &waiting{waits: waits(), parked: true}, "c", "a b"},
 	} {
 		u := &subscription{waiting: c.w}
-		u.add(entry{name: "a"}, entry{name: "b"}, entry{name: "c"})
+		u.Add(entry{Name: "a"}, entry{Name: "b"}, entry{Name: "c"})
 		for n := range strings.FieldsSeq(c.touched) {
-			u.touch(u.entry(n))
+			u.Touch(u.Entry(n))
 		}
 		var parked []string
 		for _, n := range []string{"a", "b", "c"} {
@@ -192,8 +192,8 @@ func TestWait(t *testing.T) {
 				u.waiting.endsBy(one)
 			}
 			for n := range strings.FieldsSeq(c.checked) {
-				u.add(entry{name: n})
-				u.touch(u.entry(n))
+				u.Add(entry{Name: n})
+				u.Touch(u.Entry(n))
 			}
 		}
 		s.wait(u, &diff{waiting: c.waiting})
@@ -274,18 +274,18 @@ func TestRecheck(t *testing.T) {
 		checked string // of r1 and r2, which wait for c1 and c2, and any, with unknown references
 	}{
 		{"nothing", func(*line) {}, ""},
-		{"its cluster", func(l *line) { l.sub(xds.Cluster).note("c1") }, "r1"},
-		{"another cluster", func(l *line) { l.sub(xds.Cluster).note("c9") }, ""},
-		{"its assignment", func(l *line) { l.sub(xds.Endpoint).note("e2") }, "r2"},
-		{"a cluster with the name of an assignment", func(l *line) { l.sub(xds.Cluster).note("e2") }, ""},
-		{"several", func(l *line) { l.sub(xds.Cluster).note("c1", "c2") }, "r1 r2"},
-		{"more names than wait", func(l *line) { l.sub(xds.Cluster).note("a", "b", "c", "d") }, "any r1 r2"},
+		{"its cluster", func(l *line) { l.sub(xds.Cluster).Note("c1") }, "r1"},
+		{"another cluster", func(l *line) { l.sub(xds.Cluster).Note("c9") }, ""},
+		{"its assignment", func(l *line) { l.sub(xds.Endpoint).Note("e2") }, "r2"},
+		{"a cluster with the name of an assignment", func(l *line) { l.sub(xds.Cluster).Note("e2") }, ""},
+		{"several", func(l *line) { l.sub(xds.Cluster).Note("c1", "c2") }, "r1 r2"},
+		{"more names than wait", func(l *line) { l.sub(xds.Cluster).Note("a", "b", "c", "d") }, "any r1 r2"},
 		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).noteContent(&cargo{items: itemsOf("x:->x1")}) }, "any"}, // it is answered
 		{"a delivery of its cluster", func(l *line) {
 			l.sub(xds.Cluster).noteContent(&cargo{items: []item{{name: "c1", was: absent, is: stampOf("c1")}}})
 		}, "any r1"},
-		{"all of a type", func(l *line) { l.sub(xds.Cluster).noteAll() }, "any r1 r2"},
-		{"itself", func(l *line) { l.sub(xds.Route).touch(l.sub(xds.Route).entry("r2")) }, "r2"},
+		{"all of a type", func(l *line) { l.sub(xds.Cluster).NoteAll() }, "any r1 r2"},
+		{"itself", func(l *line) { l.sub(xds.Route).Touch(l.sub(xds.Route).Entry("r2")) }, "r2"},
 		{"the view", func(l *line) { l.Change(l.view, []xds.Names{{xds.Secret.URL: {"s"}}}) }, "any r1 r2"},
 		{"the same view", func(l *line) { l.Change(l.view, []xds.Names{}) }, ""},
 		{"the first answer", func(l *line) { l.ack(xds.Cluster) }, "any r1 r2"},

@@ -14,9 +14,9 @@ import (
 // match (see matching). Terms: see doc.go.
 //
 // The client wants a name for one of three reasons, which are counted separately:
-//   - named: the client subscribes to the name (entry.named)
+//   - named: the client subscribes to the name (Entry.Named)
 //   - scoped: the name is a collection that stands for a wildcard under a parent type (scopes)
-//   - matched: the resource has a subscribed alias or is in a subscribed collection (entry.matched)
+//   - matched: the resource has a subscribed alias or is in a subscribed collection (Entry.Matched)
 //
 // Invariant: a wildcard covers everything or scopes, not both. Each scope and each name in dropped
 // has an entry. dropped is empty without a wildcard.
@@ -66,7 +66,7 @@ func (w *want) takeQuit() (names []string) {
 
 // wants reports whether the client wants the name of an entry for one of the three reasons; the
 // wildcard does not count.
-func (u *subscription) wants(e *entry) bool { return e.named || e.matched > 0 || u.scopes[e.name] }
+func (u *subscription) wants(e *entry) bool { return e.Named || e.Matched > 0 || u.scopes[e.Name] }
 
 // idle reports whether the client subscribes to nothing of the type.
 func (u *subscription) idle() bool { return !u.wildcard && u.named == 0 && u.scopes == nil }
@@ -76,7 +76,7 @@ func (u *subscription) covers(name string) bool {
 	if u.wildcard {
 		return true
 	}
-	e := u.entry(name)
+	e := u.Entry(name)
 	return e != nil && u.wants(e)
 }
 
@@ -86,7 +86,7 @@ func (u *subscription) shows(r *xds.Resource) bool {
 	if r == nil || !r.OnDemand {
 		return r != nil
 	}
-	e := u.entry(r.Name)
+	e := u.Entry(r.Name)
 	return e != nil && u.wants(e)
 }
 
@@ -125,18 +125,18 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	}
 	var fresh, dropped []string
 	i := 0
-	for e := range u.entries() {
-		if !e.named {
+	for e := range u.Entries() {
+		if !e.Named {
 			continue
 		}
-		for i < len(names) && names[i] < e.name {
+		for i < len(names) && names[i] < e.Name {
 			fresh = append(fresh, names[i])
 			i++
 		}
-		if i < len(names) && names[i] == e.name {
+		if i < len(names) && names[i] == e.Name {
 			i++
 		} else {
-			dropped = append(dropped, e.name)
+			dropped = append(dropped, e.Name)
 		}
 	}
 	fresh = append(fresh, names[i:]...)
@@ -173,10 +173,10 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		if n == xds.Wildcard {
 			continue
 		}
-		if e := u.entry(n); e != nil {
+		if e := u.Entry(n); e != nil {
 			u.name(e, true)
-			e.repeat(true)
-			u.touch(e)
+			e.Repeat(true)
+			u.Touch(e)
 			continue
 		}
 		told := absent
@@ -190,18 +190,18 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		} else {
 			n = strings.Clone(n)
 		}
-		extra = append(extra, entry{name: n, told: told, sent: told != absent, again: true})
+		extra = append(extra, entry{Name: n, Told: told, Sent: told != absent, Again: true})
 	}
 	if len(extra) == 0 {
 		return
 	}
-	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.name == b.name })
+	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
+	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.Name == b.Name })
 	for i := range extra {
 		u.name(&extra[i], true)
-		u.touch(&extra[i])
+		u.Touch(&extra[i])
 	}
-	u.add(extra...)
+	u.Add(extra...)
 }
 
 // subscribeAll subscribes to the wildcard. Everything is sent again.
@@ -210,12 +210,12 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 		u.arrives(t)
 	}
 	u.wildcard, u.moved = true, true
-	u.renew(true)
-	u.owe(true)
-	u.noteAll()
-	for e := range u.entries() {
-		e.repeat(e.again || e.told != absent && u.leaving[e.name] == nil)
-		u.touch(e)
+	u.Renew(true)
+	u.Owe(true)
+	u.NoteAll()
+	for e := range u.Entries() {
+		e.Repeat(e.Again || e.Told != absent && u.leaving[e.Name] == nil)
+		u.Touch(e)
 	}
 }
 
@@ -238,7 +238,7 @@ func (u *subscription) arrives(t *xds.Table) {
 	}
 	others := map[string]*xds.Stamp{}
 	look := func(name string) {
-		if u.entry(name) != nil {
+		if u.Entry(name) != nil {
 			return
 		}
 		is := absent
@@ -270,9 +270,9 @@ func (u *subscription) arrives(t *xds.Table) {
 	u.lostSinceBase(t, others)
 	extra := make([]entry, 0, len(others))
 	for name, is := range others {
-		extra = append(extra, entry{name: name, told: is, sent: is != absent})
+		extra = append(extra, entry{Name: name, Told: is, Sent: is != absent})
 	}
-	u.add(extra...)
+	u.Add(extra...)
 }
 
 // lostSinceBase adds names of the wildcard's table that the view has lost and that have no entry: a
@@ -282,7 +282,7 @@ func (u *subscription) lostSinceBase(t *xds.Table, names map[string]*xds.Stamp) 
 		return
 	}
 	for was, is := range t.Versions().Since(u.base) {
-		if is == nil && u.entry(was.Name) == nil && names[was.Name] == nil {
+		if is == nil && u.Entry(was.Name) == nil && names[was.Name] == nil {
 			names[was.Name] = was
 		}
 	}
@@ -310,19 +310,19 @@ func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 // still holds and wants, because a collection or an alias also matches them.
 func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 	u.wildcard, u.implicit, u.moved = false, false, true
-	u.renew(false)
-	u.owe(false)
-	u.noteAll()
+	u.Renew(false)
+	u.Owe(false)
+	u.NoteAll()
 	u.rebase(nil)
 	u.gaveUp = u.nonce
-	for e := range u.entries() {
+	for e := range u.Entries() {
 		if left(e) { // the view may have lost the resource, and the client was not told yet
 			u.lapse(e)
 		}
 	}
-	u.removeFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.name] })
+	u.RemoveFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.Name] })
 	for name := range u.dropped {
-		if u.entry(name) == nil { // nothing is sent for this name any more
+		if u.Entry(name) == nil { // nothing is sent for this name any more
 			u.regain(name)
 		}
 	}
@@ -363,7 +363,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		}
 		if u.wildcard {
 			s.enterLost(u, t)
-			u.unsubscribeAll(func(e *entry) bool { return u.collects(e.name) || len(s.aliasesOf(u, e.name)) > 0 })
+			u.unsubscribeAll(func(e *entry) bool { return u.collects(e.Name) || len(s.aliasesOf(u, e.Name)) > 0 })
 		}
 	}
 	s.outlive(u, t, dropped)
@@ -380,11 +380,11 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	}
 	var extra []entry
 	for _, n := range t.Since(u.base).Removed {
-		if u.entry(n) == nil && (u.collects(n) || len(s.aliasesOf(u, n)) > 0) {
-			extra = append(extra, entry{name: n, told: u.told(n), sent: true})
+		if u.Entry(n) == nil && (u.collects(n) || len(s.aliasesOf(u, n)) > 0) {
+			extra = append(extra, entry{Name: n, Told: u.told(n), Sent: true})
 		}
 	}
-	u.addTouched(extra)
+	u.AddTouched(extra)
 }
 
 // outlive handles names that the client unsubscribes from. The client may also hold the resource of
@@ -399,8 +399,8 @@ func (s *Session) outlive(u *subscription, t *xds.Table, dropped []string) {
 		gone[n] = true
 	}
 	look := func(name string) {
-		e := u.entry(name)
-		if e == nil || !stands(e.told) || u.current(t, name, e.told) {
+		e := u.Entry(name)
+		if e == nil || !stands(e.Told) || u.current(t, name, e.Told) {
 			return
 		}
 		if u.collects(name) && !gone[u.typ.Collection(name)] || slices.ContainsFunc(s.aliasesOf(u, name), func(n string) bool { return !gone[n] }) {
@@ -422,20 +422,20 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 	}
 	unwanted := map[string]bool{}
 	for _, n := range dropped {
-		e := u.entry(n)
-		if e == nil || !e.named {
+		e := u.Entry(n)
+		if e == nil || !e.Named {
 			continue // the client has already dropped the name
 		}
 		u.name(e, false)
 		switch {
-		case e.matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.told) && (u.collects(n) || u.lapsed[n]):
+		case e.Matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.Told) && (u.collects(n) || u.lapsed[n]):
 			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
 				// "The server must send a response that includes the specific resource in either
 				// the removed_resources field (if it is not included in the wildcard) or in the
 				// resources field" (DELTA-6).
 				u.giveUp(e)
 			}
-			u.touch(e) // the wildcard may not cover the name
+			u.Touch(e) // the wildcard may not cover the name
 		default:
 			unwanted[n] = true
 		}
@@ -450,16 +450,16 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 // matched it.
 func (u *subscription) discard(unwanted map[string]bool) {
 	for n := range unwanted {
-		u.note(n)
+		u.Note(n)
 		u.regain(n) // the client may also have dropped the name under an earlier wildcard
 	}
 	u.letGo(unwanted)
 	if len(unwanted) > 8 {
-		u.removeFunc(func(e *entry) bool { return unwanted[e.name] && !u.wants(e) })
+		u.RemoveFunc(func(e *entry) bool { return unwanted[e.Name] && !u.wants(e) })
 	} else {
 		for n := range unwanted {
-			if e := u.entry(n); e != nil && !u.wants(e) {
-				u.names.remove(n)
+			if e := u.Entry(n); e != nil && !u.wants(e) {
+				u.Set.Remove(n)
 			}
 		}
 	}
@@ -471,11 +471,11 @@ func (u *subscription) giveUp(e *entry) {
 	if u.dropped == nil {
 		u.dropped = map[string]bool{}
 	}
-	if !u.dropped[e.name] {
-		u.dropped[e.name] = true
-		u.droppedSize += int32(len(e.name))
+	if !u.dropped[e.Name] {
+		u.dropped[e.Name] = true
+		u.droppedSize += int32(len(e.Name))
 	}
-	e.repeat(true)
+	e.Repeat(true)
 	u.ask(true)
 }
 
@@ -521,18 +521,18 @@ func (s *Session) giveUpLapsed(u *subscription) {
 
 // name records that the client subscribes to the name of an entry (named), or unsubscribes from it.
 func (u *subscription) name(e *entry, named bool) {
-	if e.named == named {
+	if e.Named == named {
 		return
 	}
 	was := u.wants(e)
-	e.named = named
+	e.Named = named
 	if named {
 		u.named++
-		u.regain(e.name)
+		u.regain(e.Name)
 	} else {
 		u.named--
 	}
-	u.toggled = append(u.toggled, e.name)
+	u.toggled = append(u.toggled, e.Name)
 	u.notice(e, was)
 }
 
@@ -540,12 +540,12 @@ func (u *subscription) name(e *entry, named bool) {
 // the result of wants before the change.
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
-	u.note(e.name)
+	u.Note(e.Name)
 	switch is := u.wants(e); {
 	case is && !was:
-		u.shifts().added = append(u.shifts().added, e.name)
+		u.shifts().added = append(u.shifts().added, e.Name)
 	case was && !is:
-		u.shifts().removed, u.quit = append(u.shifts().removed, e.name), append(u.quit, e.name)
+		u.shifts().removed, u.quit = append(u.shifts().removed, e.Name), append(u.quit, e.Name)
 		u.gaveUp = u.nonce
 	}
 }

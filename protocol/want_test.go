@@ -118,15 +118,15 @@ func TestNamesOwnTheirMemory(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Cluster, Subscribe: []string{"*"}, Initial: []xds.Version{{Name: names[2], Version: names[3]}}})
 	from, to := uintptr(unsafe.Pointer(unsafe.StringData(buffer))), uintptr(len(buffer))
 	for _, u := range l.subs {
-		for e := range u.entries() {
-			for _, s := range []string{e.name, e.told.Name, e.told.Version} {
+		for e := range u.Entries() {
+			for _, s := range []string{e.Name, e.Told.Name, e.Told.Version} {
 				if p := uintptr(unsafe.Pointer(unsafe.StringData(s))); s != "" && p >= from && p < from+to {
 					t.Errorf("%s %q keeps the memory of the request", u.typ, s)
 				}
 			}
 		}
 	}
-	if e := l.sub(xds.Endpoint).entry("known"); unsafe.StringData(e.name) != unsafe.StringData(known.Name) {
+	if e := l.sub(xds.Endpoint).Entry("known"); unsafe.StringData(e.Name) != unsafe.StringData(known.Name) {
 		t.Error("the name does not share the memory of the table")
 	}
 }
@@ -169,8 +169,8 @@ func TestUnsubscribedUnderWildcard(t *testing.T) {
 		t.Error(u.dropped)
 	}
 	l.settle()
-	if u.names.len() != 1 {
-		t.Errorf("SAFE-1: one name has %d entries", u.names.len())
+	if u.Set.Len() != 1 {
+		t.Errorf("SAFE-1: one name has %d entries", u.Set.Len())
 	}
 }
 
@@ -241,8 +241,8 @@ func TestDropAll(t *testing.T) {
 				names = nil
 			}
 			l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: names})
-			if u := l.subs[0]; u.names.len() != 0 || u.named != 0 || u.wildcard {
-				t.Errorf("%s: of %d names, %d are left", v, n, u.names.len())
+			if u := l.subs[0]; u.Set.Len() != 0 || u.named != 0 || u.wildcard {
+				t.Errorf("%s: of %d names, %d are left", v, n, u.Set.Len())
 			}
 			l.want("")
 		}
@@ -261,8 +261,8 @@ func TestDroppedWildcard(t *testing.T) {
 		}
 		l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"*"}})
 		u := l.subs[0]
-		if u.base != nil || u.names.len() != 1 {
-			t.Errorf("answered %v: %d stamps are kept, %d entries", answered, u.base.Len(), u.names.len())
+		if u.base != nil || u.Set.Len() != 1 {
+			t.Errorf("answered %v: %d stamps are kept, %d entries", answered, u.base.Len(), u.Set.Len())
 		}
 	}
 }

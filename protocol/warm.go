@@ -51,7 +51,7 @@ func (s *Session) warmWorld(u *subscription) (stuck bool) {
 		}
 	}
 	for r := range u.lingering {
-		if e := u.entry(r.Name); u.anew || e.again || differs(e.told, r) {
+		if e := u.Entry(r.Name); u.Anew || e.Again || differs(e.Told, r) {
 			s.warmOne(u, r)
 		}
 	}
@@ -104,11 +104,11 @@ func (u *subscription) repeat(name string) {
 	if l := u.lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.body == nil {
 		return
 	}
-	if u.entry(name) == nil {
+	if u.Entry(name) == nil {
 		told := u.told(name)
-		u.add(entry{name: name, told: told, sent: told != absent})
+		u.Add(entry{Name: name, Told: told, Sent: told != absent})
 	}
-	e := u.entry(name)
-	e.repeat(true)
-	u.touch(e)
+	e := u.Entry(name)
+	e.Repeat(true)
+	u.Touch(e)
 }

@@ -36,9 +36,9 @@ func TestWarm(t *testing.T) {
 		if got := l.said(); got != c.want {
 			t.Errorf("%s: %s", c.name, got)
 		}
-		for e := range l.sub(xds.Endpoint).entries() {
-			if !l.sub(xds.Endpoint).covers(e.name) {
-				t.Errorf("%s: the unsubscribed name %s is remembered", c.name, e.name)
+		for e := range l.sub(xds.Endpoint).Entries() {
+			if !l.sub(xds.Endpoint).covers(e.Name) {
+				t.Errorf("%s: the unsubscribed name %s is remembered", c.name, e.Name)
 			}
 		}
 	}

@@ -207,21 +207,21 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		switch {
 		case e != nil:
 		case kept != nil:
-			extra = append(extra, entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState})
+			extra = append(extra, entry{Name: n, Told: told, Sent: true, Again: u.Anew && !u.typ.FullState})
 		case blocked: // until the removal of the name is sent, a new resource may refer to it
-			gone := entry{name: n, told: told, sent: true, again: u.anew && !u.typ.FullState}
-			u.touch(&gone)
+			gone := entry{Name: n, Told: told, Sent: true, Again: u.Anew && !u.typ.FullState}
+			u.Touch(&gone)
 			extra = append(extra, gone)
 		}
 	}
 	u.lookCovered(t, touched, look)
-	for _, n := range u.dirty {
-		if e := u.entry(n); e != nil || u.wildcard {
+	for _, n := range u.Dirty {
+		if e := u.Entry(n); e != nil || u.wildcard {
 			look(n, e)
 		}
 		s.retainFound(u, t, n)
 	}
-	u.add(extra...)
+	u.Add(extra...)
 }
 
 // lookCovered calls look for names without an entry that the view may have lost and that the wildcard
@@ -232,7 +232,7 @@ func (u *subscription) lookCovered(t *xds.Table, touched []xds.Names, look func(
 	}
 	covered := func(names []string) {
 		for _, n := range names {
-			if u.entry(n) == nil {
+			if u.Entry(n) == nil {
 				look(n, nil)
 			}
 		}
@@ -256,8 +256,8 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 	var refs []referrer
 	asked := false
 	for r := range was.All() {
-		e, is := u.entry(r.Name), t.Lookup(r.Name)
-		if is == nil || u.leaving[r.Name] != nil || !stands(e.told) || u.findable(t, is) {
+		e, is := u.Entry(r.Name), t.Lookup(r.Name)
+		if is == nil || u.leaving[r.Name] != nil || !stands(e.Told) || u.findable(t, is) {
 			continue
 		}
 		if !asked {
@@ -266,7 +266,7 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 				refs = append(refs, referrer{loose: refSet{all: true}})
 			}
 		}
-		if kept := s.leaverOf(u, refs, r.Name, e.told); kept != nil {
+		if kept := s.leaverOf(u, refs, r.Name, e.Told); kept != nil {
 			u.keep(r.Name, kept)
 		}
 	}
@@ -300,7 +300,7 @@ func (u *subscription) hasLetGo(t *xds.Table, name string) bool {
 // awaits reports whether the client has subscribed to a name, has not got a response for it yet,
 // and may need the resource before it can ACK another type.
 func (s *Session) awaits(u *subscription, e *entry) bool {
-	return e.named && e.again && u.matches[e.name] == nil && s.warms(u.typ)
+	return e.Named && e.Again && u.matches[e.Name] == nil && s.warms(u.typ)
 }
 
 // warms reports whether the client ACKs another type only after it has got resources of type t.
@@ -334,7 +334,7 @@ func (u *subscription) keep(name string, l *leaver) {
 		u.leaving = map[string]*leaver{}
 	}
 	u.leaving[name] = l
-	u.note(name)
+	u.Note(name)
 }
 
 // withdraw releases the kept names to which nothing refers any more. It reports whether it has
@@ -362,9 +362,9 @@ func (s *Session) withdraw() (progress bool) {
 		slices.Sort(free)
 		for _, name := range free {
 			u.leaving[name].released = true
-			u.note(name)
+			u.Note(name)
 			u.rematch(t, name)
-			u.touch(u.entry(name))
+			u.Touch(u.Entry(name))
 			progress = true
 		}
 	}
@@ -376,7 +376,7 @@ func (s *Session) withdraw() (progress bool) {
 func (u *subscription) holdAgain(t *xds.Table) {
 	for name, l := range u.leaving {
 		if l.released {
-			u.note(name)
+			u.Note(name)
 		}
 		l.released = false
 		u.returned(t, name) // the client may have subscribed to another name that matches this one
@@ -392,7 +392,7 @@ func (s *Session) departed(u *subscription, name string) {
 	if l == nil {
 		return
 	}
-	u.note(name)
+	u.Note(name)
 	delete(u.leaving, name)
 	for _, by := range l.waived {
 		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
@@ -435,10 +435,10 @@ func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildc
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
 		delete(u.leaving, name)
-		u.note(name)
+		u.Note(name)
 		u.suspect(name)
-		if e := u.entry(name); e != nil {
-			u.touch(e)
+		if e := u.Entry(name); e != nil {
+			u.Touch(e)
 		}
 	}
 }

@@ -349,8 +349,8 @@ func TestMassRemoval(t *testing.T) {
 		t.Errorf("%d bytes stay on each stream", grown)
 	}
 	for _, l := range lines {
-		if u := l.subs[0]; u.names.len() > 0 || len(u.leaving) > 0 {
-			t.Fatal(u.names.len(), len(u.leaving))
+		if u := l.subs[0]; u.Set.Len() > 0 || len(u.leaving) > 0 {
+			t.Fatal(u.Set.Len(), len(u.leaving))
 		}
 	}
 	runtime.KeepAlive(view)

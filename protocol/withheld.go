@@ -55,12 +55,12 @@ func (s *Session) withhold(u *subscription) {
 		}
 		if len(free) > 0 {
 			u.retell(r, func(name string, _ item) bool { return free[name] && (!world || !u.toldGone(name)) })
-			u.owe(u.due || world)
+			u.Owe(u.Due || world)
 		}
 		if fresh := r.separate(names); fresh && !r.retold {
 			r.separate(tried)
 			u.retell(r, func(name string, _ item) bool { return !world || !u.toldGone(name) })
-			u.owe(u.due || world && r.left > len(r.apart)) // the client may not have applied the removals, either
+			u.Owe(u.Due || world && r.left > len(r.apart)) // the client may not have applied the removals, either
 		}
 	}
 	if !world {
@@ -74,17 +74,17 @@ func (s *Session) withhold(u *subscription) {
 func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) {
 	var extra []entry
 	for _, n := range names {
-		in, e := t.Lookup(n), u.entry(n)
-		if !u.shows(in) || same(u.told(n), in.Stamp) || e != nil && e.again || !u.hasRefused(n, in.Stamp) || u.leaving[n] != nil {
+		in, e := t.Lookup(n), u.Entry(n)
+		if !u.shows(in) || same(u.told(n), in.Stamp) || e != nil && e.Again || !u.hasRefused(n, in.Stamp) || u.leaving[n] != nil {
 			continue
 		}
 		if d, _ := u.unanswered(n); d != nil {
 			continue // the answer decides
 		}
 		if e == nil {
-			extra = append(extra, entry{name: n, told: in.Stamp, sent: true})
+			extra = append(extra, entry{Name: n, Told: in.Stamp, Sent: true})
 		} else {
-			e.had(in.Stamp)
+			e.Had(in.Stamp)
 		}
 		for i := range u.refusals {
 			if r := &u.refusals[i]; s.retries() && r.has(n) && same(r.carries(n), in.Stamp) {
@@ -92,7 +92,7 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 			}
 		}
 	}
-	u.add(extra...)
+	u.Add(extra...)
 }
 
 // holdsTold reports whether r holds a name back alone whose refused state was told last.

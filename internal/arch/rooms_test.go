@@ -18,7 +18,9 @@ import (
 
 // rooms lists, for structs of package protocol, the files that may write to their fields: the files of a room. The
 // file that declares a struct may also write to it. If a field has a row of its own, only the files of that row
-// may write to it. "Rooms" in protocol/doc.go describes each room.
+// may write to it. A room that is a folder needs no row: the folder writes its fields, and the compiler keeps it from
+// importing the rooms above. Only fields that another room may write have a row. "Rooms" in protocol/doc.go describes
+// each room.
 var rooms = map[string]string{
 	"Session.agent":   "beat.go", // with the first request, as are the next two
 	"Session.met":     "beat.go",
@@ -26,10 +28,9 @@ var rooms = map[string]string{
 	"Session.nonces":  "response.go",
 	"Session.resumes": "resume.go",
 
-	// An entry holds the state of one name, for all rooms.
-	"entry.named":   "want.go",
-	"entry.matched": "match.go",
-	"entry.dirty":   "touched.go",
+	// An entry has the state of one name, for all rooms. Package names writes all other fields.
+	"names.Entry.Named":   "want.go",
+	"names.Entry.Matched": "match.go",
 
 	"want": "scope.go",
 
@@ -185,10 +186,21 @@ func exports(t *testing.T, path string) map[string]string {
 	return at
 }
 
-// declares reports whether the package declares a struct, or a field of it ("struct.field").
+// owns reports whether a package is the package of the rooms, or a folder below it.
+func (src *source) owns(pkg *types.Package) bool {
+	return pkg == src.pkg || pkg != nil && strings.HasPrefix(pkg.Path(), module+src.pkg.Path()+"/internal/")
+}
+
+// declares reports whether the package declares a struct, or a field of it ("struct.field"). A struct of a folder
+// below it begins with the name of the folder ("folder.struct.field").
 func (src *source) declares(name string) bool {
+	pkg := src.pkg
+	if i := slices.IndexFunc(pkg.Imports(), func(p *types.Package) bool { return src.owns(p) && strings.HasPrefix(name, p.Name()+".") }); i >= 0 {
+		pkg = pkg.Imports()[i]
+		name = strings.TrimPrefix(name, pkg.Name()+".")
+	}
 	name, field, one := strings.Cut(name, ".")
-	obj := src.pkg.Scope().Lookup(name)
+	obj := pkg.Scope().Lookup(name)
 	if obj == nil {
 		return false
 	}
@@ -211,7 +223,7 @@ func (src *source) foreign(rooms map[string]string) map[string][]string {
 		ast.Inspect(f, func(n ast.Node) bool {
 			for _, e := range written(n) {
 				owner, field := src.field(e)
-				if owner == nil || owner.Obj().Pkg() != src.pkg {
+				if owner == nil || !src.owns(owner.Obj().Pkg()) {
 					continue
 				}
 				if _, part := e.(*ast.UnaryExpr); part { // the address of a struct: writes to its fields are found on their own
@@ -221,8 +233,12 @@ func (src *source) foreign(rooms map[string]string) map[string][]string {
 				}
 				pos := src.fset.Position(e.Pos())
 				file, name := filepath.Base(pos.Filename), owner.Obj().Name()
+				folder := owner.Obj().Pkg() != src.pkg
+				if folder {
+					name = owner.Obj().Pkg().Name() + "." + name
+				}
 				may, own := rooms[name+"."+field]
-				if !own {
+				if !own && !folder {
 					may = rooms[name] + " " + filepath.Base(src.fset.Position(owner.Obj().Pos()).Filename)
 				}
 				if !slices.Contains(strings.Fields(may), file) {

@@ -42,6 +42,7 @@ import (
 var dependents = map[string][]string{
 	"protocol":                 {"client"},
 	"protocol/internal/client": {"client"},
+	"protocol/internal/names":  {"protocol"},
 	"server":                   {"rest"},
 	"store":                    {"lazy"},
 	"xds":                      {"wire", "store"},

@@ -1,4 +1,4 @@
-package protocol
+package names
 
 import (
 	"fmt"
@@ -8,35 +8,42 @@ import (
 	"testing"
 )
 
-func entryOf(name string) entry { return entry{name: name, told: absent} }
+func numbered(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("name-%05d", i))
+	}
+	return names
+}
+
+func entryOf(name string) Entry { return Entry{Name: name, Told: Absent} }
 
 // The set agrees with a sorted map for all operations: with single names, many names at once and
 // existing names, and when all names are removed.
 func TestNamesAgreeWithMap(t *testing.T) {
 	for seed := range uint64(40) {
 		d := rand.New(rand.NewPCG(seed, 1))
-		var l names
+		var l Set
 		model := map[string]int32{}
 		pick := func() string { return fmt.Sprintf("n%04d", d.IntN(3000)) }
 		for step := range 60 {
 			switch d.IntN(4) {
 			case 0: // one
 				e := entryOf(pick())
-				e.matched = int32(step)
-				l.add(e)
-				model[e.name] = e.matched
+				e.Matched = int32(step)
+				l.Add(e)
+				model[e.Name] = e.Matched
 			case 1: // many, some twice: the last one counts
-				var extra []entry
+				var extra []Entry
 				for i := range d.IntN(700) {
 					e := entryOf(pick())
-					e.matched = int32(i)
+					e.Matched = int32(i)
 					extra = append(extra, e)
-					model[e.name] = e.matched
+					model[e.Name] = e.Matched
 				}
-				l.add(extra...)
+				l.Add(extra...)
 			case 2:
 				n := pick()
-				l.remove(n)
+				l.Remove(n)
 				delete(model, n)
 			case 3: // a share, or nearly all
 				of := 1 + d.IntN(4)
@@ -44,20 +51,20 @@ func TestNamesAgreeWithMap(t *testing.T) {
 				if d.IntN(3) > 0 {
 					continue
 				}
-				l.removeFunc(func(e *entry) bool { return which(e.name) })
+				l.RemoveFunc(func(e *Entry) bool { return which(e.Name) })
 				maps.DeleteFunc(model, func(n string, _ int32) bool { return which(n) })
 			}
-			if err := l.check(); err != nil {
+			if err := l.Check(); err != nil {
 				t.Fatalf("seed %d, step %d: %v", seed, step, err)
 			}
 			got := map[string]int32{}
-			for e := range l.entries() {
-				got[e.name] = e.matched
+			for e := range l.Entries() {
+				got[e.Name] = e.Matched
 			}
-			if !maps.Equal(got, model) || l.len() != len(model) {
+			if !maps.Equal(got, model) || l.Len() != len(model) {
 				t.Fatalf("seed %d, step %d: %d entries of %d", seed, step, len(got), len(model))
 			}
-			if n := pick(); (l.entry(n) != nil) != (func() bool { _, ok := model[n]; return ok })() {
+			if n := pick(); (l.Entry(n) != nil) != (func() bool { _, ok := model[n]; return ok })() {
 				t.Fatalf("seed %d, step %d: %s: wrong position", seed, step, n)
 			}
 		}
@@ -75,29 +82,29 @@ func TestNamesAtChunkBoundaries(t *testing.T) {
 			}
 		}
 	})} {
-		var l names
+		var l Set
 		for i, n := range order {
-			l.add(entryOf(n))
+			l.Add(entryOf(n))
 			if want := 1 + i/chunkMax; len(l.chunks) != want {
 				t.Fatalf("%d chunks of %d names, want %d", len(l.chunks), i+1, want)
 			}
 		}
 		for _, n := range all {
-			if e := l.entry(n); e == nil || e.name != n {
+			if e := l.Entry(n); e == nil || e.Name != n {
 				t.Fatalf("%s is not found", n)
 			}
 		}
 		for _, n := range []string{"", "name-00000a", "name-99999", all[0][:5]} {
-			if l.entry(n) != nil {
+			if l.Entry(n) != nil {
 				t.Errorf("%q is found", n)
 			}
 		}
 		for _, n := range all[:chunkMax/2+1] { // a chunk is emptied
-			l.remove(n)
-			l.remove(n)
+			l.Remove(n)
+			l.Remove(n)
 		}
-		if err := l.check(); err != nil || l.len() != chunkMax/2 {
-			t.Fatal(err, l.len())
+		if err := l.Check(); err != nil || l.Len() != chunkMax/2 {
+			t.Fatal(err, l.Len())
 		}
 	}
 }
@@ -105,27 +112,27 @@ func TestNamesAtChunkBoundaries(t *testing.T) {
 // Of several entries with the same name the last one counts, whether they are added one by one or
 // at once.
 func TestNamesTwice(t *testing.T) {
-	twice := func() []entry {
+	twice := func() []Entry {
 		a, b := entryOf("a"), entryOf("a")
-		a.matched, b.matched = 1, 2
-		return []entry{a, b}
+		a.Matched, b.Matched = 1, 2
+		return []Entry{a, b}
 	}
-	var few, many names
+	var few, many Set
 	for _, e := range twice() {
-		few.add(entryOf("z"))
-		few.add(e)
+		few.Add(entryOf("z"))
+		few.Add(e)
 	}
 	for _, n := range numbered(500) {
-		many.add(entryOf(n))
+		many.Add(entryOf(n))
 	}
-	many.add(twice()...)
-	var merged names
+	many.Add(twice()...)
+	var merged Set
 	merged.merge(twice())
-	for i, l := range []*names{&few, &many, &merged} {
-		if e := l.entry("a"); e == nil || e.matched != 2 {
+	for i, l := range []*Set{&few, &many, &merged} {
+		if e := l.Entry("a"); e == nil || e.Matched != 2 {
 			t.Errorf("%d: %+v", i, e)
 		}
-		if err := l.check(); err != nil {
+		if err := l.Check(); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -133,21 +140,21 @@ func TestNamesTwice(t *testing.T) {
 
 // SAFE-1: when most of a set is removed, its memory is released.
 func TestNamesGiveMemoryBack(t *testing.T) {
-	var l names
+	var l Set
 	for _, n := range numbered(20_000) {
-		l.add(entryOf(n))
+		l.Add(entryOf(n))
 	}
-	l.removeFunc(func(e *entry) bool { return e.name[len(e.name)-2:] != "00" })
+	l.RemoveFunc(func(e *Entry) bool { return e.Name[len(e.Name)-2:] != "00" })
 	room := 0
 	for _, c := range l.chunks {
 		room += cap(c)
 	}
-	if l.len() != 200 || room > 4*200+chunkMax/8 {
-		t.Errorf("room for %d entries of %d", room, l.len())
+	if l.Len() != 200 || room > 4*200+chunkMax/8 {
+		t.Errorf("room for %d entries of %d", room, l.Len())
 	}
-	l.removeFunc(func(*entry) bool { return true })
-	if len(l.chunks) > 0 || l.len() != 0 {
-		t.Errorf("%d chunks, %d entries", len(l.chunks), l.len())
+	l.RemoveFunc(func(*Entry) bool { return true })
+	if len(l.chunks) > 0 || l.Len() != 0 {
+		t.Errorf("%d chunks, %d entries", len(l.chunks), l.Len())
 	}
 }
 
@@ -158,12 +165,12 @@ func TestNamesTwoAtATime(t *testing.T) {
 	all := numbered(n)
 	allocated := func(n int) float64 {
 		return testing.AllocsPerRun(1, func() {
-			var l names
+			var l Set
 			for i := 0; i < n; i += 2 { // in no order
-				l.add(entryOf(all[(i*7919)%n]), entryOf(all[((i+1)*7919)%n]))
+				l.Add(entryOf(all[(i*7919)%n]), entryOf(all[((i+1)*7919)%n]))
 			}
-			if l.len() != n && n == len(all) {
-				t.Fatal(l.len())
+			if l.Len() != n && n == len(all) {
+				t.Fatal(l.Len())
 			}
 		})
 	}
@@ -177,23 +184,23 @@ func TestNamesTwoAtATime(t *testing.T) {
 // All names of a chunk are removed at once, and the names around it are still found.
 func TestNamesLoseAChunk(t *testing.T) {
 	for chunk := range 4 {
-		var l names
+		var l Set
 		for _, n := range numbered(4 * chunkMax) {
-			l.add(entryOf(n))
+			l.Add(entryOf(n))
 		}
 		if chunk >= len(l.chunks) {
 			t.Fatalf("%d chunks", len(l.chunks))
 		}
 		gone := map[string]bool{}
 		for _, e := range l.chunks[chunk] {
-			gone[e.name] = true
+			gone[e.Name] = true
 		}
-		l.removeFunc(func(e *entry) bool { return gone[e.name] })
-		if err := l.check(); err != nil {
+		l.RemoveFunc(func(e *Entry) bool { return gone[e.Name] })
+		if err := l.Check(); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range numbered(4 * chunkMax) {
-			if found := l.entry(n) != nil; found == gone[n] {
+			if found := l.Entry(n) != nil; found == gone[n] {
 				t.Fatalf("chunk %d: %s is found: %v", chunk, n, found)
 			}
 		}

@@ -1,4 +1,7 @@
-package protocol
+// Package names stores what a session knows about single names of one type: an entry for each name
+// (Entry, Set), and the lists of changed entries. All rooms of package protocol use it, and it
+// imports none of them.
+package names
 
 import (
 	"cmp"
@@ -9,49 +12,49 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// An entry has what a session knows about one name of a type, except the table that the wildcard
+// An Entry has what a session knows about one name of a type, except the table that the wildcard
 // subscription was told. Terms: see doc.go.
 //
 // Invariant: a name has an entry if it is subscribed or scoped, if a subscribed name matches it, or
 // if it is leaving. A name also has an entry if its told state is different from the state in the
 // wildcard's table.
-type entry struct {
-	name string
-	told *xds.Stamp // the state that the client was told last: a resource, absent or others; never nil
+type Entry struct {
+	Name string
+	Told *xds.Stamp // the state that the client was told last: a resource, absent or others; never nil
 
-	matched int32 // number of subscribed names that match this resource by alias or collection
-	named   bool  // the client subscribes to the name
-	sent    bool  // a response had this name, on this stream or an earlier one
-	again   bool  // send the name again, changed or not
-	dirty   bool  // the name may have to be sent; it is in saying.dirty
+	Matched int32 // number of subscribed names that match this resource by alias or collection
+	Named   bool  // the client subscribes to the name
+	Sent    bool  // a response had this name, on this stream or an earlier one
+	Again   bool  // send the name again, changed or not
+	Dirty   bool  // the name may have to be sent; it is in saying.dirty
 }
 
-// tell records that the client is told this state now, and clears the field again.
-func (e *entry) tell(is *xds.Stamp) { e.told, e.sent, e.again = is, true, false }
+// Tell records that the client is told this state now, and clears the field again.
+func (e *Entry) Tell(is *xds.Stamp) { e.Told, e.Sent, e.Again = is, true, false }
 
-// had records that the client was told this state earlier. It does not clear the field again.
-func (e *entry) had(is *xds.Stamp) { e.told, e.sent = is, true }
+// Had records that the client was told this state earlier. It does not clear the field again.
+func (e *Entry) Had(is *xds.Stamp) { e.Told, e.Sent = is, true }
 
-// finds records that the name matches other resources, which are sent instead.
-func (e *entry) finds() {
-	e.again = false
-	if e.told == absent {
-		e.told = others
+// Finds records that the name matches other resources, which are sent instead.
+func (e *Entry) Finds() {
+	e.Again = false
+	if e.Told == Absent {
+		e.Told = Others
 	}
 }
 
-// findsNone records that the name matches no resource any more, and that this must be sent to the
+// FindsNone records that the name matches no resource any more, and that this must be sent to the
 // client.
-func (e *entry) findsNone() { e.told, e.again = absent, true }
+func (e *Entry) FindsNone() { e.Told, e.Again = Absent, true }
 
-// repeat sets whether the name is sent again, changed or not.
-func (e *entry) repeat(again bool) { e.again = again }
+// Repeat sets whether the name is sent again, changed or not.
+func (e *Entry) Repeat(again bool) { e.Again = again }
 
-// names is a set of entries in the order of their names. The set is stored in chunks, so that the
+// A Set is a set of entries in the order of their names. The set is stored in chunks, so that the
 // cost to add or remove an entry does not depend on the size of the set. The zero value is empty. A
 // pointer to an entry is valid until the next add or remove.
-type names struct {
-	chunks [][]entry // each has 1 to chunkMax entries
+type Set struct {
+	chunks [][]Entry // each has 1 to chunkMax entries
 	count  int32
 
 	touched // changes of these entries
@@ -61,18 +64,19 @@ type names struct {
 
 const chunkMax = 256
 
-func (l *names) len() int { return int(l.count) }
+// Len returns the number of entries.
+func (l *Set) Len() int { return int(l.count) }
 
 // find returns the place of a name, or the place where the name belongs (ok is false). The binary
 // searches are written out for speed: find is called several times for each name that changes.
-func (l *names) find(name string) (chunk, at int, ok bool) {
+func (l *Set) find(name string) (chunk, at int, ok bool) {
 	if len(l.chunks) == 0 {
 		return 0, 0, false
 	}
 	if chunk, at := int(l.last.chunk), int(l.last.at); chunk < len(l.chunks) {
 		c := l.chunks[chunk]
 		for i := at; i < min(at+2, len(c)); i++ {
-			if c[i].name == name {
+			if c[i].Name == name {
 				l.last.at = int32(i)
 				return chunk, i, true
 			}
@@ -80,7 +84,7 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 	}
 	lo, hi := 0, len(l.chunks) // search the last chunk that begins at or before name
 	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; l.chunks[mid][0].name <= name {
+		if mid := (lo + hi) / 2; l.chunks[mid][0].Name <= name {
 			lo = mid
 		} else {
 			hi = mid
@@ -90,7 +94,7 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 	c := l.chunks[chunk]
 	for lo, hi = 0, len(c); lo < hi; {
 		mid := (lo + hi) / 2
-		switch order := strings.Compare(c[mid].name, name); {
+		switch order := strings.Compare(c[mid].Name, name); {
 		case order == 0:
 			l.last.chunk, l.last.at = int32(chunk), int32(mid)
 			return chunk, mid, true
@@ -103,17 +107,17 @@ func (l *names) find(name string) (chunk, at int, ok bool) {
 	return chunk, lo, false
 }
 
-// entry returns the entry of a name, or nil.
-func (l *names) entry(name string) *entry {
+// Entry returns the entry of a name, or nil.
+func (l *Set) Entry(name string) *Entry {
 	if c, i, ok := l.find(name); ok {
 		return &l.chunks[c][i]
 	}
 	return nil
 }
 
-// entries yields all entries in order. Add or remove no entry during the loop.
-func (l *names) entries() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
+// Entries yields all entries in order. Add or remove no entry during the loop.
+func (l *Set) Entries() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
 		for _, c := range l.chunks {
 			for i := range c {
 				if !yield(&c[i]) {
@@ -124,21 +128,21 @@ func (l *names) entries() iter.Seq[*entry] {
 	}
 }
 
-// add adds entries for names that have no entry yet, in any order. If several entries have the same
+// Add adds entries for names that have no entry yet, in any order. If several entries have the same
 // name, the last one counts.
-func (l *names) add(extra ...entry) {
-	if len(extra) > l.len()/8+8 {
+func (l *Set) Add(extra ...Entry) {
+	if len(extra) > l.Len()/8+8 {
 		l.merge(extra)
 		return
 	}
 	for _, e := range extra {
-		c, i, ok := l.find(e.name)
+		c, i, ok := l.find(e.Name)
 		switch {
 		case ok:
 			l.chunks[c][i] = e
 			continue
 		case len(l.chunks) == 0:
-			l.chunks = [][]entry{{e}}
+			l.chunks = [][]Entry{{e}}
 		default:
 			l.chunks[c] = slices.Insert(l.chunks[c], i, e)
 			if full := l.chunks[c]; len(full) > chunkMax {
@@ -153,16 +157,16 @@ func (l *names) add(extra ...entry) {
 }
 
 // merge does the same as add, for many entries.
-func (l *names) merge(extra []entry) {
-	all := make([]entry, 0, l.len()+len(extra))
-	for e := range l.entries() {
+func (l *Set) merge(extra []Entry) {
+	all := make([]Entry, 0, l.Len()+len(extra))
+	for e := range l.Entries() {
 		all = append(all, *e)
 	}
 	all = append(all, extra...)
-	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 	n := 0
 	for i := range all {
-		if n > 0 && all[n-1].name == all[i].name {
+		if n > 0 && all[n-1].Name == all[i].Name {
 			n--
 		}
 		all[n] = all[i]
@@ -172,10 +176,10 @@ func (l *names) merge(extra []entry) {
 }
 
 // fill replaces the set by sorted entries.
-func (l *names) fill(all []entry) {
+func (l *Set) fill(all []Entry) {
 	l.chunks, l.count = nil, int32(len(all))
 	if len(all) <= chunkMax && len(all) > 0 {
-		l.chunks = [][]entry{slices.Clip(all)}
+		l.chunks = [][]Entry{slices.Clip(all)}
 		return
 	}
 	for c := range slices.Chunk(all, chunkMax/2) {
@@ -183,8 +187,8 @@ func (l *names) fill(all []entry) {
 	}
 }
 
-// remove removes the entry of a name, if it has one.
-func (l *names) remove(name string) {
+// Remove removes the entry of a name, if it has one.
+func (l *Set) Remove(name string) {
 	c, i, ok := l.find(name)
 	if !ok {
 		return
@@ -196,9 +200,9 @@ func (l *names) remove(name string) {
 	}
 }
 
-// removeFunc removes the entries for which `which` returns true. It calls `which` once for each
+// RemoveFunc removes the entries for which `which` returns true. It calls `which` once for each
 // entry, in order.
-func (l *names) removeFunc(which func(*entry) bool) {
+func (l *Set) RemoveFunc(which func(*Entry) bool) {
 	removed := false
 	for i, c := range l.chunks {
 		was := len(c)
@@ -222,14 +226,14 @@ func (l *names) removeFunc(which func(*entry) bool) {
 	if !removed {
 		return
 	}
-	l.chunks = slices.DeleteFunc(l.chunks, func(c []entry) bool { return len(c) == 0 })
+	l.chunks = slices.DeleteFunc(l.chunks, func(c []Entry) bool { return len(c) == 0 })
 	room := 0
 	for _, c := range l.chunks {
 		room += cap(c)
 	}
-	if room > 4*l.len()+chunkMax/8 { // most of the memory is unused: release it
-		all := make([]entry, 0, l.len())
-		for e := range l.entries() {
+	if room > 4*l.Len()+chunkMax/8 { // most of the memory is unused: release it
+		all := make([]Entry, 0, l.Len())
+		for e := range l.Entries() {
 			all = append(all, *e)
 		}
 		l.fill(all)

@@ -1,0 +1,15 @@
+package protocol
+
+import (
+	"github.com/chancery-xds/chancery/protocol/internal/names"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// The words of package names for all rooms. Many functions have a variable that is called names.
+type entry = names.Entry
+
+var absent, others = names.Absent, names.Others
+
+func stands(s *xds.Stamp) bool  { return names.Stands(s) }
+func known(s *xds.Stamp) bool   { return names.Known(s) }
+func same(a, b *xds.Stamp) bool { return names.Same(a, b) }

@@ -54,7 +54,8 @@ func (s *Session) withhold(u *subscription) {
 			delete(r.apart, n)
 		}
 		if len(free) > 0 {
-			u.retell(r, func(name string, _ item) bool { return free[name] && (!world || !u.toldGone(name)) })
+			later := u.laterThan(s.variant, r.nonce) // the answer to a later response decides
+			u.retell(r, func(name string, _ item) bool { return free[name] && !later(name) && (!world || !u.toldGone(name)) })
 			u.Owe(u.Due || world)
 		}
 		if fresh := r.separate(names); fresh && !r.retold {

@@ -37,24 +37,12 @@ func (s *Session) meet(n *xds.Node) {
 func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Heartbeat {
 	beats := t.Heartbeats()
 	var more map[time.Duration][]*xds.Resource
-	add := func(r *xds.Resource) {
+	for r := range s.heldBesides(u) {
 		if r.TTL > 0 && r != t.Lookup(r.Name) { // t.Heartbeats already has the resources of the view
 			if more == nil {
 				more = map[time.Duration][]*xds.Resource{}
 			}
 			more[r.TTL] = append(more[r.TTL], r)
-		}
-	}
-	for r := range u.lingering {
-		if !u.refuses(r.Name) { // TTL-5
-			add(r)
-		}
-	}
-	for n := range u.waiting.all {
-		if told := u.told(n); stands(told) && !u.refuses(n) && u.lingers(n) == nil {
-			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) {
-				add(r)
-			}
 		}
 	}
 	if more == nil {
@@ -72,6 +60,43 @@ func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Heartbeat {
 	}
 	slices.SortFunc(beats, func(a, b xds.Heartbeat) int { return cmp.Compare(a.TTL, b.TTL) })
 	return beats
+}
+
+// heldBesides yields the kept resources that the client has not refused (TTL-5), and the resources that it holds
+// while a newer state waits.
+func (s *Session) heldBesides(u *subscription) iter.Seq[*xds.Resource] {
+	return func(yield func(*xds.Resource) bool) {
+		for r := range u.lingering {
+			if !u.refuses(r.Name) && !yield(r) {
+				return
+			}
+		}
+		for n := range u.waiting.all {
+			told := u.told(n)
+			if !stands(told) || u.refuses(n) || u.lingers(n) != nil {
+				continue
+			}
+			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// withTTL yields the resources that get heartbeats with this TTL.
+func withTTL(beats []xds.Heartbeat, ttl time.Duration) iter.Seq[*xds.Resource] {
+	return func(yield func(*xds.Resource) bool) {
+		for _, b := range beats {
+			if b.TTL != ttl {
+				continue
+			}
+			for _, r := range b.Changes.Beats {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func byName(rs []*xds.Resource) []*xds.Resource {
@@ -158,11 +183,9 @@ func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) b
 		_, ok := slices.BinarySearchFunc(c.Upserts, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
 		return ok
 	}
-	for _, b := range s.beatsOf(u, s.table(u.typ)) {
-		for _, r := range b.Changes.Beats {
-			if b.TTL == ttl && u.covers(r.Name) && !tells(r.Name) {
-				return false
-			}
+	for r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
+		if u.covers(r.Name) && !tells(r.Name) {
+			return false
 		}
 	}
 	return true
@@ -181,28 +204,29 @@ func (s *Session) outlived(u *subscription) {
 		} else if s.now.Before(at) || !odd {
 			continue
 		}
-		for _, b := range s.beatsOf(u, s.table(u.typ)) {
-			if b.TTL != ttl {
-				continue
-			}
-			for _, r := range b.Changes.Beats {
-				if !u.covers(r.Name) || !same(u.told(r.Name), r.Stamp) {
-					continue
-				}
-				lost := late
-				told, hungry := u.unfed[r.Name]
-				if hungry {
-					lost = !s.now.Before(told.Add(ttl))
-				}
-				switch d, p := u.unanswered(r.Name); {
-				case p != nil && p.nonce < u.heard && !s.now.Before(d.sent.Add(ttl-ttl/beatsPerTTL)) && !u.heldBack(r.Name),
-					lost && u.accepted(r.Name):
-					u.repeat(r.Name)
-				case late && hungry: // the TTL may end before the next heartbeat
-					u.beats[ttl] = s.now
-				}
+		for r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
+			if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) {
+				s.revive(u, r, late)
 			}
 		}
+	}
+}
+
+// revive marks a resource to be sent again if its TTL may have expired; late: its heartbeats are late.
+func (s *Session) revive(u *subscription, r *xds.Resource, late bool) {
+	told, hungry := u.unfed[r.Name]
+	lost := late
+	if hungry {
+		lost = !s.now.Before(told.Add(r.TTL))
+	}
+	d, p := u.unanswered(r.Name)
+	passed := p != nil && p.nonce < u.heard // a later response was answered
+	switch {
+	case passed && !s.now.Before(d.sent.Add(r.TTL-r.TTL/beatsPerTTL)) && !u.heldBack(r.Name),
+		lost && u.accepted(r.Name):
+		u.repeat(r.Name)
+	case late && hungry: // the TTL may end before the next heartbeat
+		u.beats[r.TTL] = s.now
 	}
 }
 
@@ -268,16 +292,22 @@ func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource]
 		if !s.ttl || d.beats != nil {
 			return
 		}
-		t := s.table(u.typ)
-		since := func(name string) bool { // the name was sent again after d; a full state has all names
-			return slices.ContainsFunc(u.deliveries, func(o delivery) bool {
-				return o.last() > d.last() && (o.parts[0].world || o.carries(name) != nil)
-			})
+		for r := range s.mortal(u, d) {
+			if same(u.told(r.Name), r.Stamp) && !u.sentSince(d, r.Name) && !yield(r) {
+				return
+			}
 		}
+	}
+}
+
+// mortal yields the resources with a TTL in a delivery, as the client is to keep them now.
+func (s *Session) mortal(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
+	t := s.table(u.typ)
+	return func(yield func(*xds.Resource) bool) {
 		if d.parts[0].world {
 			for _, b := range s.beatsOf(u, t) {
 				for _, r := range b.Changes.Beats {
-					if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) && !since(r.Name) && !yield(r) {
+					if u.covers(r.Name) && !yield(r) {
 						return
 					}
 				}
@@ -289,11 +319,18 @@ func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource]
 			if l := u.lingers(name); l != nil {
 				r = l.body
 			}
-			if r != nil && r.TTL > 0 && same(it.is, r.Stamp) && same(u.told(name), r.Stamp) && !since(name) && !yield(r) {
+			if r != nil && r.TTL > 0 && same(it.is, r.Stamp) && !yield(r) {
 				return
 			}
 		}
 	}
+}
+
+// sentSince reports whether a name was sent again after a delivery. A full state has all names.
+func (u *subscription) sentSince(d *delivery, name string) bool {
+	return slices.ContainsFunc(u.deliveries, func(o delivery) bool {
+		return o.last() > d.last() && (o.parts[0].world || o.carries(name) != nil)
+	})
 }
 
 // nextBeat returns the time of the next heartbeat. Streams with the same Spread have the same

@@ -29,7 +29,7 @@ func TestCheck(t *testing.T) {
 		{"names match \"a\"", func(_ *Session, u *subscription) { u.Entry("a").Matched++ }},
 		{"listed as an alias", func(_ *Session, u *subscription) { u.aliased["a"] = nil }},
 		{"are empty or not sorted", func(_ *Session, u *subscription) { u.aliased["z"] = nil }},
-		{"lapsed name \"b\" has no entry", func(_ *Session, u *subscription) { u.lapsed = map[string]bool{"b": true} }},
+		{"leftover \"b\" has no entry", func(_ *Session, u *subscription) { u.addLeftover("b", leftover{why: unmatched}) }},
 		{"without a wildcard", func(_ *Session, u *subscription) { u.wildcard = false }},
 		{"deliveries", func(_ *Session, u *subscription) { u.deliveries = make([]delivery, maxListed+2) }},
 		{"settled true", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].fate = accepted }},
@@ -47,8 +47,10 @@ func TestCheck(t *testing.T) {
 		{"elsewhere is set", func(_ *Session, u *subscription) { u.elsewhere = true }},
 		{"stamps are not sorted", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("a")} }},
 		{"twice", func(_ *Session, u *subscription) { u.brought = []*xds.Stamp{st("b"), st("b")} }},
-		{"orphan \"z\" is unsubscribed", func(s *Session, _ *subscription) { s.sub(xds.Route).orphans = map[string]*xds.Stamp{"z": st("z")} }},
-		{"orphan \"a\"", func(_ *Session, u *subscription) { u.orphans = map[string]*xds.Stamp{"a": st("a")} }},
+		{"leftover \"z\" is unsubscribed", func(s *Session, _ *subscription) {
+			s.sub(xds.Route).addLeftover("z", leftover{cannotRemove, st("z")})
+		}},
+		{"leftover \"a\"", func(_ *Session, u *subscription) { u.addLeftover("a", leftover{cannotRemove, st("a")}) }},
 		{"refusals are not sorted", func(_ *Session, u *subscription) {
 			u.refusals = []refusal{list(items, 2, false), list(items, 1, false)}
 		}},

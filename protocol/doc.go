@@ -38,8 +38,8 @@
 //	            A name leaves the refusal when the client accepts it anew or unsubscribes. In
 //	            full state the ACK of a later response ends the refusal. Of more than 16
 //	            refusals, two neighbours are merged.
-//	orphan      SotW without full state cannot remove a name: the client holds it until it
-//	            unsubscribes
+//	leftover    the client still holds the resource, although no wanted name matches it any more, or
+//	            SotW without full state cannot remove it
 //	vague       the client holds resources from an earlier stream with unknown content. This
 //	            ends for each name with an ACK or an unsubscription, or after 15 s if there is
 //	            nothing to send
@@ -61,7 +61,7 @@
 //	removed, released        as before          as before      leaving, dirty
 //	unsubscribed in flight   absent             the new one    deliveries
 //	told to be removed       absent             the old one    deliveries
-//	  SotW, not full state   absent             the old one    orphans
+//	  SotW, not full state   absent             the old one    leftovers
 //	matches other names      others             nothing        matches, entry
 //
 // # Words

@@ -133,11 +133,6 @@ func (u *subscription) checkMatching() error {
 			return fmt.Errorf("the aliases of %q are empty or not sorted: %q", name, by)
 		}
 	}
-	for name := range u.lapsed {
-		if u.Entry(name) == nil {
-			return fmt.Errorf("lapsed name %q has no entry", name)
-		}
-	}
 	if aliases != 0 {
 		return fmt.Errorf("%d listed aliases match no resource", -aliases)
 	}
@@ -183,12 +178,14 @@ func (u *subscription) checkRecord() error {
 			return fmt.Errorf("the stamp of %q is brought twice", st.Name)
 		}
 	}
-	for n, st := range u.orphans {
-		switch {
-		case !stands(st) || stands(u.told(n)):
-			return fmt.Errorf("orphan %q is not a resource, or the client has resource %q", n, u.told(n).Name)
-		case !u.covers(n):
-			return fmt.Errorf("orphan %q is unsubscribed", n)
+	for n, l := range u.leftovers {
+		switch cannot := l.why == cannotRemove; {
+		case !cannot && u.Entry(n) == nil:
+			return fmt.Errorf("leftover %q has no entry", n)
+		case cannot != stands(l.stamp) || cannot && stands(u.told(n)):
+			return fmt.Errorf("leftover %q is not a resource, or the client has resource %q", n, u.told(n).Name)
+		case cannot && !u.covers(n):
+			return fmt.Errorf("leftover %q is unsubscribed", n)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func (u *subscription) dropUnwanted() {
 	for _, name := range quit {
 		u.Note(name)
 		if u.Entry(name) == nil {
-			u.unlapse(name)
+			u.dropLeftover(name, unmatched)
 		}
 		if u.covers(name) {
 			for i := range u.refusals {
@@ -31,11 +31,11 @@ func (u *subscription) dropUnwanted() {
 		}
 		u.fed(name)
 		given = append(given, name)
-		u.unorphan(name)
-		if !u.lapsed[name] {
+		u.dropLeftover(name, cannotRemove)
+		if !u.isLeftover(name, unmatched) {
 			u.leaveNot(name)
 		}
-		if u.lapses(name) {
+		if u.stillHeld(name) {
 			continue
 		}
 		for i := range u.refusals {

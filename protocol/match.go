@@ -20,11 +20,6 @@ import (
 type matching struct {
 	matches map[string]*xds.Members // by wanted name; only names that match a resource
 	aliased map[string][]string     // by name of the resource: its wanted aliases, sorted
-
-	// Resources that no wanted name matches any more, for another reason than an unsubscription of
-	// the client. The client holds them until it is told their removal, even if it unsubscribes
-	// from other names that cover them. Each has an entry.
-	lapsed map[string]bool
 }
 
 // match computes again which resources a wanted name matches.
@@ -62,10 +57,10 @@ func (u *subscription) match(t *xds.Table, name string) {
 	}
 	for n, found := range is.Since(was) {
 		if found {
-			lapsed := u.lapsed[n]
+			held := u.isLeftover(n, unmatched)
 			u.refer(n, name)
 			u.returned(t, n)
-			if gone && lapsed { // the client may have dropped the resource together with the name
+			if gone && held { // the client may have dropped the resource together with the name
 				u.Entry(n).Repeat(true)
 			}
 		} else {
@@ -210,7 +205,7 @@ func (u *subscription) refer(name, by string) {
 		e = u.Entry(name)
 	}
 	was := u.wants(e)
-	u.unlapse(name)
+	u.dropLeftover(name, unmatched)
 	e.Matched++
 	u.notice(e, was)
 	u.Touch(e)
@@ -239,50 +234,18 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 			u.giveUp(e)
 		}
 		u.Touch(e)
-	case asked && !u.collects(name) && !u.lapsed[name], e.Told == absent:
+	case asked && !u.collects(name) && !u.isLeftover(name, unmatched), e.Told == absent:
 		u.forget(name)
 	default: // the removal is sent if the client holds the resource
 		u.Touch(e)
 	}
 }
 
-// lapse records that the client holds a resource that no wanted name matches any more (see lapsed).
+// lapse records that the client holds a resource that no wanted name matches any more (see unmatched).
 func (u *subscription) lapse(e *entry) {
 	if !u.wildcard && stands(e.Told) {
-		u.lapseName(e.Name)
+		u.addLeftover(e.Name, leftover{why: unmatched})
 	}
-}
-
-func (m *matching) lapseName(name string) {
-	if m.lapsed == nil {
-		m.lapsed = map[string]bool{}
-	}
-	m.lapsed[name] = true
-}
-
-// unlapse undoes lapse. It is called when a wanted name matches the resource again, when the
-// removal was sent, or when the client dropped the resource.
-func (m *matching) unlapse(name string) { delete(m.lapsed, name) }
-
-// unlapseAll undoes lapse for all names.
-func (m *matching) unlapseAll() { m.lapsed = nil }
-
-// lapses reports whether the client may hold a resource that none of its subscriptions matches any
-// more: the removal of the resource is unsent, unanswered or refused. For a client without
-// subscriptions, only an unsent removal counts.
-func (u *subscription) lapses(name string) bool {
-	if u.lapsed[name] || u.idle() {
-		return u.lapsed[name]
-	}
-	for d := range u.underWay() {
-		if it := d.find(name); it != nil && it.lapsed && d.open(name, it.is) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
-		it := r.find(name)
-		return it != nil && it.lapsed && r.has(name) && u.mayHave(it)
-	})
 }
 
 // mayHave reports whether the client may still hold the resource of a lapsed item. A resource that
@@ -295,7 +258,7 @@ func (u *subscription) mayHave(it *item) bool {
 // forget removes the entry of a name if nothing has to be recorded for the name any more.
 func (u *subscription) forget(name string) {
 	e := u.Entry(name)
-	if e == nil || u.wants(e) || u.lapsed[name] || u.wildcard && u.leaving[name] != nil {
+	if e == nil || u.wants(e) || u.isLeftover(name, unmatched) || u.wildcard && u.leaving[name] != nil {
 		return
 	}
 	if is := u.base.Get(name); !u.wildcard || is == nil && !stands(e.Told) || same(e.Told, is) {

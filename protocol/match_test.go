@@ -297,7 +297,7 @@ func TestResubscribedByAliasInFlight(t *testing.T) {
 			change(l, "c", "third")
 			l.commit(xds.VirtualHost, nil, names...)
 			l.ask(xds.Request{Type: xds.VirtualHost, Subscribe: []string{c.by}})
-			if got := fmt.Sprint(slices.Sorted(maps.Keys(l.subs[0].lapsed))); got != want {
+			if got := fmt.Sprint(slices.Sorted(maps.Keys(l.subs[0].leftovers))); got != want {
 				t.Errorf("by %q: %s, want %s; the body is known: %v", c.by, got, want, known)
 			}
 		}
@@ -317,11 +317,11 @@ func TestUnmatchedThenUnsubscribed(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Route}) // its routes may refer to anything
 	l.want("")
 	u := l.sub(xds.Cluster)
-	if !u.lapsed["a"] || u.leaving["a"] == nil || !u.refusals[0].has("a") {
+	if !u.isLeftover("a", unmatched) || u.leaving["a"] == nil || !u.refusals[0].has("a") {
 		t.Fatal("it is not kept")
 	}
 	l.ask(xds.Request{Type: xds.Cluster, Unsubscribe: []string{"alias"}})
-	if len(u.lapsed)+len(u.leaving) > 0 || u.refusals[0].has("a") {
+	if len(u.leftovers)+len(u.leaving) > 0 || u.refusals[0].has("a") {
 		t.Error("it is kept")
 	}
 }

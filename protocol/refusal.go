@@ -188,7 +188,7 @@ func hashOf(text string) uint64 {
 }
 
 // remember adds a refusal to the list, in the order of nonces. The rest of the function needs the
-// refusal in the list, because lapses searches the list.
+// refusal in the list, because stillHeld searches the list.
 func (u *subscription) remember(v xds.Variant, refused refusal) {
 	at := len(u.refusals)
 	for at > 0 && u.refusals[at-1].nonce > refused.nonce {
@@ -208,7 +208,7 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 	for name, it := range r.members {
 		u.Note(name)
-		if !u.covers(name) && !u.lapses(name) || u.phantom(it) {
+		if !u.covers(name) && !u.stillHeld(name) || u.phantom(it) {
 			r.take(name, true)
 		}
 	}
@@ -304,8 +304,11 @@ func (u *subscription) inherit(name string, was *xds.Stamp, from, to int) {
 // hoard returns the number of names that are remembered only because of the client's behaviour.
 // This number is limited like subscriptions (SAFE-1). The larger of two kinds counts: refused
 // removals, and, in SotW, names that cannot be removed.
-func (u *subscription) hoard(t *xds.Table) int {
-	most := len(u.orphans)
+func (s *Session) hoard(u *subscription) (most int) {
+	if s.forsakes(u) {
+		most = len(u.leftovers)
+	}
+	t := s.table(u.typ)
 	for i := range u.refusals {
 		most = max(most, u.refusals[i].left+len(u.refusals[i].out)-t.Len())
 	}
@@ -372,8 +375,8 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			u.Touch(e)
 		case u.wildcard:
 			extra = append(extra, entry{Name: name, Told: u.told(name), Sent: true, Again: true})
-		case u.lapses(name): // the removal of the name is sent again
-			u.lapseName(name)
+		case u.stillHeld(name): // the removal of the name is sent again
+			u.addLeftover(name, leftover{why: unmatched})
 			extra = append(extra, entry{Name: name, Told: absent, Sent: true, Again: true})
 		}
 	}
@@ -448,7 +451,7 @@ func (u *subscription) refusedNew(name string) bool {
 // remembered returns the names that have records which are kept only while the client wants the
 // name.
 func (u *subscription) remembered() (names []string) {
-	for _, of := range []iter.Seq[string]{maps.Keys(u.lapsed), maps.Keys(u.leaving), maps.Keys(u.unfed), maps.Keys(u.orphans)} {
+	for _, of := range []iter.Seq[string]{maps.Keys(u.leftovers), maps.Keys(u.leaving), maps.Keys(u.unfed)} {
 		names = slices.AppendSeq(names, of)
 	}
 	for _, st := range u.brought {

@@ -67,7 +67,7 @@ func (s *Session) widen(u *subscription) {
 	// The client made no request for this type, so only resources that the client lacks are sent.
 	u.wildcard, u.moved = true, true
 	u.rebase(nil)
-	u.unlapseAll()
+	u.dropLeftovers()
 	u.NoteAll()
 }
 

@@ -286,7 +286,7 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if count := s.count(u, req); count > s.opts.MaxNames {
 		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}
-	if n := max(len(u.dropped), u.hoard(s.table(u.typ))); n > s.opts.MaxNames {
+	if n := max(len(u.dropped), s.hoard(u)); n > s.opts.MaxNames {
 		return exceeds(xds.LimitNames, "%d unsubscribed or removed names of %s are remembered, more than %d", n, u.typ, s.opts.MaxNames)
 	}
 	for _, names := range [][]string{req.Names, req.Subscribe} {

@@ -326,7 +326,7 @@ func (o *outlook) state(name string) NameState {
 	n.RefusedIn = nonceOf(refused)
 	n.RetryAt = u.retryOf(name)
 	l, due := u.lingers(name), o.owes(e, name, told, r)
-	has := n.Why != NotWanted || u.lapses(name)
+	has := n.Why != NotWanted || u.stillHeld(name)
 	refuses := refused > 0 || u.refuses(name) // on this stream or on an earlier one
 	w, waits := u.waiting.of(name)
 	switch {
@@ -491,15 +491,15 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 			was, first = d.before(name), d.parts[0].nonce
 		}
 	}
-	switch orphan := u.orphans[name]; {
+	switch left := u.leftovers[name].stamp; {
 	case o.unknown(name, told):
 		return nil
 	case stands(was):
 		return was
-	case orphan == nil || u.hasRefused(name, orphan): // the client has accepted no version of a refused orphan
+	case left == nil || u.hasRefused(name, left): // the client has accepted no version of a refused leftover
 		return nil
 	default:
-		return orphan
+		return left
 	}
 }
 

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -17,8 +18,8 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 			}
 		}
 	}
-	if len(u.orphans) > 0 {
-		items = u.tellOrphans(d, items)
+	if len(u.leftovers) > 0 {
+		items = u.tellLeftovers(d, items)
 	}
 	stray := false
 	if len(d.removed) > 0 {
@@ -29,7 +30,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	if s.forsakes(u) && u.wildcard {
 		for _, n := range d.removed {
 			if st := u.base.Get(n); st != nil && u.Entry(n) == nil {
-				u.orphan(n, st)
+				u.addLeftover(n, leftover{cannotRemove, st})
 			}
 		}
 	}
@@ -69,13 +70,10 @@ func (u *subscription) held(d *diff) (held []entry) {
 // said counts a state as told for an entry, and returns the item of this change.
 func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	was := e.Told
-	if orphan := u.orphans[e.Name]; orphan != nil && stands(is) {
-		was = orphan
-		u.unorphan(e.Name)
-	}
 	u.regain(e.Name)
-	if stands(is) {
-		u.unlapse(e.Name)
+	if l, held := u.leftovers[e.Name]; held && stands(is) {
+		was = cmp.Or(l.stamp, was)
+		u.dropLeftover(e.Name, l.why)
 	}
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.Name) {
 		was = absent // the client may have dropped the name in flight and subscribed again
@@ -84,12 +82,12 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	return item{name: e.Name, was: was, is: is}
 }
 
-// tellOrphans adds items for orphans without an entry that are sent again because of the wildcard.
-func (u *subscription) tellOrphans(d *diff, items []item) []item {
+// tellLeftovers adds items for leftovers without an entry that are sent again because of the wildcard.
+func (u *subscription) tellLeftovers(d *diff, items []item) []item {
 	for _, r := range d.upserts {
-		if orphan := u.orphans[r.Name]; orphan != nil && u.Entry(r.Name) == nil {
-			items = append(items, item{name: r.Name, was: orphan, is: r.Stamp})
-			u.unorphan(r.Name)
+		if u.isLeftover(r.Name, cannotRemove) && u.Entry(r.Name) == nil {
+			items = append(items, item{name: r.Name, was: u.leftovers[r.Name].stamp, is: r.Stamp})
+			u.dropLeftover(r.Name, cannotRemove)
 		}
 	}
 	return items
@@ -106,12 +104,12 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 		}
 		stray = stray || !u.wildcard && !u.wants(e)
 		if s.forsakes(u) && stands(e.Told) {
-			u.orphan(n, e.Told)
+			u.addLeftover(n, leftover{cannotRemove, e.Told})
 		}
 		items = append(items, s.said(u, e, absent))
-		if u.lapsed[n] {
+		if u.isLeftover(n, unmatched) {
 			items[len(items)-1].lapse(u.collects(n))
-			u.unlapse(n)
+			u.dropLeftover(n, unmatched)
 		}
 		if u.matches[n] != nil {
 			e.Finds()

@@ -8,6 +8,28 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// A leftover is a resource that the client still holds, although it is not to have it any more.
+type leftover struct {
+	why   whyHeld
+	stamp *xds.Stamp // cannotRemove: the state that the client holds; the told state is absent
+}
+
+// A whyHeld is the reason of a leftover.
+type whyHeld uint8
+
+const (
+	_ whyHeld = iota
+
+	// Delta: no wanted name matches the resource any more, for another reason than an unsubscription
+	// of the client. The client holds it until it is told the removal, even if it unsubscribes from
+	// other names that cover it. The name has an entry.
+	unmatched
+
+	// SotW, types without full state: the view has lost the resource. The client holds it until it
+	// unsubscribes, for "the API provides no mechanism" to remove it (SOTW-9).
+	cannotRemove
+)
+
 // A record holds the states of one type that the client was told, and its answers.
 //
 // A state counts as told when it is sent. The table base has the states that a wildcard
@@ -27,10 +49,7 @@ type record struct {
 	refusing   *refusing  // nil: the client has sent no NACK on this stream, or its refusal has ended
 	silent     time.Time  // time of the last answer, or of the first response that needs an answer; only used while unacked
 
-	// SotW, types without full state: resources that the view has lost. The client holds them until
-	// it unsubscribes, for "the API provides no mechanism" to remove them. The told state of each
-	// is absent.
-	orphans map[string]*xds.Stamp
+	leftovers map[string]leftover
 
 	stated  string // the version that the client states (SotW, full state), until something is sent
 	unacked bool   // the newest delivery is unanswered; nonce is its newest nonce
@@ -59,16 +78,45 @@ func (r *record) state(version string) { r.stated = version }
 // rebase sets the table that the wildcard subscription was told; nil: no table.
 func (r *record) rebase(to *xds.Versions) { r.base = to }
 
-// orphan records that the client still holds a resource that the view has lost (see orphans).
-func (r *record) orphan(name string, st *xds.Stamp) {
-	if r.orphans == nil {
-		r.orphans = map[string]*xds.Stamp{}
+// addLeftover records that the client still holds a resource, and why.
+func (r *record) addLeftover(name string, l leftover) {
+	if r.leftovers == nil {
+		r.leftovers = map[string]leftover{}
 	}
-	r.orphans[name] = st
+	r.leftovers[name] = l
 }
 
-// unorphan undoes orphan: the name is sent again, or the client has dropped it.
-func (r *record) unorphan(name string) { delete(r.orphans, name) }
+// dropLeftover undoes addLeftover for this reason: the resource is wanted, sent or removed again, or
+// the client has dropped it.
+func (r *record) dropLeftover(name string, why whyHeld) {
+	if r.isLeftover(name, why) {
+		delete(r.leftovers, name)
+	}
+}
+
+// dropLeftovers undoes addLeftover for all names.
+func (r *record) dropLeftovers() { r.leftovers = nil }
+
+// isLeftover reports whether the client still holds a resource for this reason.
+func (r *record) isLeftover(name string, why whyHeld) bool { return r.leftovers[name].why == why }
+
+// stillHeld reports whether the client may hold a resource that none of its subscriptions matches
+// any more: the removal of the resource is unsent, unanswered or refused. For a client without
+// subscriptions, only an unsent removal counts.
+func (u *subscription) stillHeld(name string) bool {
+	if unsent := u.isLeftover(name, unmatched); unsent || u.idle() {
+		return unsent
+	}
+	for d := range u.underWay() {
+		if it := d.find(name); it != nil && it.lapsed && d.open(name, it.is) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
+		it := r.find(name)
+		return it != nil && it.lapsed && r.has(name) && u.mayHave(it)
+	})
+}
 
 // resumed records whether the server knows the version that the client states (see elsewhere and adopted).
 func (r *record) resumed(elsewhere, adopted bool) { r.elsewhere, r.adopted = elsewhere, adopted }
@@ -315,7 +363,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool))
 	for d := range u.underWay() {
 		for name, it := range d.each {
 			if untold && !stands(it.is) || !d.open(name, it.is) {
-				continue // if untold: no response removes the name; it is an orphan
+				continue // if untold: no response removes the name; the client cannot be told
 			}
 			if u.outdated(t, name, it.was) {
 				yield(it.was, false)
@@ -348,8 +396,10 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 			yield(told, false)
 		}
 	}
-	for _, st := range u.orphans {
-		yield(st, false)
+	for _, l := range u.leftovers {
+		if l.why == cannotRemove {
+			yield(l.stamp, false)
+		}
 	}
 	for i := range u.refusals {
 		s.keepsRefused(u, t, &u.refusals[i], yield)
@@ -377,7 +427,7 @@ func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield 
 // outdated reports whether the client may use a told state that the view no longer has. A state
 // that the view has does not count: if its references are missing, the configuration is wrong.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
-	return stands(st) && (u.covers(name) && !u.current(t, name, st) || !u.covers(name) && u.lapses(name))
+	return stands(st) && (u.covers(name) && !u.current(t, name, st) || !u.covers(name) && u.stillHeld(name))
 }
 
 // current reports whether the view has exactly this state.

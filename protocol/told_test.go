@@ -114,8 +114,8 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("then: %q", got)
 		}
 		l.ask(xds.Request{Type: xds.Endpoint, Names: []string{"a"}, Nonce: l.last[xds.Endpoint.URL]})
-		if u := l.subs[0]; l.held(xds.Endpoint) != "" || len(u.orphans) > 0 {
-			t.Errorf("b was dropped: %v", u.orphans)
+		if u := l.subs[0]; l.held(xds.Endpoint) != "" || len(u.leftovers) > 0 {
+			t.Errorf("b was dropped: %v", u.leftovers)
 		}
 	}
 }

@@ -320,7 +320,7 @@ func (u *subscription) unsubscribeAll(left func(*entry) bool) {
 			u.lapse(e)
 		}
 	}
-	u.RemoveFunc(func(e *entry) bool { return !u.wants(e) && !u.lapsed[e.Name] })
+	u.RemoveFunc(func(e *entry) bool { return !u.wants(e) && !u.isLeftover(e.Name, unmatched) })
 	for name := range u.dropped {
 		if u.Entry(name) == nil { // nothing is sent for this name any more
 			u.regain(name)
@@ -428,7 +428,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 		}
 		u.name(e, false)
 		switch {
-		case e.Matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.Told) && (u.collects(n) || u.lapsed[n]):
+		case e.Matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.Told) && (u.collects(n) || u.isLeftover(n, unmatched)):
 			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
 				// "The server must send a response that includes the specific resource in either
 				// the removed_resources field (if it is not included in the wildcard) or in the
@@ -499,18 +499,18 @@ func (s *Session) GivenUp() (names, bytes int) {
 	return names, bytes
 }
 
-// giveUpLapsed forgets lapsed names for which the client now has no subscription at all: no
+// giveUpLapsed forgets unmatched leftovers for which the client now has no subscription at all: no
 // wildcard, not their collection, and none of their aliases.
 func (s *Session) giveUpLapsed(u *subscription) {
 	if u.scopes != nil {
 		return
 	}
 	unwanted := map[string]bool{}
-	for name := range u.lapsed {
+	for name := range u.leftovers {
 		if u.collects(name) || len(s.aliasesOf(u, name)) > 0 {
 			continue
 		}
-		u.unlapse(name)
+		u.dropLeftover(name, unmatched)
 		u.quit = append(u.quit, name)
 		if !u.covers(name) { // the client may still want the name itself
 			unwanted[name] = true

@@ -294,7 +294,7 @@ func (u *subscription) hasLetGo(t *xds.Table, name string) bool {
 	case u.wildcard:
 		return false
 	}
-	return !u.lapsed[name] || !u.collects(name)
+	return !u.isLeftover(name, unmatched) || !u.collects(name)
 }
 
 // awaits reports whether the client has subscribed to a name, has not got a response for it yet,

@@ -109,7 +109,7 @@ mutants: ## Break the code of PKG in N random places (or in lines that differ fr
 	GOGC=$(ROOM) go run ./tools/mutants -n $(N) -seed $(SEED) $(if $(DIFF),-diff $(DIFF)) $(if $(REPORT),-report $(REPORT)) $(PKG)
 
 faults: ## Put each fault of the core's history back (tools/mutants/faults.txt): does a test fail?
-	GOGC=$(ROOM) go run ./tools/mutants -faults tools/mutants/faults.txt -floor 100 -v ./protocol
+	GOGC=$(ROOM) go run ./tools/mutants -faults tools/mutants/faults.txt -floor 100 -v ./protocol $(wildcard protocol/internal/*)
 
 bench-smoke: ## Does the benchmark run?
 	cd bench && go build -o bin/ ./cmd/...

@@ -55,6 +55,24 @@ var simulations = map[string]struct{ tests, few, many string }{
 	"protocol/internal/client": {"Simulation", "WORLDS=500", "WORLDS=5000"},
 }
 
+// partsOfSession has the packages that only the session uses. Its tests and worlds also run on their mutants.
+const partsOfSession = "protocol/internal"
+
+func dependentsOf(dir string) []string {
+	if session := simulatedIn(dir); session != dir {
+		return append([]string{session}, dependents[session]...)
+	}
+	return dependents[dir]
+}
+
+// simulatedIn returns the package whose simulations try the mutants of a package.
+func simulatedIn(dir string) string {
+	if _, own := simulations[dir]; !own && filepath.Dir(dir) == partsOfSession {
+		return "protocol"
+	}
+	return dir
+}
+
 // A pkg is a package with mutants.
 type pkg struct {
 	root      string // absolute path of the module
@@ -119,17 +137,26 @@ func run(s settings, diff, report string, list bool, floor float64, dirs []strin
 	if len(dirs) == 0 {
 		return errors.New("no packages: write their directories, such as ./store, or -diff REVISION")
 	}
-	var below []string
+	var pkgs []*pkg
+	mutants := map[*pkg][]*mutant{}
 	for _, dir := range dirs {
 		p, all, err := load(root, module, filepath.Clean(strings.TrimPrefix(dir, "./")))
 		if err != nil {
 			return err
 		}
+		pkgs, mutants[p] = append(pkgs, p), all
+	}
+	if s.faults != "" {
+		err := placeFaults(s.faults, pkgs, mutants)
+		if err != nil {
+			return err
+		}
+		pkgs = slices.DeleteFunc(pkgs, func(p *pkg) bool { return len(mutants[p]) == 0 })
+	}
+	var below []string
+	for _, p := range pkgs {
+		all := mutants[p]
 		if s.faults != "" {
-			all, err = readFaults(s.faults, p, all)
-			if err != nil {
-				return err
-			}
 			s.n = len(all)
 		} else {
 			known.warnStale(p.dir, all)
@@ -214,7 +241,7 @@ func (s settings) sample(p *pkg, all []*mutant, known survivors) (*result, error
 	r.mutants = w.mutants[:min(len(w.mutants), s.n)]
 	log.Printf("%s: %d mutants compiled, of %d", p.dir, len(r.mutants), len(all))
 	alive := r.mutants
-	for _, dir := range append([]string{p.dir}, dependents[p.dir]...) {
+	for _, dir := range append([]string{p.dir}, dependentsOf(p.dir)...) {
 		if len(alive) == 0 {
 			break
 		}
@@ -224,8 +251,9 @@ func (s settings) sample(p *pkg, all []*mutant, known survivors) (*result, error
 		alive = slices.DeleteFunc(slices.Clone(alive), func(m *mutant) bool { return r.outcomes[m] != survived })
 	}
 	alive = slices.DeleteFunc(alive, known.equivalent)
-	if more, ok := simulations[p.dir]; ok && len(alive) > 0 {
-		j := newJudge(p.dir, scratch, s.parallel)
+	dir := simulatedIn(p.dir)
+	if more, ok := simulations[dir]; ok && len(alive) > 0 {
+		j := newJudge(dir, scratch, s.parallel)
 		if err := j.simulate(more.tests, more.many, alive); err != nil {
 			return nil, err
 		}

@@ -94,15 +94,7 @@ func (s *Session) sendPart(u *subscription, d *delivery, c *xds.Changes, world *
 func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int) *World {
 	w := &World{Versions: t.Versions()}
 	if u.typ.FullState {
-		for st := range u.lingeringStamps {
-			w.Others = append(w.Others, st)
-		}
-		for e := range u.Entries() { // the versions of a table do not contain resources on demand
-			if r := t.Lookup(e.Name); u.shows(r) && r.OnDemand {
-				w.Others = append(w.Others, r.Stamp)
-			}
-		}
-		slices.SortStableFunc(w.Others, stampByName)
+		w.Others = u.besidesVersions(t)
 		return w
 	}
 	for n := range u.listed {
@@ -116,26 +108,53 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 			w.Others = append(w.Others, st)
 		}
 	})
-	var told []string
+	brought := u.brought
 	if parts > 1 {
-		for _, it := range d.each {
-			if stands(it.was) && !same(it.was, it.is) {
-				w.Others = append(w.Others, it.was)
-			}
-		}
-	} else if len(u.brought) > 0 {
-		for name, it := range d.each {
-			if stands(it.is) {
-				told = append(told, name)
-			}
-		}
+		w.Others = append(w.Others, d.replaced()...)
+	} else if len(brought) > 0 {
+		brought = except(brought, d.upserted())
 	}
 	slices.SortStableFunc(w.Others, stampByName)
 	// The stamps in brought are the oldest states, so they come last for each name. The list is
 	// shared if possible, because the cost of a copy would be the number of names that the client
 	// stated.
-	w.Others = merged(w.Others, except(u.brought, told))
+	w.Others = merged(w.Others, brought)
 	return w
+}
+
+// besidesVersions returns what a full state has besides the versions of its table: kept resources, and resources
+// on demand.
+func (u *subscription) besidesVersions(t *xds.Table) (all []*xds.Stamp) {
+	for st := range u.lingeringStamps {
+		all = append(all, st)
+	}
+	for e := range u.Entries() {
+		if r := t.Lookup(e.Name); u.shows(r) && r.OnDemand {
+			all = append(all, r.Stamp)
+		}
+	}
+	slices.SortStableFunc(all, stampByName)
+	return all
+}
+
+// replaced returns the versions that the delivery replaces by others.
+func (d *delivery) replaced() (all []*xds.Stamp) {
+	for _, it := range d.each {
+		if stands(it.was) && !same(it.was, it.is) {
+			all = append(all, it.was)
+		}
+	}
+	return all
+}
+
+// upserted returns the names of the resources that the delivery has.
+func (d *delivery) upserted() (names []string) {
+	for name, it := range d.each {
+		if stands(it.is) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // partOf returns the part for a message with these changes.

@@ -63,24 +63,8 @@ func (s *Session) prepare(u *subscription) {
 	default:
 		s.retain(u, []xds.Names{}) // Change has handled the names that only the wildcard covers
 	}
-	if s.variant == xds.Delta && (t.HasAliases() || len(u.matches) > 0) {
-		for _, n := range slices.Sorted(slices.Values(u.Dirty)) { // their order depends on hints, and must not change the result
-			u.match(t, n)
-		}
-		u.dropUnwanted()
-	}
-	var gone []string
-	u.Sift(func(n string, e *entry) bool {
-		if e != nil && (s.lists(u, t, e) || s.hopes(u, t, e)) {
-			return true
-		}
-		u.waiting.dropParked(n)
-		if e != nil && u.dropped[n] && !u.covers(n) && e.Told == absent {
-			gone = append(gone, n) // the view is still looking for it; if the view finds a resource, a scope will match it
-		}
-		return false
-	})
-	for _, n := range gone {
+	s.matchDirty(u, t)
+	for _, n := range s.sift(u, t) {
 		u.regain(n)
 		u.Set.Remove(n)
 	}
@@ -89,6 +73,33 @@ func (s *Session) prepare(u *subscription) {
 	if blocked {
 		u.looked = len(u.Dirty)
 	}
+}
+
+// matchDirty computes again what the dirty names match.
+func (s *Session) matchDirty(u *subscription, t *xds.Table) {
+	if s.variant != xds.Delta || !t.HasAliases() && len(u.matches) == 0 {
+		return
+	}
+	for _, n := range slices.Sorted(slices.Values(u.Dirty)) { // their order depends on hints, and must not change the result
+		u.match(t, n)
+	}
+	u.dropUnwanted()
+}
+
+// sift removes the names that do not differ from the list of dirty names. It returns those that the client has
+// dropped, and that the view was still looking for: if the view finds a resource, a scope will match it.
+func (s *Session) sift(u *subscription, t *xds.Table) (gone []string) {
+	u.Sift(func(n string, e *entry) bool {
+		if e != nil && (s.lists(u, t, e) || s.hopes(u, t, e)) {
+			return true
+		}
+		u.waiting.dropParked(n)
+		if e != nil && u.dropped[n] && !u.covers(n) && e.Told == absent {
+			gone = append(gone, n)
+		}
+		return false
+	})
+	return gone
 }
 
 // respond returns the messages that bring the client up to date for one type, if they may be sent

@@ -121,8 +121,12 @@
 // their assignments again, changed or not (warm.go, WARM-2).
 //
 // Silence. If the client does not answer a type for 15 s, removals and order no longer wait for
-// this type; the event Waived reports that. A NACK is an answer. A per-type stream does not see the
-// answers of other types, so it keeps removed names for the grace period.
+// this type; the event Waived reports that. A NACK is an answer.
+//
+// Per-type streams (siblings.go, ADS-11). The sessions of the per-type streams of one connection and node
+// are siblings. The rules above hold across them: for a session, the client has the subscriptions of all
+// siblings (client, clientOf). Without siblings, or with siblings of several clients, a session does not
+// see the answers to other types. Then it keeps removed names for the grace period, and orders nothing.
 //
 // # Resuming
 //
@@ -165,6 +169,7 @@
 //	what counts as held                mayHold, keeps (told.go)
 //	which removals wait, how long      leaverOf and holdOf (withdraw.go)
 //	which news wait, how long          mustWait and mayLack (order.go), waitForAddresses (diff.go)
+//	which streams are one client       Siblings.joined, ordersTypes (siblings.go)
 //	the order inside a response        binders (handover.go), xds.Changes.HandOver
 //	when a wait is evaluated again     inputs (waiting.go)
 //	what ends without an answer        blockedBy, waitEnds, withdrawBy, mutedBy, beatBy, each

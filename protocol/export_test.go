@@ -38,7 +38,7 @@ func (s *Session) Check() error {
 func (s *Session) checkParked(u *subscription) error {
 	ends := s.waitEnds(u)
 	if !u.waiting.parks() || u.waiting.seen != s.inputs(u) || !ends.IsZero() && !s.now.Before(ends) ||
-		slices.ContainsFunc(s.subs, func(v *subscription) bool { return len(v.Noted) > 0 }) {
+		slices.ContainsFunc(slices.Collect(s.client), func(v *subscription) bool { return len(v.Noted) > 0 }) {
 		return nil // it is evaluated in the next step
 	}
 	for n, is := range u.waiting.waits {

@@ -56,33 +56,37 @@ func (s *Session) before(t time.Time) condition {
 
 // ordered reports whether resources of u may have to wait for another type.
 func (s *Session) ordered(u *subscription) bool {
-	if s.only != nil || u.typ.After == nil {
+	if !s.ordersTypes() || u.typ.After == nil {
 		return false
 	}
-	first := s.sub(u.typ.After)
+	first := s.other(u.typ.After)
 	if first == nil {
-		return s.opensLater().holds
+		return s.opensLater(u.typ.After).holds
 	}
-	return len(first.deliveries)+len(first.refusals) > 0 || first.pending(s.table(first.typ))
+	return len(first.deliveries)+len(first.refusals)+len(first.fresh) > 0 || first.pending(s.table(first.typ))
 }
 
-// opensLater is the condition that a resuming client may have clusters and open CDS only later.
-// While clusters of an earlier stream are warming, Envoy 1.40 opens CDS up to 15 s late, and all
-// other types at once.
-func (s *Session) opensLater() condition {
-	if !s.resumes {
-		return condition{}
+// opensLater is the condition that a client may have clusters and open their type t, CDS, only later: it
+// resumes, or its stream of the type has just ended. While clusters of an earlier stream are warming, Envoy 1.40
+// opens CDS on an aggregated stream up to 15 s late, and all other types at once. It opens streams of single types
+// after a random pause.
+func (s *Session) opensLater(t *xds.Type) (is condition) {
+	switch {
+	case s.resumes && s.only == nil:
+		is = s.before(s.began.Add(silence))
+	case s.resumes:
+		is = s.before(s.began.Add(s.opts.Grace))
 	}
-	return s.before(s.began.Add(silence))
+	return is.or(s.opensAgain(t))
 }
 
 // mustWait is the condition that the client may lack a cluster to which r refers, so that r must
 // wait (ADS-2, ADS-6). The result of mayAnyCome is stored in any for the other resources of a diff.
 func (s *Session) mustWait(u *subscription, any *anyComing, r *xds.Resource) condition {
-	first := s.sub(u.typ.After)
+	first := s.other(u.typ.After)
 	if first == nil {
 		if r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) }) {
-			return s.opensLater()
+			return s.opensLater(u.typ.After)
 		}
 		return condition{}
 	}
@@ -161,7 +165,7 @@ func (s *Session) mayAnyCome(first *subscription) condition {
 	case first.stuck(): // no ACK of the clusters is expected, so only existing assignments matter
 		return s.anyCold(first, t)
 	case !first.unacked:
-		return condition{}
+		return s.anyWarming(first, t)
 	}
 	for d := range first.underWay() {
 		if first.brings(d) {
@@ -170,7 +174,7 @@ func (s *Session) mayAnyCome(first *subscription) condition {
 			}
 		}
 	}
-	return condition{}
+	return s.anyWarming(first, t)
 }
 
 // brings reports whether a delivery has any state that the client may not hold yet. A delivery that
@@ -265,36 +269,61 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 		cold, _ := s.cold(first, c)
 		return flies.and(cold).and(s.canWait(u, first, waiter))
 	}
-	return condition{}
+	return s.isWarming(first, c)
 }
 
 // cold is the condition that the client has not acknowledged all assignments of cluster c since c
 // was sent (warm). The result exists reports whether c has assignments to acknowledge. An
 // assignment that the view is still looking for counts.
 func (s *Session) cold(first *subscription, c *xds.Resource) (is condition, exists bool) {
-	if first.typ.Warms == nil || s.sub(first.typ.Warms) == nil {
+	eds := first.typ.Warms
+	if eds == nil || s.other(eds) == nil {
 		return condition{}, false
 	}
-	eds, t := s.sub(first.typ.Warms), s.table(first.typ.Warms)
+	t := s.table(eds)
 	for _, ref := range c.Refs {
 		switch {
-		case !ref.Type.Is(eds.typ):
+		case !ref.Type.Is(eds):
 			continue
-		case t.Lookup(ref.Name) == nil && eds.lingers(ref.Name) == nil:
-			if s.undecided(eds.typ, ref.Name) {
+		case t.Lookup(ref.Name) == nil && !s.lingersAt(eds, ref.Name):
+			if s.undecided(eds, ref.Name) {
 				return condition{holds: true}, true
 			}
 			continue
 		}
 		exists = true
-		if !eds.toldWanted(ref.Name) {
-			return condition{holds: true}, true
-		}
-		if flies := s.flies(eds, ref.Name, true); flies.holds {
-			return flies, true
+		if is := s.lacksAddresses(eds, ref.Name); is.holds {
+			return is, true
 		}
 	}
 	return condition{}, exists
+}
+
+// lacksAddresses is the condition that the client has not acknowledged an assignment. If it subscribes to the
+// assignment on several streams, the ACK on one of them suffices.
+func (s *Session) lacksAddresses(t *xds.Type, name string) condition {
+	is := condition{holds: true}
+	for eds := range s.clientOf(t) {
+		if !eds.toldWanted(name) {
+			continue
+		}
+		flies := s.flies(eds, name, true)
+		if !flies.holds {
+			return condition{}
+		}
+		is = is.and(flies)
+	}
+	return is
+}
+
+// lingersAt reports whether the client keeps a name of a type that the view has lost.
+func (s *Session) lingersAt(t *xds.Type, name string) bool {
+	for u := range s.clientOf(t) {
+		if u.lingers(name) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // toldWanted reports whether the client wants a name, and was told a resource of this name since it

@@ -179,7 +179,7 @@ func (s *Session) isOutdated(u *subscription, r *refusal) bool {
 			continue
 		}
 		l := u.lingers(name)
-		kept := s.only == nil && l != nil && l.body != nil && same(l.body.Stamp, it.is)
+		kept := s.ordersTypes() && l != nil && l.body != nil && same(l.body.Stamp, it.is)
 		if !kept {
 			return true
 		}

@@ -101,6 +101,8 @@ type Session struct {
 	opts    Options
 	began   time.Time // time of the first request
 
+	siblings *Siblings // the per-type streams of the same client; nil: unknown, or an aggregated stream
+
 	view   xds.View // nil between Release and Change
 	views  uint64   // number of the current view
 	now    time.Time
@@ -129,6 +131,7 @@ type subscription struct {
 	matching
 	record
 	withdrawing
+	warming
 	waiting *waiting // nil while no name waits
 	mute    *mutes   // names whose absence is not reported yet; nil: none
 	saying

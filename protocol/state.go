@@ -565,18 +565,18 @@ func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 // holders returns the resources of referring types that the client may hold and the view no longer
 // has.
 func (s *Session) holders(t *xds.Type) (all []holder) {
-	if s.only != nil {
+	if !s.ordersTypes() {
 		return nil // a stream of one type sees no other types
 	}
 	for _, by := range t.ReferredBy() {
-		u := s.sub(by)
-		if u == nil {
-			if s.mayOpen() {
-				all = append(all, holder{by, &xds.Stamp{}})
-			}
-			continue
+		opened := false
+		for u := range s.clientOf(by) {
+			opened = true
+			s.mayHold(u, func(st *xds.Stamp, _ bool) { all = append(all, holder{by, st}) })
 		}
-		s.mayHold(u, func(st *xds.Stamp, _ bool) { all = append(all, holder{by, st}) })
+		if !opened && s.mayOpen() || s.opensAgain(by).holds {
+			all = append(all, holder{by, &xds.Stamp{}})
+		}
 	}
 	return all
 }

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"slices"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -120,17 +119,23 @@ type dependency struct {
 // waiting name itself, and the names to which the waiting name refers.
 type inputs struct {
 	view, first, warms uint64
+	siblings           uint64
 	stuck, wildcard    bool
 	base               *xds.Versions
 }
 
 func (s *Session) inputs(u *subscription) inputs {
 	is := inputs{view: s.views, wildcard: u.wildcard, base: u.base}
-	if first := s.sub(u.typ.After); first != nil {
+	if first := s.other(u.typ.After); first != nil {
 		is.first, is.stuck = first.Epoch, first.stuck()
 	}
-	if w := u.typ.After.Warms; w != nil && s.sub(w) != nil {
-		is.warms = s.sub(w).Epoch
+	if s.siblings != nil {
+		is.siblings = s.siblings.epoch
+	}
+	if w := u.typ.After.Warms; w != nil {
+		for eds := range s.clientOf(w) {
+			is.warms += eds.Epoch
+		}
 	}
 	return is
 }
@@ -157,8 +162,11 @@ func (s *Session) park(u *subscription, d *diff) {
 		w.found = d.any
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
-		if t != nil && s.sub(t) != nil {
-			s.sub(t).Watch()
+		if t == nil {
+			continue
+		}
+		for v := range s.clientOf(t) {
+			v.Watch()
 		}
 	}
 	u.Untouch(func(name string) bool { _, waits := w.waits[name]; return waits })
@@ -167,7 +175,7 @@ func (s *Session) park(u *subscription, d *diff) {
 
 // recheck re-evaluates waiting names whose dependencies changed or whose time limit has passed.
 func (s *Session) recheck(u *subscription) {
-	for _, v := range s.subs {
+	for v := range s.client {
 		s.recheckDependents(v)
 	}
 	if !u.waiting.parks() {
@@ -180,7 +188,7 @@ func (s *Session) recheck(u *subscription) {
 
 // recheckDependents hands the noted names of the type v to the names that wait for them.
 func (s *Session) recheckDependents(v *subscription) {
-	if !v.Watched {
+	if !v.Watched || len(v.Noted) == 0 {
 		return
 	}
 	names := v.TakeNoted()
@@ -188,7 +196,7 @@ func (s *Session) recheckDependents(v *subscription) {
 		v.Watch()
 	}
 	v.evaluate(names)
-	for _, u := range s.subs {
+	for u := range s.client {
 		w := u.waiting
 		if !w.parks() {
 			continue
@@ -198,9 +206,6 @@ func (s *Session) recheckDependents(v *subscription) {
 			continue
 		}
 		v.Watch()
-		if len(names) == 0 {
-			continue
-		}
 		if len(names) > len(w.waits) {
 			u.recheckAll() // it costs less to evaluate all waiting names
 			continue
@@ -210,7 +215,7 @@ func (s *Session) recheckDependents(v *subscription) {
 			u.evaluate(w.dependents[dependency{warms, n}])
 		}
 		// The result of mayAnyCome is the same for all names that may refer to anything.
-		if first := s.sub(u.typ.After); len(w.dependents[dependency{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
+		if first := s.other(u.typ.After); len(w.dependents[dependency{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
 			u.evaluate(w.dependents[dependency{}])
 		}
 	}
@@ -334,7 +339,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 	if w.patient.at.IsZero() {
 		return ends
 	}
-	if first := s.sub(u.typ.After); first != nil && first.unacked {
+	if first := s.other(u.typ.After); first != nil && first.unacked {
 		if until := first.waitsUntil(w.patient.at); ends.IsZero() || until.Before(ends) {
 			ends = until
 		}
@@ -354,7 +359,12 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 
 // waitedFor reports whether a name of another type waits for u.
 func (s *Session) waitedFor(u *subscription) bool {
-	return slices.ContainsFunc(s.subs, func(v *subscription) bool { return v.waiting.len() > 0 && u.typ.Is(v.typ.After) })
+	for v := range s.client {
+		if v.waiting.len() > 0 && u.typ.Is(v.typ.After) {
+			return true
+		}
+	}
+	return false
 }
 
 // wait records which of the evaluated names must wait, and since when.
@@ -415,12 +425,12 @@ func (s *Session) waive(u *subscription, d *diff) {
 	if u.waiting.len() == 0 {
 		return
 	}
-	first := s.sub(u.typ.After)
+	first := s.other(u.typ.After)
 	for _, r := range d.upserts {
 		if _, waited := u.waiting.waits[r.Name]; !waited {
 			continue
 		}
-		over := first == nil && !s.opensLater().holds || first != nil && !s.canWait(u, first, r.Name).holds
+		over := first == nil && !s.opensLater(u.typ.After).holds || first != nil && !s.canWait(u, first, r.Name).holds
 		if over {
 			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: r.Name})
 		}

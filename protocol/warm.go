@@ -1,13 +1,70 @@
 package protocol
 
-import "github.com/chancery-xds/chancery/xds"
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A warming lists the new clusters of a per-type stream, with the times at which they were sent. On such a
+// stream the client ACKs a cluster before the cluster is warm, and opens a stream for its assignment. So what
+// refers to the cluster waits for the ACK of the assignment, at most for the duration silence (ADS-11). The
+// first response is left out: then the client has no streams for assignments yet.
+type warming struct {
+	fresh map[string]time.Time
+}
+
+// freshen adds the new clusters of a response, and drops those that nothing waits for any more.
+func (s *Session) freshen(u *subscription, clusters []*xds.Resource) {
+	maps.DeleteFunc(u.fresh, func(_ string, at time.Time) bool { return !s.now.Before(at.Add(silence)) })
+	if s.siblings == nil || s.other(u.typ.Warms) == nil {
+		return
+	}
+	refers := func(ref xds.Ref) bool { return ref.Type.Is(u.typ.Warms) }
+	for _, c := range clusters {
+		if u.told(c.Name) != absent || !slices.ContainsFunc(c.Refs, refers) {
+			continue
+		}
+		if u.fresh == nil {
+			u.fresh = map[string]time.Time{}
+		}
+		u.fresh[c.Name] = s.now
+	}
+}
+
+// isWarming is the condition that a cluster was new on a per-type stream, and that the client has not
+// acknowledged its assignments.
+func (s *Session) isWarming(first *subscription, c *xds.Resource) condition {
+	at, isFresh := first.fresh[c.Name]
+	if !isFresh {
+		return condition{}
+	}
+	is, _ := s.cold(first, c)
+	return is.and(s.before(at.Add(silence)))
+}
+
+// anyWarming is the condition that any cluster is warming.
+func (s *Session) anyWarming(first *subscription, t *xds.Table) (is condition) {
+	for name := range first.fresh {
+		if c := t.Lookup(name); first.shows(c) {
+			is = is.or(s.isWarming(first, c))
+		}
+	}
+	return is
+}
 
 // warm is called when clusters are being sent. It marks their assignments to be sent again, changed
 // or not (WARM-2): "Warming of Cluster is completed only when a new ClusterLoadAssignment response
 // is supplied by management server even if there is no change in endpoints." The result stuck
 // reports whether any of these assignments does not exist.
 func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (stuck bool) {
-	if s.only != nil || u.typ.Warms == nil {
+	if u.typ.Warms == nil {
+		return false
+	}
+	if s.only != nil {
+		s.freshen(u, clusters)
 		return false
 	}
 	for _, c := range clusters {

@@ -17,6 +17,7 @@ type leaver struct {
 	since    time.Time     // when withdraw first looked at this leaver; zero: not yet
 	hold                   // the last result of holdOf
 	released bool          // nothing refers to the resource any more: its removal is sent
+	outside  bool          // resources of a type that the client has not opened here may refer to it (see outside)
 }
 
 // A hold is the decision whether a kept resource may be removed. It is kept while the condition
@@ -70,6 +71,7 @@ type referrer struct {
 	firm  refSet        // references of refused resources
 	loose refSet        // references of resources without an answer yet; the answer may never come
 	until time.Time     // until then, the client may hold unknown resources that refer to anything; zero: it holds none
+	grace bool          // the client may have the type on another connection (see outside)
 }
 
 // A refSet is a set of references to resources of one type.
@@ -107,26 +109,61 @@ func (s *refSet) has(name string, body *xds.Resource) bool {
 // referrers returns the types that may refer to resources of a type on the client.
 func (s *Session) referrers(t *xds.Type) (all []referrer) {
 	for _, by := range t.ReferredBy() {
-		r := referrer{by: by, sub: s.sub(by)}
-		if r.sub == nil {
-			if !s.mayOpen() {
-				continue
+		opened := false
+		for u := range s.clientOf(by) {
+			opened = true
+			if r := s.referrer(u, t); !r.empty() {
+				all = append(all, r)
 			}
-			r.loose.all = true // the client may hold resources of this type from an earlier stream, with their references
-			r.until = s.began.Add(s.opts.Grace)
-		} else {
-			if s.vague(r.sub) && s.now.Before(r.sub.vague) {
-				r.until = r.sub.vague
-			}
-			s.mayHold(r.sub, func(st *xds.Stamp, firm bool) {
-				if firm {
-					r.firm.add(t, st)
-				} else {
-					r.loose.add(t, st)
-				}
-			})
 		}
-		if r.firm.all || r.loose.all || len(r.firm.names)+len(r.loose.names) > 0 {
+		// The client may hold resources of this type from an earlier stream, with their references.
+		if again := s.opensAgain(by); again.holds {
+			all = append(all, referrer{by: by, loose: refSet{typ: t, all: true}, until: again.until})
+		} else if !opened && s.mayOpen() {
+			all = append(all, referrer{by: by, loose: refSet{typ: t, all: true}, until: s.began.Add(s.opts.Grace)})
+		}
+	}
+	return all
+}
+
+// referrer returns the references to a type from the resources of a subscription.
+func (s *Session) referrer(u *subscription, t *xds.Type) referrer {
+	r := referrer{by: u.typ, sub: u}
+	if s.vague(u) && s.now.Before(u.vague) {
+		r.until = u.vague
+	}
+	s.mayHold(u, func(st *xds.Stamp, firm bool) {
+		if firm {
+			r.firm.add(t, st)
+		} else {
+			r.loose.add(t, st)
+		}
+	})
+	return r
+}
+
+func (r *referrer) empty() bool {
+	return !r.firm.all && !r.loose.all && len(r.firm.names)+len(r.loose.names) == 0
+}
+
+// outside returns the referrers of a type that the client has not opened on this connection. It may have them
+// on another one, so the references of the view, and of its recent tables, count for the grace period (ADS-11).
+func (s *Session) outside(t *xds.Type) (all []referrer) {
+	if s.only == nil || !s.ordersTypes() {
+		return nil
+	}
+	for _, by := range t.ReferredBy() {
+		if s.other(by) != nil {
+			continue
+		}
+		r := referrer{by: by, grace: true}
+		r.loose.typ, r.loose.all = t, s.opts.Recent == nil
+		for _, table := range slices.Concat(s.recent(by), []*xds.Table{s.table(by)}) {
+			for st := range table.Versions().All() {
+				r.loose.add(t, st)
+			}
+		}
+		if !r.empty() {
 			all = append(all, r)
 		}
 	}
@@ -172,7 +209,7 @@ func (s *Session) withdrawsLate(u *subscription) bool {
 		return false
 	}
 	// On a per-type SotW stream, a type without full state has no removals.
-	return s.only == nil || s.opts.Grace > 0 && (s.variant == xds.Delta || u.typ.FullState)
+	return s.ordersTypes() || s.opts.Grace > 0 && (s.variant == xds.Delta || u.typ.FullState)
 }
 
 // retain finds the names that the client holds and the view has lost. It keeps the names to which a
@@ -197,8 +234,8 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 			return
 		}
 		if !asked {
-			asked, refs = true, s.referrers(u.typ)
-			unheld = !blocked && s.only == nil && len(refs) == 0
+			asked, refs = true, slices.Concat(s.referrers(u.typ), s.outside(u.typ))
+			unheld = !blocked && s.ordersTypes() && len(refs) == 0
 		}
 		kept := s.leaverOf(u, refs, n, told)
 		if kept != nil {
@@ -261,7 +298,7 @@ func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
 			continue
 		}
 		if !asked {
-			asked, refs = true, s.referrers(u.typ)
+			asked, refs = true, slices.Concat(s.referrers(u.typ), s.outside(u.typ))
 			if s.blocked(u) { // until the removal of the resource is sent, a new one may refer to it
 				refs = append(refs, referrer{loose: refSet{all: true}})
 			}
@@ -308,7 +345,7 @@ func (s *Session) awaits(u *subscription, e *entry) bool {
 // even if the client subscribes after the view has lost it: a resource on the client may refer to
 // the name.
 func (s *Session) warms(t *xds.Type) bool {
-	return s.only == nil && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
+	return s.ordersTypes() && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
 }
 
 // leaverOf returns the leaver of a lost resource if a resource on the client may refer to it;
@@ -322,10 +359,11 @@ func (s *Session) leaverOf(u *subscription, refs []referrer, name string, told *
 	// references to it count.
 	untold := stands(told) && s.undecided(u.typ, name)
 	refers := func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }
-	if s.only == nil && !untold && !slices.ContainsFunc(refs, refers) {
+	if s.ordersTypes() && !untold && !slices.ContainsFunc(refs, refers) {
 		return nil
 	}
-	return &leaver{stamp: told, body: body}
+	outside := slices.ContainsFunc(refs, func(r referrer) bool { return r.grace && refers(r) })
+	return &leaver{stamp: told, body: body, outside: outside}
 }
 
 // keep makes a lost resource a leaver.
@@ -404,10 +442,14 @@ func (s *Session) departed(u *subscription, name string) {
 // not answered the referring types for too long. A stream of one type does not see other types.
 // There only the grace period protects the name.
 func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leaver) hold {
-	if s.only != nil {
-		return hold{condition: s.before(l.since.Add(s.opts.Grace))}
+	grace := s.before(l.since.Add(s.opts.Grace))
+	if !s.ordersTypes() {
+		return hold{condition: grace}
 	}
 	is := hold{referred: l.referred}
+	if l.outside {
+		is.condition = grace
+	}
 	for i := range refs {
 		holds, until := refs[i].holds(name, l.body, l.since)
 		if !holds {
@@ -415,7 +457,9 @@ func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leave
 		}
 		is.referred = is.referred || refs[i].sub != nil
 		if !until.IsZero() && !s.now.Before(until) {
-			is.waived = append(is.waived, refs[i].by)
+			if !slices.Contains(is.waived, refs[i].by) {
+				is.waived = append(is.waived, refs[i].by)
+			}
 			continue
 		}
 		is.condition = is.or(condition{holds: true, until: until})

@@ -22,11 +22,12 @@ import (
 // importing the rooms above. Only fields that another room may write have a row. "Rooms" in protocol/doc.go describes
 // each room.
 var rooms = map[string]string{
-	"Session.agent":   "beat.go", // with the first request, as are the next two
-	"Session.met":     "beat.go",
-	"Session.ttl":     "beat.go session.go",
-	"Session.nonces":  "response.go",
-	"Session.resumes": "resume.go",
+	"Session.agent":    "beat.go", // with the first request, as are the next two
+	"Session.met":      "beat.go",
+	"Session.ttl":      "beat.go session.go",
+	"Session.nonces":   "response.go",
+	"Session.resumes":  "resume.go",
+	"Session.siblings": "siblings.go",
 
 	// An entry has the state of one name, for all rooms. Package names writes all other fields.
 	"names.Entry.Named":   "want.go",

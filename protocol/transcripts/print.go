@@ -16,12 +16,24 @@ func (p *play) drain() {
 	if p.held {
 		return
 	}
+	for p.drainOnce() {
+	}
+	for _, s := range p.streams {
+		if !s.over && (p.hints != Idle || s.awake) {
+			p.release(s)
+		}
+	}
+}
+
+// drainOnce prints what each session has now, and reports whether siblings of a session may have more.
+func (p *play) drainOnce() (again bool) {
 	for _, s := range p.streams {
 		if s.over || p.hints == Idle && !s.awake {
 			continue
 		}
 		for r := range s.Responses() {
 			p.response(s, r)
+			again = again || s.client != nil
 		}
 		for r := range s.Responses() {
 			p.response(s, r)
@@ -31,8 +43,8 @@ func (p *play) drain() {
 			p.told.Note(s.Session, e)
 			p.event(s, e)
 		}
-		p.release(s)
 	}
+	return again
 }
 
 func (p *play) response(s *stream, r *xds.Response) {

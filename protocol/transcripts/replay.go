@@ -94,6 +94,13 @@ type stream struct {
 	over      bool
 	interests map[string]*interest
 	missed    []xds.Names // commits that it was not given
+	client    *client     // nil: it has no siblings
+}
+
+// A client has the streams whose sessions are siblings.
+type client struct {
+	name     string
+	siblings protocol.Siblings
 }
 
 type interest struct {
@@ -151,6 +158,7 @@ func (p *play) step(l line) error {
 		if i < 0 {
 			return errors.New("no such stream")
 		}
+		p.leave(p.streams[i])
 		p.streams = slices.Delete(p.streams, i, i+1)
 	case "resend":
 		if err := p.resend(l); err != nil {
@@ -178,7 +186,7 @@ func (p *play) step(l line) error {
 
 // begin opens a stream.
 func (p *play) begin(l line) error {
-	if err := l.only("only agent features refused max maxtypes maxnames maxnamelen grace spread"); err != nil {
+	if err := l.only("only client agent features refused max maxtypes maxnames maxnamelen grace spread"); err != nil {
 		return err
 	}
 	s := &stream{nonces: map[string]bool{}, opened: map[string]bool{}, interests: map[string]*interest{}}
@@ -235,12 +243,19 @@ func (p *play) begin(l line) error {
 	s.Session = p.open(s.variant, s.only, p.seen(), opts)
 	s.Advance(p.now)
 	s.awake = true
-	p.release(s)
 	if i := slices.IndexFunc(p.streams, func(o *stream) bool { return o.label == s.label }); i >= 0 {
+		p.leave(p.streams[i])
 		p.streams[i] = s
 	} else {
 		p.streams = append(p.streams, s)
 	}
+	if l.has("client") {
+		if s.only == nil {
+			return errors.New("client= needs only=")
+		}
+		p.join(s, l.text("client"))
+	}
+	p.release(s)
 	return nil
 }
 

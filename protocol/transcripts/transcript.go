@@ -57,10 +57,11 @@ func (h Hints) String() string {
 //	unsubstitute CDS                     … and does so no longer
 //	version CDS r7                       the source supplies the version of the type; none: the hash again
 //	begin … commit                       all changes in between are one commit
-//	stream [A] sotw|delta [only=CDS] [agent=envoy] [features=a,b] [refused=CDS,LDS] [max=1]
+//	stream [A] sotw|delta [only=CDS] [client=E] [agent=envoy] [features=a,b] [refused=CDS,LDS] [max=1]
 //	           [maxtypes= maxnames= maxnamelen=] [grace=5s] [spread=7] [versions] [retry] [forcettl] [bodyless] [errors]
 //	                                     opens a stream with these options; it replaces the stream with the same
 //	                                     label (A). It may look up all earlier tables of the view.
+//	                                     Streams with the same client= are siblings
 //	                                     "versions" also prints the version of delta responses
 //	close [A]                            the stream ends
 //	[A]> CDS names=a,b version=v1 nonce=1 error="text" node=ID agent=envoy features=a,b

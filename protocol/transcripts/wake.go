@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -23,8 +24,59 @@ func (p *play) commit() {
 	p.touched = xds.Names{}
 }
 
-// wake gives a session the time and the commits that it missed.
+// join makes the session of a stream a sibling of the sessions of its client.
+func (p *play) join(s *stream, name string) {
+	session, ok := s.Session.(*protocol.Session)
+	if !ok {
+		return // a session of a test, which knows no siblings
+	}
+	for _, o := range p.streams {
+		if o.client != nil && o.client.name == name && o.variant == s.variant {
+			s.client = o.client
+		}
+	}
+	if s.client == nil {
+		s.client = &client{name: name}
+	}
+	s.client.siblings.Join(session)
+}
+
+// leave ends a stream among the siblings of its session.
+func (p *play) leave(s *stream) {
+	c := s.client
+	if c == nil {
+		return
+	}
+	s.client = nil
+	c.siblings.Leave(s.Session.(*protocol.Session), p.now)
+	for _, o := range p.streams {
+		if o.client == c {
+			p.wake(o) // wakes all of them
+			return
+		}
+	}
+}
+
+// wake gives a session, and its siblings, the time and the commits that they missed.
 func (p *play) wake(s *stream) {
+	if s.client == nil {
+		p.wakeOne(s)
+		return
+	}
+	s.client.siblings.Update(p.now, func(session *protocol.Session) (xds.View, []xds.Names) {
+		i := slices.IndexFunc(p.streams, func(o *stream) bool { return o.Session == session })
+		o := p.streams[i]
+		touched := append([]xds.Names{}, o.missed...)
+		if p.hints == None && len(o.missed) > 0 {
+			touched = nil
+		}
+		o.missed, o.awake = nil, true
+		return p.seen(), touched
+	})
+}
+
+// wakeOne gives a session the time and the commits that it missed.
+func (p *play) wakeOne(s *stream) {
 	s.Advance(p.now)
 	_, idle := s.Session.(idler)
 	switch {

@@ -1,0 +1,289 @@
+package protocol
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// An edge is a client with a stream for each type, like Envoy without ADS: one for clusters, one for each
+// assignment, and one for each of two routes. It opens a stream for the assignment of a new or changed cluster, and
+// uses the cluster when the assignment has come.
+type edge struct {
+	t        *testing.T
+	rand     *rand.Rand
+	variant  xds.Variant
+	siblings Siblings
+	now      time.Time
+	view     xds.Tables
+	past     []xds.Tables
+	missed   map[*Session][]xds.Names
+	streams  []*pipe
+
+	active  map[string]bool  // clusters that are in use
+	warming map[string]*pipe // clusters with the stream of the assignment
+	serving map[string]*pipe // streams of the assignments of active clusters
+	routes  map[string]string
+}
+
+// A pipe is a stream with its undelivered messages.
+type pipe struct {
+	*Session
+	name   string // of the cluster or route
+	toEdge []*xds.Response
+	toUs   []xds.Request
+	got    int // responses
+}
+
+func newEdge(t *testing.T, v xds.Variant, seed uint64) *edge {
+	e := &edge{t: t, rand: rand.New(rand.NewPCG(seed, 1)), variant: v, now: time.Unix(1_700_000_000, 0), missed: map[*Session][]xds.Names{},
+		active: map[string]bool{}, warming: map[string]*pipe{}, serving: map[string]*pipe{}, routes: map[string]string{}}
+	e.view = e.content("c0", "c0", 1)
+	e.open(xds.Cluster, "")
+	e.quiet()
+	e.open(xds.Route, "r")
+	e.open(xds.Route, "q")
+	e.quiet()
+	return e
+}
+
+// content returns a view in which the routes r and q refer to a cluster each.
+func (e *edge) content(r, q string, version int) xds.Tables {
+	clusters, assignments := xds.NewTable(xds.Cluster), xds.NewTable(xds.Endpoint)
+	for _, c := range slices.Compact(slices.Sorted(slices.Values([]string{r, q}))) {
+		clusters = with(clusters, of(xds.Cluster, cluster(c, 1+e.rand.IntN(2), c)))
+		assignments = with(assignments, of(xds.Endpoint, resource(c, 1)))
+	}
+	to := func(name, c string) *xds.Resource {
+		return resource(name, version, xds.Ref{Type: xds.Cluster, Name: c})
+	}
+	return xds.Tables{xds.Cluster.URL: clusters, xds.Endpoint.URL: assignments, xds.Route.URL: with(xds.NewTable(xds.Route), of(xds.Route, to("r", r), to("q", q)))}
+}
+
+func (e *edge) commit(next xds.Tables) {
+	touched := xds.Names{}
+	for url := range next {
+		for _, t := range []xds.Tables{e.view, next} {
+			for st := range t[url].Versions().All() {
+				touched[url] = append(touched[url], st.Name)
+			}
+		}
+	}
+	e.past = append(e.past, e.view)
+	e.view = next
+	for _, p := range e.streams {
+		e.missed[p.Session] = append(e.missed[p.Session], touched)
+	}
+}
+
+// recent returns the earlier tables of a type, newest first.
+func (e *edge) recent(t *xds.Type) (all []*xds.Table) {
+	for _, view := range slices.Backward(e.past) {
+		all = append(all, view.Table(t))
+	}
+	return all
+}
+
+func (e *edge) update() {
+	e.siblings.Update(e.now, func(s *Session) (xds.View, []xds.Names) {
+		touched := append([]xds.Names{}, e.missed[s]...)
+		delete(e.missed, s)
+		return e.view, touched
+	})
+}
+
+func (e *edge) open(t *xds.Type, name string) *pipe {
+	p := &pipe{Session: NewSession(e.variant, t, e.view, Options{Recent: e.recent}), name: name}
+	e.siblings.Join(p.Session)
+	e.streams = append(e.streams, p)
+	first := xds.Request{Type: t}
+	if name != "" {
+		first.Names, first.Subscribe = []string{name}, []string{name}
+	}
+	p.toUs = append(p.toUs, first)
+	return p
+}
+
+func (e *edge) close(p *pipe) {
+	if p == nil {
+		return
+	}
+	e.streams = slices.DeleteFunc(e.streams, func(o *pipe) bool { return o == p })
+	e.siblings.Leave(p.Session, e.now)
+	e.update()
+	e.send(nil)
+}
+
+// send collects the responses of a session, and of siblings that it may have made ready.
+func (e *edge) send(of *pipe) {
+	for again := true; again; {
+		again = false
+		for _, p := range e.streams {
+			if p != of && p.Idle() {
+				continue
+			}
+			for r := range p.Responses() {
+				p.toEdge = append(p.toEdge, r)
+				again = true
+			}
+			for range p.Events() {
+			}
+			if err := p.Check(); err != nil {
+				e.t.Fatal(err)
+			}
+		}
+	}
+	for _, p := range e.streams {
+		for r := range p.Responses() {
+			e.t.Fatalf("ADS-11: an idle session sends %s", r.Type)
+		}
+	}
+	e.siblings.Release()
+}
+
+// step delivers one message, and reports whether there was one.
+func (e *edge) step() bool {
+	var ready []*pipe
+	for _, p := range e.streams {
+		if len(p.toUs)+len(p.toEdge) > 0 {
+			ready = append(ready, p)
+		}
+	}
+	if len(ready) == 0 {
+		return false
+	}
+	p := ready[e.rand.IntN(len(ready))]
+	if len(p.toUs) > 0 && (len(p.toEdge) == 0 || e.rand.IntN(2) == 0) {
+		req := p.toUs[0]
+		p.toUs = p.toUs[1:]
+		e.update()
+		if err := p.Receive(req); err != nil {
+			e.t.Fatal(err)
+		}
+		e.send(p)
+		return true
+	}
+	r := p.toEdge[0]
+	p.toEdge = p.toEdge[1:]
+	ack := xds.Request{Type: p.only, Nonce: r.Nonce, Version: r.Version}
+	if p.name != "" {
+		ack.Names = []string{p.name}
+	}
+	if p.got++; p.got > 1 && len(r.Removed) == 0 && e.rand.IntN(10) == 0 {
+		ack.Error = &xds.Status{Code: 13, Message: "no"}
+	} else {
+		e.apply(p, r)
+	}
+	p.toUs = append(p.toUs, ack)
+	return true
+}
+
+// clusters returns the names of the active and warming clusters.
+func (e *edge) clusters() map[string]bool {
+	all := maps.Clone(e.active)
+	for name := range e.warming {
+		all[name] = true
+	}
+	return all
+}
+
+// apply applies a response, as Envoy does.
+func (e *edge) apply(p *pipe, r *xds.Response) {
+	switch p.only {
+	case xds.Cluster:
+		gone := slices.Clone(r.Removed)
+		if e.variant == xds.SotW {
+			for name := range e.clusters() {
+				if !slices.ContainsFunc(r.Upserts, func(c *xds.Resource) bool { return c.Name == name }) {
+					gone = append(gone, name)
+				}
+			}
+		}
+		for _, name := range gone {
+			e.close(e.warming[name])
+			e.close(e.serving[name])
+			delete(e.active, name)
+			delete(e.warming, name)
+			delete(e.serving, name)
+		}
+		for _, c := range r.Upserts {
+			if e.variant == xds.SotW && e.active[c.Name] {
+				continue
+			}
+			e.close(e.warming[c.Name])
+			e.warming[c.Name] = e.open(xds.Endpoint, c.Name)
+		}
+	case xds.Endpoint:
+		if e.warming[p.name] == p && len(r.Upserts) > 0 {
+			delete(e.warming, p.name)
+			old := e.serving[p.name]
+			e.active[p.name], e.serving[p.name] = true, p
+			e.close(old)
+		}
+	case xds.Route:
+		for _, one := range r.Upserts {
+			e.routes[one.Name] = one.Refs[0].Name
+		}
+	}
+	for name, c := range e.routes {
+		if !e.active[c] {
+			e.t.Fatalf("ADS-11: route %s refers to cluster %s, which the client does not have", name, c)
+		}
+	}
+}
+
+// quiet delivers messages until there are none.
+func (e *edge) quiet() {
+	for e.step() {
+	}
+}
+
+// ADS-11: a client with a stream for each type never has a route without its cluster, whatever is in flight, and
+// without any pause. When all is quiet, it has what the view has.
+func TestSiblingsMakeBeforeBreak(t *testing.T) {
+	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
+		for seed := range uint64(100) {
+			t.Run(fmt.Sprintf("ADS-11 %s %d", v, seed), func(t *testing.T) {
+				e := newEdge(t, v, seed)
+				for n := range 30 {
+					e.commit(e.content(fmt.Sprint("c", e.rand.IntN(4)), fmt.Sprint("c", e.rand.IntN(4)), n+2))
+					e.update()
+					e.send(nil)
+					for range e.rand.IntN(12) {
+						e.step()
+					}
+				}
+				e.quiet()
+				e.accepts()
+			})
+		}
+	}
+}
+
+// accepts commits once more, and compares the client with the view. Every message is accepted.
+func (e *edge) accepts() {
+	for _, p := range e.streams {
+		p.got = -1000
+	}
+	e.commit(e.content("last", "last", 1000))
+	e.update()
+	e.send(nil)
+	e.quiet()
+	var holds []string
+	for name, c := range e.routes {
+		holds = append(holds, name+"="+c)
+	}
+	slices.Sort(holds)
+	if got := strings.Join(append(holds, slices.Sorted(maps.Keys(e.active))...), " "); got != "q=last r=last last" {
+		e.t.Errorf("ADS-11: the client has %s", got)
+	}
+	if open := len(e.streams); open != 4 {
+		e.t.Errorf("ADS-11: %d streams are open", open)
+	}
+}

@@ -73,7 +73,7 @@ func (s *Session) heldBesides(u *subscription) iter.Seq[*xds.Resource] {
 		}
 		for n := range u.waiting.all {
 			told := u.told(n)
-			if !stands(told) || u.refuses(n) || u.lingers(n) != nil {
+			if !stands(told) || u.refuses(n) || u.Lingers(n) != nil {
 				continue
 			}
 			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) && !yield(r) {
@@ -316,8 +316,8 @@ func (s *Session) mortal(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
 		}
 		for name, it := range d.each {
 			r := t.Lookup(name)
-			if l := u.lingers(name); l != nil {
-				r = l.body
+			if l := u.Lingers(name); l != nil {
+				r = l.Body
 			}
 			if r != nil && r.TTL > 0 && same(it.is, r.Stamp) && !yield(r) {
 				return
@@ -354,7 +354,7 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 	}
 	var some []*xds.Resource
 	for _, r := range all.Beats {
-		if (u.covers(r.Name) || u.lingers(r.Name) != nil) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
+		if (u.covers(r.Name) || u.Lingers(r.Name) != nil) && same(u.told(r.Name), r.Stamp) && u.accepted(r.Name) {
 			u.fed(r.Name)
 			some = append(some, r)
 		}
@@ -375,7 +375,7 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 // shorter of two lists: the resources, or the client's names.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
 	if u.wildcard || len(rs) <= u.Set.Len()+len(u.leaving) {
-		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.lingers(r.Name) != nil })
+		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.Lingers(r.Name) != nil })
 	}
 	among := func(name string) bool {
 		_, ok := slices.BinarySearchFunc(rs, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
@@ -387,7 +387,7 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 		}
 	}
 	for name := range u.leaving {
-		if u.lingers(name) != nil && among(name) {
+		if u.Lingers(name) != nil && among(name) {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -64,17 +65,17 @@ func TestCheck(t *testing.T) {
 			u.refusals[0].lapsed = []string{"a"}
 		}},
 		{"leaving name \"b\" has no entry", func(s *Session, u *subscription) {
-			u.leaving = map[string]*leaver{"b": {stamp: st("b"), since: s.now}}
+			u.leaving = map[string]*leaver{"b": {Kept: names.Kept{Stamp: st("b")}, since: s.now}}
 		}},
 		{"has no stamp", func(s *Session, u *subscription) { u.leaving = map[string]*leaver{"a": {since: s.now}} }},
 		{"has the body of", func(s *Session, u *subscription) {
-			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, body: resource("b", 1)}}
+			u.leaving = map[string]*leaver{"a": {Kept: names.Kept{Stamp: st("a"), Body: resource("b", 1)}, since: s.now}}
 		}},
 		{"is due before its loss", func(s *Session, u *subscription) {
-			u.leaving = map[string]*leaver{"a": {stamp: st("a"), since: s.now, hold: hold{condition: condition{until: s.now}}}}
+			u.leaving = map[string]*leaver{"a": {Kept: names.Kept{Stamp: st("a")}, since: s.now, hold: hold{condition: condition{until: s.now}}}}
 		}},
 		{"is due before its loss", func(s *Session, u *subscription) {
-			u.leaving = map[string]*leaver{"a": {stamp: st("a"), hold: hold{condition: condition{until: s.now}}}}
+			u.leaving = map[string]*leaver{"a": {Kept: names.Kept{Stamp: st("a")}, hold: hold{condition: condition{until: s.now}}}}
 		}},
 		{"are not watched", func(_ *Session, u *subscription) { u.Watched, u.Noted = false, []string{"a"} }},
 		{"which is not watched", func(s *Session, _ *subscription) {

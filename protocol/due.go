@@ -3,6 +3,7 @@ package protocol
 import (
 	"slices"
 
+	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -12,7 +13,7 @@ import (
 // owed returns the change to send for the name of an entry: a resource, a removal (gone), or
 // nothing.
 func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource, gone bool) {
-	l := u.lingers(e.Name)
+	l := u.Lingers(e.Name)
 	switch {
 	case u.matches[e.Name] != nil:
 		// The name matches other resources, which have their own entries. The client may still hold
@@ -38,16 +39,16 @@ func (s *Session) owed(u *subscription, t *xds.Table, e *entry) (r *xds.Resource
 // client asks for it: either the client has a copy, or the name is only matched, so the client did
 // not request it. A SotW client on a new stream may lack a name that it requests. There the resource
 // is sent only for types that clusters need to become warm.
-func (s *Session) owedKept(u *subscription, e *entry, l *leaver) (r *xds.Resource, gone bool) {
+func (s *Session) owedKept(u *subscription, e *entry, l *names.Kept) (r *xds.Resource, gone bool) {
 	asked := e.Named || u.dropped[e.Name] // the client has just subscribed or unsubscribed
 	requested := e.Matched == 0 || e.Named || u.wildcard
 	switch {
 	case !e.Again:
 		return nil, false
-	case l.body == nil: // only the removal can be sent
+	case l.Body == nil: // only the removal can be sent
 		return nil, asked && !s.undecided(u.typ, e.Name)
 	case s.variant == xds.Delta && requested, s.warms(u.typ):
-		return l.body, false
+		return l.Body, false
 	}
 	return nil, false
 }
@@ -74,7 +75,7 @@ func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 // cannot be sent yet because the view is looking for the name: the client may hold the old state.
 func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
 	r, gone := s.owed(u, t, e)
-	return r != nil || gone || u.leaving[e.Name] == nil && u.outdated(t, e.Name, e.Told)
+	return r != nil || gone || u.Kept(e.Name) == nil && u.outdated(t, e.Name, e.Told)
 }
 
 // hopes reports whether the client awaits a name (see awaits) that the view has lost and had

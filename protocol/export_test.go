@@ -253,13 +253,23 @@ func (u *subscription) checkWithdrawing() error {
 		switch {
 		case u.Entry(name) == nil:
 			return fmt.Errorf("leaving name %q has no entry", name)
-		case l.stamp == nil:
+		case l.Stamp == nil:
 			return fmt.Errorf("leaving name %q has no stamp", name)
-		case l.body != nil && l.body.Name != name:
-			return fmt.Errorf("leaving name %q has the body of %q", name, l.body.Name)
+		case l.Body != nil && l.Body.Name != name:
+			return fmt.Errorf("leaving name %q has the body of %q", name, l.Body.Name)
 		case !l.until.IsZero() && (l.since.IsZero() || !l.until.After(l.since)):
 			return fmt.Errorf("the removal of %q is due before its loss", name)
+		case u.Kept(name) != &l.Kept:
+			return fmt.Errorf("leaving name %q is not kept", name)
 		}
+	}
+	for name := range u.AllKept {
+		if u.leaving[name] == nil {
+			return fmt.Errorf("kept name %q is not leaving", name)
+		}
+	}
+	if n := u.TakeMatched(); len(n) > 0 {
+		return fmt.Errorf("kept names %q were matched and not looked at", n)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		if found {
 			held := u.isLeftover(n, unmatched)
 			u.refer(n, name)
-			u.returned(t, n)
+			u.Match(n)
 			if gone && held { // the client may have dropped the resource together with the name
 				u.Entry(n).Repeat(true)
 			}
@@ -79,8 +79,8 @@ func (u *subscription) match(t *xds.Table, name string) {
 // stay matched until they are removed.
 func (u *subscription) stillMatched(t *xds.Table, name string, was *xds.Members) *xds.Members {
 	return was.Where(func(r *xds.Resource) bool {
-		l := u.lingers(r.Name)
-		return l != nil && t.Lookup(name) == nil && (l.body == nil || u.finds(name, l.body))
+		l := u.Lingers(r.Name)
+		return l != nil && t.Lookup(name) == nil && (l.Body == nil || u.finds(name, l.Body))
 	})
 }
 
@@ -223,7 +223,7 @@ func (u *subscription) unrefer(name, by string, asked bool) {
 	}
 	e.Matched--
 	u.notice(e, true)
-	if !asked || u.leaving[name] != nil && u.collects(name) && !u.wants(e) {
+	if !asked || u.Kept(name) != nil && u.collects(name) && !u.wants(e) {
 		u.lapse(e)
 	}
 	switch {
@@ -258,7 +258,7 @@ func (u *subscription) mayHave(it *item) bool {
 // forget removes the entry of a name if nothing has to be recorded for the name any more.
 func (u *subscription) forget(name string) {
 	e := u.Entry(name)
-	if e == nil || u.wants(e) || u.isLeftover(name, unmatched) || u.wildcard && u.leaving[name] != nil {
+	if e == nil || u.wants(e) || u.isLeftover(name, unmatched) || u.wildcard && u.Kept(name) != nil {
 		return
 	}
 	if is := u.base.Get(name); !u.wildcard || is == nil && !stands(e.Told) || same(e.Told, is) {

@@ -220,7 +220,7 @@ func (s *Session) mayLack(u, first *subscription, t *xds.Table, name, waiter str
 	}
 	c := t.Lookup(name)
 	shown := first.shows(c)
-	comes := shown && first.leaving[name] == nil // a leaving cluster is as good as lost: no subscription matches it
+	comes := shown && first.Kept(name) == nil // a leaving cluster is as good as lost: no subscription matches it
 	told := first.told(name)
 	var is condition
 	switch {
@@ -319,7 +319,7 @@ func (s *Session) lacksAddresses(t *xds.Type, name string) condition {
 // lingersAt reports whether the client keeps a name of a type that the view has lost.
 func (s *Session) lingersAt(t *xds.Type, name string) bool {
 	for u := range s.clientOf(t) {
-		if u.lingers(name) != nil {
+		if u.Lingers(name) != nil {
 			return true
 		}
 	}

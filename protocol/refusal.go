@@ -365,7 +365,7 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 	r.retold = true
 	var extra []entry
 	for name, it := range r.members {
-		if r.apart[name] || !which(name, it) || u.leaving[name] != nil {
+		if r.apart[name] || !which(name, it) || u.Kept(name) != nil {
 			continue
 		}
 		switch e := u.Entry(name); {

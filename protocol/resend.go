@@ -73,7 +73,7 @@ func (u *subscription) repeatAll() (count int) {
 
 // repeatTold marks an entry to be sent again, if the client was told a resource of this name.
 func (u *subscription) repeatTold(e *entry) int {
-	if !stands(e.Told) || u.leaving[e.Name] != nil {
+	if !stands(e.Told) || u.Kept(e.Name) != nil {
 		return 0
 	}
 	e.Repeat(true)

@@ -73,6 +73,7 @@ func (u *subscription) begin(s *Session, req xds.Request, t *xds.Table) {
 	// empty (SOTW-8, DELTA-9).
 	u.Owe(u.wildcard || s.tellsWorld(u))
 	s.narrow(u)
+	s.returnMatched(u)
 	s.tellEmpty(u)
 	s.resumes = s.resumes || req.Version != "" || len(req.Initial) > 0
 	if s.variant == xds.Delta {

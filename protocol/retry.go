@@ -178,8 +178,8 @@ func (s *Session) isOutdated(u *subscription, r *refusal) bool {
 		if in := t.Lookup(name); in != nil && same(in.Stamp, it.is) {
 			continue
 		}
-		l := u.lingers(name)
-		kept := s.ordersTypes() && l != nil && l.body != nil && same(l.body.Stamp, it.is)
+		l := u.Lingers(name)
+		kept := s.ordersTypes() && l != nil && l.Body != nil && same(l.Body.Stamp, it.is)
 		if !kept {
 			return true
 		}

@@ -82,6 +82,7 @@ func (s *Session) matchDirty(u *subscription, t *xds.Table) {
 	}
 	for _, n := range slices.Sorted(slices.Values(u.Dirty)) { // their order depends on hints, and must not change the result
 		u.match(t, n)
+		s.returnMatched(u)
 	}
 	u.dropUnwanted()
 }

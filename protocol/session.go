@@ -202,11 +202,15 @@ func (s *Session) Receive(req xds.Request) error {
 		s.warming(u)
 	} else {
 		s.narrow(u)
+		s.returnMatched(u)
 		if req.Nonce != "" || s.variant == xds.SotW && u.nonce != 0 {
 			u.settle(s, req)
 		}
 	}
 	s.scope(u)
+	for _, v := range s.subs {
+		s.returnMatched(v)
+	}
 	if u.idle() {
 		u.excuse()
 		u.unstall()
@@ -240,6 +244,7 @@ func (s *Session) applyNames(u *subscription, req xds.Request, t *xds.Table) {
 	s.comeBack(u, req.Subscribe, t)
 	for _, n := range req.Subscribe {
 		u.match(t, n)
+		s.returnMatched(u)
 	}
 	// After subscribe: a name in both lists ends unsubscribed (DELTA-14).
 	s.unsubscribe(u, req.Unsubscribe, t)

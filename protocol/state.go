@@ -547,8 +547,8 @@ func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 	if c := o.u.typ.Collection(name); c != "" {
 		also = append(also, c)
 	}
-	if l.body != nil {
-		also = append(also, l.body.Aliases...)
+	if l.Body != nil {
+		also = append(also, l.Body.Aliases...)
 	}
 	for _, h := range o.holders {
 		ref := xds.Ref{Type: h.typ, Name: cmp.Or(h.st.Name, xds.Wildcard)}

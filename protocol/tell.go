@@ -134,7 +134,7 @@ func (s *Session) clearDirty(u *subscription, t *xds.Table, d *diff) (listed []s
 	listed = u.UntouchAll()
 	for _, n := range listed {
 		if e := u.Entry(n); e != nil {
-			if u.leaving[n] == nil && u.outdated(t, n, e.Told) || s.hopes(u, t, e) {
+			if u.Kept(n) == nil && u.outdated(t, n, e.Told) || s.hopes(u, t, e) {
 				u.Touch(e)
 			}
 		}
@@ -161,7 +161,7 @@ func (u *subscription) tellNothing(kept []string, held []entry, items []item) []
 // forgetPlain removes entries that no longer differ from the base.
 func (u *subscription) forgetPlain(listed []string, items []item) {
 	none := func(e *entry) bool {
-		if u.wants(e) || e.Dirty || e.Again || u.leaving[e.Name] != nil {
+		if u.wants(e) || e.Dirty || e.Again || u.Kept(e.Name) != nil {
 			return false
 		}
 		is := u.base.Get(e.Name)

@@ -387,11 +387,11 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 		}
 	}
 	for n := range u.listed {
-		if e := u.Entry(n); e != nil && u.leaving[n] == nil && u.outdated(t, n, e.Told) {
+		if e := u.Entry(n); e != nil && u.Kept(n) == nil && u.outdated(t, n, e.Told) {
 			yield(e.Told, false)
 		}
 	}
-	for n := range u.leaving {
+	for n := range u.AllKept {
 		if told := u.told(n); u.outdated(t, n, told) {
 			yield(told, false)
 		}

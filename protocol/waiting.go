@@ -256,8 +256,8 @@ func (s *Session) addDependent(u *subscription, name string) {
 	if r := s.table(u.typ).Lookup(name); r != nil {
 		s.addDependentBody(u, r)
 	}
-	if l := u.leaving[name]; l != nil && l.body != nil {
-		s.addDependentBody(u, l.body)
+	if l := u.Kept(name); l != nil && l.Body != nil {
+		s.addDependentBody(u, l.Body)
 	}
 }
 

@@ -214,7 +214,7 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 	u.Owe(true)
 	u.NoteAll()
 	for e := range u.Entries() {
-		e.Repeat(e.Again || e.Told != absent && u.leaving[e.Name] == nil)
+		e.Repeat(e.Again || e.Told != absent && u.Kept(e.Name) == nil)
 		u.Touch(e)
 	}
 }

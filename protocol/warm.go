@@ -70,7 +70,7 @@ func (s *Session) warm(u *subscription, clusters []*xds.Resource, world bool) (s
 	for _, c := range clusters {
 		// The ACK of a kept cluster does not matter: no resource that is sent now refers to the
 		// cluster.
-		if lacks := s.warmOne(u, c); lacks && u.leaving[c.Name] == nil {
+		if lacks := s.warmOne(u, c); lacks && u.Kept(c.Name) == nil {
 			stuck = true
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 		if !ref.Type.Is(u.typ.Warms) || ref.Name == xds.Wildcard {
 			continue
 		}
-		exists := t.Lookup(ref.Name) != nil || t.Aliased(ref.Name).Len() > 0 || eds != nil && eds.lingers(ref.Name) != nil
+		exists := t.Lookup(ref.Name) != nil || t.Aliased(ref.Name).Len() > 0 || eds != nil && eds.Lingers(ref.Name) != nil
 		lacks = lacks || !exists
 		if eds != nil && (exists || s.variant == xds.Delta) { // in SotW, nothing can be sent for a missing assignment
 			eds.refresh(t, ref.Name)
@@ -158,7 +158,7 @@ func (u *subscription) refresh(t *xds.Table, name string) {
 
 // repeat marks a name to be sent again, although the client was told its present state.
 func (u *subscription) repeat(name string) {
-	if l := u.lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.body == nil {
+	if l := u.Lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.Body == nil {
 		return
 	}
 	if u.Entry(name) == nil {

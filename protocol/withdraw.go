@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -12,12 +13,10 @@ import (
 // (ones no longer being referenced) can then be removed". While the view is looking for a lost
 // resource again, the resource is kept, too. Terms: see doc.go.
 type leaver struct {
-	stamp    *xds.Stamp    // the state that the client was told; absent: it does not hold the resource, but needs it to warm another one
-	body     *xds.Resource // the resource that is still sent; nil: no longer known
-	since    time.Time     // when withdraw first looked at this leaver; zero: not yet
-	hold                   // the last result of holdOf
-	released bool          // nothing refers to the resource any more: its removal is sent
-	outside  bool          // resources of a type that the client has not opened here may refer to it (see outside)
+	names.Kept
+	since   time.Time // when withdraw first looked at this leaver; zero: not yet
+	hold              // the last result of holdOf
+	outside bool      // resources of a type that the client has not opened here may refer to it (see outside)
 }
 
 // A hold is the decision whether a kept resource may be removed. It is kept while the condition
@@ -39,7 +38,7 @@ type withdrawing struct {
 // lingers returns the kept resource with a name. It returns nil if no such resource is kept, or if
 // the resource is released.
 func (u *subscription) lingers(name string) *leaver {
-	if l := u.leaving[name]; l != nil && !l.released {
+	if l := u.leaving[name]; l != nil && !l.Released {
 		return l
 	}
 	return nil
@@ -48,7 +47,7 @@ func (u *subscription) lingers(name string) *leaver {
 // lingering yields the kept resources that are not released and have a known body.
 func (u *subscription) lingering(yield func(*xds.Resource) bool) {
 	for _, l := range u.leaving {
-		if !l.released && l.body != nil && !yield(l.body) {
+		if !l.Released && l.Body != nil && !yield(l.Body) {
 			return
 		}
 	}
@@ -363,7 +362,7 @@ func (s *Session) leaverOf(u *subscription, refs []referrer, name string, told *
 		return nil
 	}
 	outside := slices.ContainsFunc(refs, func(r referrer) bool { return r.grace && refers(r) })
-	return &leaver{stamp: told, body: body, outside: outside}
+	return &leaver{Kept: names.Kept{Stamp: told, Body: body}, outside: outside}
 }
 
 // keep makes a lost resource a leaver.
@@ -372,6 +371,7 @@ func (u *subscription) keep(name string, l *leaver) {
 		u.leaving = map[string]*leaver{}
 	}
 	u.leaving[name] = l
+	u.Keep(name, &l.Kept)
 	u.Note(name)
 }
 
@@ -386,7 +386,7 @@ func (s *Session) withdraw() (progress bool) {
 		t, refs, blocked := s.table(u.typ), s.referrers(u.typ), s.blocked(u)
 		var free []string
 		for name, l := range u.leaving {
-			if l.released {
+			if l.Released {
 				continue
 			}
 			if l.since.IsZero() { // the time when the view lost the name would depend on the hints of Change
@@ -399,9 +399,10 @@ func (s *Session) withdraw() (progress bool) {
 		}
 		slices.Sort(free)
 		for _, name := range free {
-			u.leaving[name].released = true
+			u.leaving[name].Released = true
 			u.Note(name)
 			u.rematch(t, name)
+			s.returnMatched(u)
 			u.Touch(u.Entry(name))
 			progress = true
 		}
@@ -413,16 +414,20 @@ func (s *Session) withdraw() (progress bool) {
 // again.
 func (u *subscription) holdAgain(t *xds.Table) {
 	for name, l := range u.leaving {
-		if l.released {
+		if l.Released {
 			u.Note(name)
 		}
-		l.released = false
+		l.Released = false
 		u.returned(t, name) // the client may have subscribed to another name that matches this one
 	}
 }
 
-// leaveNot forgets a kept name, because the client has unsubscribed from it.
-func (w *withdrawing) leaveNot(name string) { delete(w.leaving, name) }
+// leaveNot forgets a kept name: the client has unsubscribed from it, its removal is sent, or the view
+// has it again.
+func (u *subscription) leaveNot(name string) {
+	delete(u.leaving, name)
+	u.KeepNot(name)
+}
 
 // departed records that the removal of a kept name is sent now, and reports the events.
 func (s *Session) departed(u *subscription, name string) {
@@ -431,11 +436,11 @@ func (s *Session) departed(u *subscription, name string) {
 		return
 	}
 	u.Note(name)
-	delete(u.leaving, name)
+	u.leaveNot(name)
 	for _, by := range l.waived {
 		s.event(Event{Kind: Waived, Type: u.typ, By: by, Name: name})
 	}
-	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.stamp.Version})
+	s.event(Event{Kind: Departed, Type: u.typ, Name: name, Version: l.Stamp.Version})
 }
 
 // holdOf decides whether a kept name may be removed: no type refers to the name, or the client has
@@ -451,7 +456,7 @@ func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leave
 		is.condition = grace
 	}
 	for i := range refs {
-		holds, until := refs[i].holds(name, l.body, l.since)
+		holds, until := refs[i].holds(name, l.Body, l.since)
 		if !holds {
 			continue
 		}
@@ -478,12 +483,19 @@ func (u *subscription) dropsByItself() bool { return u.typ.FullState && !u.wildc
 // returned forgets a kept name if the view has the name again.
 func (u *subscription) returned(t *xds.Table, name string) {
 	if r := t.Lookup(name); u.leaving[name] != nil && u.shows(r) && u.findable(t, r) {
-		delete(u.leaving, name)
+		u.leaveNot(name)
 		u.Note(name)
 		u.suspect(name)
 		if e := u.Entry(name); e != nil {
 			u.Touch(e)
 		}
+	}
+}
+
+// returnMatched calls returned for the kept names that a subscribed name has matched.
+func (s *Session) returnMatched(u *subscription) {
+	for _, n := range u.TakeMatched() {
+		u.returned(s.table(u.typ), n)
 	}
 }
 

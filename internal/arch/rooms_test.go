@@ -32,6 +32,7 @@ var rooms = map[string]string{
 	// An entry has the state of one name, for all rooms. Package names writes all other fields.
 	"names.Entry.Named":   "want.go",
 	"names.Entry.Matched": "match.go",
+	"names.Kept.Released": "withdraw.go",
 
 	"want": "scope.go",
 

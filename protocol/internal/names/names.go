@@ -59,6 +59,9 @@ type Set struct {
 
 	touched // changes of these entries
 
+	kept    map[string]*Kept // each name has an entry
+	matched []string         // kept names that a subscribed name has matched, since TakeMatched
+
 	last struct{ chunk, at int32 } // place of the last entry found: callers look up names in order, and each several times
 }
 

@@ -103,7 +103,7 @@ func TestMakeRoom(t *testing.T) {
 		{[]int{2}, []int{1}, false, "2, 3, 4, 5"},
 		{[]int{1, 2, 3, 4}, nil, true, "2, 3, 4, 5"},
 	} {
-		u := &subscription{typ: xds.Cluster}
+		u := newSubscription(xds.Cluster)
 		s := &Session{now: time.Unix(1, 0), variant: xds.Delta}
 		for n := range uint64(4) {
 			is := fmt.Sprintf("a:a%d>a%d", n, n+1)
@@ -240,7 +240,7 @@ func TestStreamOfWarmingClientStays(t *testing.T) {
 // ADS-3: silence begins with the first unanswered response. It begins neither with an earlier
 // answer nor again with each response.
 func TestSilence(t *testing.T) {
-	u := &subscription{typ: xds.Route}
+	u := newSubscription(xds.Route)
 	s := &Session{now: time.Unix(100, 0), variant: xds.Delta, view: xds.Tables{}}
 	at := func(sec int64) { s.now = time.Unix(sec, 0) }
 	s.deliver(u, &delivery{parts: []part{{nonce: 1}}})
@@ -263,7 +263,7 @@ func TestSilence(t *testing.T) {
 	}
 	// The last message of a split response is answered, but not the first. So the next response is
 	// the first response that needs an answer.
-	w := &subscription{typ: xds.Route}
+	w := newSubscription(xds.Route)
 	s.deliver(w, &delivery{parts: []part{{nonce: 1}, {nonce: 2}}})
 	w.settle(s, xds.Request{Nonce: "2"})
 	at(300)
@@ -283,7 +283,7 @@ func TestSilence(t *testing.T) {
 // ADS-3: a dropped name counts as not held before a full state in flight, and arrives with this
 // full state, whatever its item was. Each name has one item.
 func TestUnsubscribeInFlight(t *testing.T) {
-	u := subscription{typ: xds.Cluster}
+	u := newSubscription(xds.Cluster)
 	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
 		u.Add(entry{Name: name, Told: stampOf(told), Named: true})
 	}
@@ -302,7 +302,7 @@ func TestUnsubscribeWildcardInFlight(t *testing.T) {
 		world bool
 		want  string
 	}{{false, "a:a1>a2 b:->b2 d:->-"}, {true, "a:a1>a2 b:->b2 c:->c1 d:->-"}} {
-		u := subscription{typ: xds.Cluster}
+		u := newSubscription(xds.Cluster)
 		u.Add(entry{Name: "a", Told: stampOf("a2"), Named: true})
 		from, to := versionsOf("a1 b1 c1 d1"), versionsOf("a2 b2 c1")
 		u.deliveries = []delivery{{cargo: cargo{from: from, to: to}, parts: []part{{nonce: 1, world: c.world}}}}

@@ -248,12 +248,14 @@ func (u *subscription) lapse(e *entry) {
 	}
 }
 
-// mayHave reports whether the client may still hold the resource of a lapsed item. A resource that
-// only its collection matched (member) is dropped when the client unsubscribes from the collection
-// and the wildcard.
-func (u *subscription) mayHave(it *item) bool {
-	return u.wildcard || u.scopes != nil || !it.member || u.collects(it.name)
+// keepsMember reports whether a wildcard or a collection may cover a name. If not, the client has dropped a resource
+// that only its collection matched.
+func (u *subscription) keepsMember(name string) bool {
+	return u.wildcard || u.scopes != nil || u.collects(name)
 }
+
+// matchesOthers reports whether a name matches other resources, which are sent instead.
+func (u *subscription) matchesOthers(name string) bool { return u.matches[name] != nil }
 
 // forget removes the entry of a name if nothing has to be recorded for the name any more.
 func (u *subscription) forget(name string) {

@@ -80,7 +80,7 @@ func TestMayAnyCome(t *testing.T) {
 		{"TTL-3 the response is a heartbeat", func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, false},
 	} {
 		s := &Session{now: time.Unix(100, 0), view: xds.Tables{xds.Cluster.URL: table}}
-		u := &subscription{typ: xds.Cluster}
+		u := newSubscription(xds.Cluster)
 		s.deliver(u, &delivery{sent: s.now, parts: []part{{nonce: 1}}})
 		c.do(s, u)
 		if got := s.mayAnyCome(u).holds; got != c.want {

@@ -208,7 +208,7 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 	for name, it := range r.members {
 		u.Note(name)
-		if !u.covers(name) && !u.stillHeld(name) || u.phantom(it) {
+		if !u.demand.covers(name) && !u.stillHeld(name) || u.phantom(it) {
 			r.take(name, true)
 		}
 	}
@@ -235,7 +235,7 @@ func (u *subscription) adoptRefused(all [][]item) {
 // and that the client does not want by its own name. A wildcard does not count. If a refusal has a
 // resource of that name, the item is not a phantom: the client may still hold that resource.
 func (u *subscription) phantom(it item) bool {
-	if e := u.Entry(it.name); !it.tellsNothing() || e != nil && u.wants(e) {
+	if e := u.Entry(it.name); !it.tellsNothing() || e != nil && u.demand.wants(e) {
 		return false
 	}
 	return !slices.ContainsFunc(u.refusals, func(r refusal) bool {
@@ -369,11 +369,11 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			continue
 		}
 		switch e := u.Entry(name); {
-		case u.matches[name] != nil: // the name now matches other resources, which have their own entries
+		case u.demand.matchesOthers(name): // the name now matches other resources, which have their own entries
 		case e != nil:
 			e.Repeat(true)
 			u.Touch(e)
-		case u.wildcard:
+		case u.demand.covers(name): // by the wildcard
 			extra = append(extra, entry{Name: name, Told: u.told(name), Sent: true, Again: true})
 		case u.stillHeld(name): // the removal of the name is sent again
 			u.addLeftover(name, leftover{why: unmatched})

@@ -332,7 +332,7 @@ func TestEachCommitIsRefused(t *testing.T) {
 // When refusals are merged, the newest refusals stay separate for the longest time, because their
 // content matters most.
 func TestJoinedRefusals(t *testing.T) {
-	u := subscription{}
+	u := newSubscription(nil)
 	join := func(sizes ...int) (left []int) {
 		u.refusals = nil
 		for i, n := range sizes {

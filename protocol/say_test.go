@@ -62,7 +62,7 @@ func TestBlocked(t *testing.T) {
 		{"TTL-3 a full state as a heartbeat", xds.SotW, func(_ *Session, u *subscription) { u.deliveries[0].beats = []*xds.Resource{} }, true},
 	} {
 		s := &Session{variant: c.variant, now: time.Unix(100, 0)}
-		u := &subscription{typ: xds.Cluster}
+		u := newSubscription(xds.Cluster)
 		s.deliver(u, &delivery{sent: s.now, parts: []part{{nonce: 1}}})
 		c.do(s, u)
 		if got := s.blocked(u); got != c.want {

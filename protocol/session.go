@@ -137,6 +137,12 @@ type subscription struct {
 	saying
 }
 
+func newSubscription(t *xds.Type) *subscription {
+	u := &subscription{typ: t, want: want{implicit: true}}
+	u.record = record{demand: u}
+	return u
+}
+
 // NewSession returns the session of a stream that serves view. If only is not nil, it is a per-type
 // stream of this type; otherwise the stream is aggregated.
 func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Session {
@@ -179,7 +185,7 @@ func (s *Session) Receive(req xds.Request) error {
 		if len(s.subs) >= s.opts.MaxTypes {
 			return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
 		}
-		u = &subscription{typ: req.Type, want: want{implicit: true}}
+		u = newSubscription(req.Type)
 	}
 	if err := s.check(u, req, first); err != nil {
 		return err

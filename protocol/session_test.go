@@ -140,7 +140,7 @@ func TestAnswered(t *testing.T) {
 			if !s.Answered(time.Time{}) {
 				t.Error("nothing was sent")
 			}
-			u := &subscription{typ: xds.Route}
+			u := newSubscription(xds.Route)
 			s.subs = append(s.subs, u)
 			for n := range uint64(3) {
 				s.now = began.Add(time.Duration(n) * 10 * time.Second)

@@ -27,7 +27,7 @@ func TestSettle(t *testing.T) {
 		{"9", "1 2 3"},
 		{"bad", "1 2 3"},
 	} {
-		u := &subscription{typ: xds.Route}
+		u := newSubscription(xds.Route)
 		s := &Session{variant: xds.Delta, now: time.Unix(1, 0), view: xds.Tables{}}
 		for n := range uint64(3) {
 			s.deliver(u, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
@@ -78,7 +78,7 @@ func TestSettleEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewSession(c.variant, nil, xds.Tables{}, Options{})
-			u := &subscription{typ: xds.Route}
+			u := newSubscription(xds.Route)
 			s.Advance(time.Unix(100, 0))
 			for n := range uint64(2) {
 				u.Add(entry{Name: "a", Told: stampOf("a1"), Named: true}, entry{Name: "b", Told: stampOf("b1"), Named: true})
@@ -135,7 +135,7 @@ func TestSettlePartByPart(t *testing.T) {
 		{"2 1! 3", false, "", "a"},
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
-		u := &subscription{typ: xds.Route}
+		u := newSubscription(xds.Route)
 		d := delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1 c:->c1")}}
 		for i, name := range []string{"a", "b", "c"} {
 			u.Add(entry{Name: name, Told: stampOf(name + "1"), Named: true})

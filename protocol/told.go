@@ -8,6 +8,17 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// A demand answers what the client asks for. The sent states know the subscription only by these
+// questions.
+type demand interface {
+	idle() bool                     // the client subscribes to nothing
+	covers(name string) bool        // the client wants the name; the wildcard counts
+	wants(e *entry) bool            // the client wants the name of an entry; the wildcard does not count
+	shows(r *xds.Resource) bool     // the subscription covers a resource of the view
+	matchesOthers(name string) bool // the name matches other resources, which are sent instead
+	keepsMember(name string) bool   // a subscription may cover a name that its collection matched
+}
+
 // A leftover is a resource that the client still holds, although it is not to have it any more.
 type leftover struct {
 	why   whyHeld
@@ -40,6 +51,8 @@ const (
 // Invariant: each listed delivery has a message without an answer of its own. heard is at most
 // nonce.
 type record struct {
+	demand demand
+
 	base *xds.Versions // the table that the wildcard subscription was told; nil without a wildcard
 
 	deliveries []delivery // unanswered, oldest first, at most maxListed
@@ -104,7 +117,7 @@ func (r *record) isLeftover(name string, why whyHeld) bool { return r.leftovers[
 // any more: the removal of the resource is unsent, unanswered or refused. For a client without
 // subscriptions, only an unsent removal counts.
 func (u *subscription) stillHeld(name string) bool {
-	if unsent := u.isLeftover(name, unmatched); unsent || u.idle() {
+	if unsent := u.isLeftover(name, unmatched); unsent || u.demand.idle() {
 		return unsent
 	}
 	for d := range u.underWay() {
@@ -114,7 +127,7 @@ func (u *subscription) stillHeld(name string) bool {
 	}
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
 		it := r.find(name)
-		return it != nil && it.lapsed && r.has(name) && u.mayHave(it)
+		return it != nil && it.lapsed && r.has(name) && (!it.member || u.demand.keepsMember(name))
 	})
 }
 
@@ -427,13 +440,19 @@ func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield 
 // outdated reports whether the client may use a told state that the view no longer has. A state
 // that the view has does not count: if its references are missing, the configuration is wrong.
 func (u *subscription) outdated(t *xds.Table, name string, st *xds.Stamp) bool {
-	return stands(st) && (u.covers(name) && !u.current(t, name, st) || !u.covers(name) && u.stillHeld(name))
+	switch {
+	case !stands(st):
+		return false
+	case u.demand.covers(name):
+		return !u.current(t, name, st)
+	}
+	return u.stillHeld(name)
 }
 
 // current reports whether the view has exactly this state.
 func (u *subscription) current(t *xds.Table, name string, st *xds.Stamp) bool {
 	r := t.Lookup(name)
-	return u.shows(r) && r.Sum == st.Sum
+	return u.demand.shows(r) && r.Sum == st.Sum
 }
 
 // forsakes reports whether removals cannot be sent. In SotW, "the API provides no mechanism" to

@@ -249,7 +249,7 @@ func TestUnknownContentEndsWithoutHints(t *testing.T) {
 
 // Names that a client brings from an earlier stream are found, in whatever order and how often they were recorded.
 func TestBroughtNamesInAnyOrder(t *testing.T) {
-	u := &subscription{typ: xds.Endpoint}
+	u := newSubscription(xds.Endpoint)
 	u.bring([]string{"d", "b", "d"})
 	u.bring([]string{"e", "a", "b", "c"})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -184,7 +184,7 @@ func TestWait(t *testing.T) {
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
 		s.Advance(now)
-		u := &subscription{typ: c.typ}
+		u := newSubscription(c.typ)
 		if c.before != nil {
 			u.waiting = &waiting{waits: map[string]wait{}, parked: true}
 			for n, one := range c.before {
@@ -217,7 +217,7 @@ func TestWaitOfAWorld(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := NewSession(xds.SotW, nil, xds.Tables{}, Options{})
 	s.Advance(now)
-	u := &subscription{typ: xds.Listener}
+	u := newSubscription(xds.Listener)
 	u.waiting = &waiting{waits: map[string]wait{"a": {since: now.Add(-time.Second)}}}
 	d := diff{upserts: resources(1, "a", "b"), waiting: []waiter{{name: "c"}}}
 	d.waitAll(u.waiting)
@@ -236,7 +236,7 @@ func TestWaitOfAWorld(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
-	cds, rds := &subscription{typ: xds.Cluster}, &subscription{typ: xds.Route}
+	cds, rds := newSubscription(xds.Cluster), newSubscription(xds.Route)
 	s.subs = []*subscription{cds, rds}
 	for _, c := range []struct {
 		name    string

@@ -49,7 +49,7 @@ func TestReferrerHolds(t *testing.T) {
 	lost := now.Add(-10 * time.Second)
 	set := func(name string) refSet { return refSet{names: map[string]bool{name: true}} }
 	sub := func(unacked bool, silent time.Time) *subscription {
-		u := &subscription{typ: xds.Route}
+		u := newSubscription(xds.Route)
 		u.unacked, u.silent = unacked, silent
 		return u
 	}

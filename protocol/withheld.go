@@ -76,7 +76,7 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 	var extra []entry
 	for _, n := range names {
 		in, e := t.Lookup(n), u.Entry(n)
-		if !u.shows(in) || same(u.told(n), in.Stamp) || e != nil && e.Again || !u.hasRefused(n, in.Stamp) || u.Kept(n) != nil {
+		if !u.demand.shows(in) || same(u.told(n), in.Stamp) || e != nil && e.Again || !u.hasRefused(n, in.Stamp) || u.Kept(n) != nil {
 			continue
 		}
 		if d, _ := u.unanswered(n); d != nil {

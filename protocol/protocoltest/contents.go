@@ -19,7 +19,7 @@ func (l *ledger) judgeResponse(r *xds.Response) error {
 		return fmt.Errorf("SOTW-3: a response was sent while nonce %s is unanswered, for %v", f.nonce, l.now.Sub(f.at))
 	}
 	for _, check := range []func(*account, *xds.Response) error{
-		l.checkShape, l.checkUpserts, l.checkRemovals, l.checkResourceErrors, l.checkHeartbeats, l.checkReason, l.checkClusters, l.checkReferrers, l.checkAddresses, l.checkSize, l.checkVersion,
+		l.checkShape, l.checkOrder, l.checkUpserts, l.checkRemovals, l.checkResourceErrors, l.checkHeartbeats, l.checkReason, l.checkClusters, l.checkReferrers, l.checkAddresses, l.checkSize, l.checkVersion,
 	} {
 		if err := check(a, r); err != nil {
 			return err
@@ -52,6 +52,24 @@ func (l *ledger) checkShape(a *account, r *xds.Response) error {
 	slices.Sort(names)
 	if len(slices.Compact(slices.Clone(names))) < len(names) {
 		return fmt.Errorf("SOTW-14, DELTA-1: a name occurs twice in one response: %v", names)
+	}
+	return nil
+}
+
+// checkOrder checks the order in one batch: news by the rank of their types, then removals (ADS-2). The messages of a
+// split response may have both.
+func (l *ledger) checkOrder(a *account, r *xds.Response) error {
+	rank, delta := a.typ.Rank(), l.variant == xds.Delta
+	news := slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return delta || !a.lastSent[x.Name].is(x) })
+	switch {
+	case news && l.removing && delta:
+		return fmt.Errorf("ADS-2: %s has news after removals", a.typ)
+	case news && !l.removing && rank < l.rank:
+		return fmt.Errorf("ADS-2: news of %s come after those of a later type", a.typ)
+	case news:
+		l.rank = rank
+	case rank != l.rank:
+		l.removing = l.removing || !delta || slices.ContainsFunc(r.Removed, func(n string) bool { return !a.lastSent[n].absent() })
 	}
 	return nil
 }
@@ -100,11 +118,18 @@ func (l *ledger) checkRemovals(a *account, r *xds.Response) error {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		case told && k.absent() && !k.again && len(l.matchedBy(a, n)) > 0:
 			return fmt.Errorf("DELTA-11: removes %s, which matches another resource", n)
+		case !told && l.muted(a, n):
+			return fmt.Errorf("DELTA-7: %s is reported absent too early", n)
 		case l.undecided(a, n) && k.absent() && !a.known[n]:
 			return fmt.Errorf("DELTA-7: removes %s, which is undecided", n)
 		}
 	}
 	return nil
+}
+
+// muted reports whether the client must not hear yet that a name does not exist.
+func (l *ledger) muted(a *account, n string) bool {
+	return a.names[n] && l.now.Sub(a.asked[n]) < a.typ.AbsenceDelay[l.agent]
 }
 
 // getsAbsent reports whether the client gets a Resource without a body for a name that never existed.
@@ -247,8 +272,7 @@ func (l *ledger) checkSize(a *account, r *xds.Response) error {
 	return nil
 }
 
-// checkVersion checks the version. Kept resources count in the version of a full-state response. In other responses
-// they may count.
+// checkVersion checks the version. Kept resources count in the version of a full-state response.
 func (l *ledger) checkVersion(a *account, r *xds.Response) error {
 	var kept []*xds.Stamp
 	for _, x := range r.Upserts {
@@ -259,23 +283,11 @@ func (l *ledger) checkVersion(a *account, r *xds.Response) error {
 	want := a.table.Version()
 	if a.full {
 		want = a.table.VersionWith(slices.Values(kept))
-	} else if len(kept) > 0 || l.resumes || l.lacksAny(a) {
-		return nil
 	}
 	if r.Version != want {
 		return fmt.Errorf("SOTW-13: version %q, want %q", r.Version, want)
 	}
 	return nil
-}
-
-// lacksAny reports whether the view lacks any name that the client was sent or knows: its resource may be kept.
-func (l *ledger) lacksAny(a *account) bool {
-	for n := range a.known {
-		if a.table.Lookup(n) == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // record records a response.
@@ -315,6 +327,7 @@ func (l *ledger) record(a *account, r *xds.Response) {
 	for n, k := range f.carried {
 		a.lastSent[n], a.known[n] = k, true
 		delete(a.due, n)
+		delete(a.dropped, n)
 	}
 	for _, n := range r.Missing {
 		a.missing[n] = true

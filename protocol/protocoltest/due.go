@@ -54,6 +54,9 @@ func (l *ledger) lacks(a *account, n string) string {
 		return ""
 	}
 	is := l.shown(a, n)
+	if is != nil {
+		delete(a.lost, n)
+	}
 	switch {
 	case is != nil && !a.lastSent[n].is(is):
 		return "must be sent"
@@ -67,7 +70,7 @@ func (l *ledger) lacks(a *account, n string) string {
 func (l *ledger) lacksRemoval(a *account, n string) string {
 	k, told := a.lastSent[n]
 	delta := l.variant == xds.Delta
-	answered := told || len(l.matchedBy(a, n)) > 0 || a.typ.AbsenceDelay[l.agent] > 0
+	answered := told || len(l.matchedBy(a, n)) > 0 || l.muted(a, n)
 	switch {
 	case told && !k.absent():
 		if (delta || a.full) && !l.mayBeKept(a, n) { // else no response can remove it

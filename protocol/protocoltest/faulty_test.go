@@ -18,6 +18,8 @@ type faulty struct {
 	event    func(e *protocol.Event) bool // false drops the event
 	deaf     bool                         // it ignores changes of which it gets a hint
 	blind    bool                         // it sees no references
+	unnamed  bool                         // it does not know the user agent of the client
+	slow     bool                         // its grace period is longer
 	view     xds.View
 }
 
@@ -40,6 +42,15 @@ func (f *faulty) Responses() iter.Seq[*xds.Response] {
 		out = f.batch(out)
 	}
 	return slices.Values(out)
+}
+
+func (f *faulty) Receive(req xds.Request) error {
+	if f.unnamed && req.Node != nil {
+		node := *req.Node
+		node.UserAgentName = ""
+		req.Node = &node
+	}
+	return f.Session.Receive(req)
 }
 
 func (f *faulty) Events() iter.Seq[protocol.Event] {
@@ -91,6 +102,9 @@ func (f *faulty) see(view xds.View) xds.View {
 func opens(fault faulty) Open {
 	return func(v xds.Variant, only *xds.Type, view xds.View, opts protocol.Options) Session {
 		f := fault
+		if f.slow {
+			opts.Grace = time.Minute
+		}
 		f.Session = protocol.NewSession(v, only, f.see(view), opts)
 		return &f
 	}

@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -48,6 +49,16 @@ func TestJudge(t *testing.T) {
 		{"TTL-3 no heartbeats", faulty{batch: func(rs []*xds.Response) []*xds.Response {
 			return slices.DeleteFunc(rs, func(r *xds.Response) bool { return len(r.Beats) > 0 })
 		}, event: func(e *protocol.Event) bool { return e.Kind != protocol.Sent || e.Beats == 0 }}, "TTL-3"},
+		{"ADS-2 routes before clusters", faulty{batch: func(rs []*xds.Response) []*xds.Response {
+			slices.Reverse(rs)
+			return rs
+		}}, "ADS-2: news of"},
+		{"ADS-2 removals before news", faulty{batch: func(rs []*xds.Response) []*xds.Response {
+			slices.SortStableFunc(rs, func(a, b *xds.Response) int { return cmp.Compare(len(b.Removed), len(a.Removed)) })
+			return rs
+		}}, "news after removals"},
+		{"ADS-3 a removal waits too long", faulty{slow: true}, "must be removed"},
+		{"DELTA-7 an absence at once", faulty{unnamed: true}, "DELTA-7: "},
 		{"ADS-3 a route before its cluster", faulty{blind: true}, "ADS-3: "},
 		{"ADS-8 a cluster leaves before its route", faulty{blind: true}, "ADS-3, ADS-8: "},
 		{"ADS-4 a removal of what exists", faulty{respond: func(r *xds.Response) {

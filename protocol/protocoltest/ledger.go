@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ type ledger struct {
 	nonces   map[string]bool
 	full     map[string][]*xds.Resource // the full-state responses of all streams, by type and version
 	batch    int                        // number of batches of responses
+	rank     int                        // the last rank of a response with news in this batch
+	removing bool                       // this batch has a response with removals alone
 
 	met   bool // the client has sent its node
 	agent string
@@ -55,9 +58,12 @@ type account struct {
 	lastSent map[string]fact
 	acked    map[string]fact // the newest state that the client accepted on this stream
 	refused  map[string]fact // in a refused response, and in no accepted one since
+	dropped  map[string]fact // was in flight when the client unsubscribed: a client that subscribes again may hold it
 	known    map[string]bool // was subscribed, sent or stated on this stream
 	missing  map[string]bool // reported in resource_errors
 	due      map[string]time.Time
+	asked    map[string]time.Time // the last subscription
+	lost     map[string]time.Time // the view was first seen without it
 	ttlBegan map[string]time.Time
 
 	flights  []*flight // unanswered, oldest first
@@ -134,8 +140,8 @@ func (l *ledger) account(t *xds.Type) *account {
 
 func (l *ledger) open(t *xds.Type) *account {
 	a := &account{typ: t, table: l.view.Table(t), opened: l.now, unheard: true, full: l.variant == xds.SotW && t.FullState, subscriptions: newSubscriptions(l.variant),
-		lastSent: map[string]fact{}, acked: map[string]fact{}, refused: map[string]fact{}, known: map[string]bool{}, missing: map[string]bool{},
-		due: map[string]time.Time{}, ttlBegan: map[string]time.Time{}, interest: map[string]bool{}}
+		lastSent: map[string]fact{}, acked: map[string]fact{}, refused: map[string]fact{}, dropped: map[string]fact{}, known: map[string]bool{}, missing: map[string]bool{},
+		due: map[string]time.Time{}, asked: map[string]time.Time{}, lost: map[string]time.Time{}, ttlBegan: map[string]time.Time{}, interest: map[string]bool{}}
 	l.accounts = append(l.accounts, a)
 	slices.SortStableFunc(l.accounts, func(a, b *account) int { return cmp.Compare(a.typ.Rank(), b.typ.Rank()) })
 	return a
@@ -164,6 +170,7 @@ func (l *ledger) opensLate() bool {
 // beginBatch notes that the session is asked for its responses.
 func (l *ledger) beginBatch() {
 	l.batch++
+	l.rank, l.removing = 0, false
 	for _, a := range l.accounts {
 		if a.unheard {
 			a.settled, a.unheard = l.now, false
@@ -183,6 +190,7 @@ func (l *ledger) change(view xds.View) {
 			continue
 		}
 		a.moved = l.batch + 1
+		maps.DeleteFunc(a.lost, func(n string, _ time.Time) bool { return l.shown(a, n) != nil })
 		for n, k := range a.lastSent {
 			_, refused := a.refused[n]
 			lost := l.variant == xds.SotW && !a.full && l.shown(a, n) == nil // no response can remove it

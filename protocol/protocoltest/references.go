@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -103,8 +104,18 @@ func (l *ledger) surelyRefers(t *xds.Type, name string) (by *xds.Type, held *xds
 // mayBeKept reports whether the removal of a name may wait: for a time, or because the client may hold something that
 // refers to it.
 func (l *ledger) mayBeKept(a *account, name string) bool {
-	byTime := l.only != nil || l.resumes || l.tardy || a.typ.FullState && !a.wildcard // or the client reached it by other names
+	waited := l.now.Sub(a.lostAt(name, l.now))
+	byTime := l.only != nil && waited < l.opts.Grace || l.only == nil && (l.resumes || l.tardy) ||
+		l.only == nil && a.typ.FullState && !a.wildcard && waited < silentAfter // or the client reached it by other names
 	return byTime || l.mayBeReferred(a, name)
+}
+
+// lostAt returns the time since when the view has been seen without a name.
+func (a *account) lostAt(name string, now time.Time) time.Time {
+	if _, is := a.lost[name]; !is {
+		a.lost[name] = now
+	}
+	return a.lost[name]
 }
 
 // mayBeReferred reports whether anything that the client may hold, and the view does not have, refers to a name.
@@ -123,9 +134,9 @@ func (l *ledger) mayBeReferred(a *account, name string) bool {
 		if len(b.refused) > 0 || len(b.flights) > 0 || l.mayHoldUnknown(b) {
 			return true
 		}
-		for _, facts := range []map[string]fact{b.lastSent, b.acked} {
+		for i, facts := range []map[string]fact{b.lastSent, b.acked, b.dropped} {
 			for n, k := range facts {
-				if k.res != nil && !k.is(l.shown(b, n)) && k.res.MayRefer(a.typ, called[0], called[1:]...) {
+				if k.res != nil && (i < 2 || b.subscribes(n)) && !k.is(l.shown(b, n)) && k.res.MayRefer(a.typ, called[0], called[1:]...) {
 					return true
 				}
 			}

@@ -162,6 +162,7 @@ func (l *ledger) subscribe(a *account, names []string) {
 func (l *ledger) ask(a *account, n string) {
 	a.known[n], a.more, a.answer, a.moved = true, true, a.answer || a.full, l.batch+1
 	a.repeat(n, true)
+	a.asked[n] = l.now
 	delete(a.missing, n)
 	for x, k := range a.lastSent {
 		a.repeat(x, k.res == nil || matches(a.typ, k.res, n))
@@ -236,6 +237,11 @@ func (l *ledger) trim(a *account) {
 		maps.DeleteFunc(facts, gone)
 	}
 	for _, f := range a.flights {
+		for n, k := range f.carried {
+			if gone(n, k) {
+				a.dropped[n] = k
+			}
+		}
 		maps.DeleteFunc(f.carried, gone)
 		f.excused = f.excused || len(a.names) == 0 && !a.wildcard // a client need not answer a response about unsubscribed names
 	}

@@ -206,7 +206,9 @@ func (s *Session) makeRoom(u *subscription) {
 			continue
 		}
 		s.starveOpen(u, d)
+		lost := d.cargo
 		u.deliveries = slices.Delete(u.deliveries, i, i+1)
+		u.rowsForgotten(&lost)
 		u.NoteAll()
 	}
 }
@@ -274,7 +276,9 @@ func (s *Session) forget(u *subscription, d *delivery) {
 	if d.stuck { // Envoy ACKs the later responses after this one
 		u.deliveries[1].expectNone()
 	}
+	lost := d.cargo
 	u.gone(d)
+	u.rowsForgotten(&lost)
 }
 
 // letGo records that the client has unsubscribed from names. The client holds no resource with
@@ -327,4 +331,5 @@ func (u *subscription) letGoAll() {
 		d.whole, d.dropped = d.whole || world, true
 		d.add(more)
 	}
+	u.restateAll()
 }

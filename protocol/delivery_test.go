@@ -285,7 +285,7 @@ func TestSilence(t *testing.T) {
 func TestUnsubscribeInFlight(t *testing.T) {
 	u := newSubscription(xds.Cluster)
 	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
-		u.Add(entry{Name: name, Told: stampOf(told), Named: true})
+		u.add(entry{Name: name, Told: stampOf(told), Named: true})
 	}
 	d := delivery{cargo: cargo{items: append(itemsOf("a:a1>a2"), item{name: "b"})}, parts: []part{{nonce: 1, world: true}}}
 	u.deliveries = []delivery{d}
@@ -303,7 +303,7 @@ func TestUnsubscribeWildcardInFlight(t *testing.T) {
 		want  string
 	}{{false, "a:a1>a2 b:->b2 d:->-"}, {true, "a:a1>a2 b:->b2 c:->c1 d:->-"}} {
 		u := newSubscription(xds.Cluster)
-		u.Add(entry{Name: "a", Told: stampOf("a2"), Named: true})
+		u.add(entry{Name: "a", Told: stampOf("a2"), Named: true})
 		from, to := versionsOf("a1 b1 c1 d1"), versionsOf("a2 b2 c1")
 		u.deliveries = []delivery{{cargo: cargo{from: from, to: to}, parts: []part{{nonce: 1, world: c.world}}}}
 		for range 2 {

@@ -14,7 +14,7 @@ func (s *Session) Check() error {
 		if i > 0 && s.subs[i-1].typ.Rank() > u.typ.Rank() {
 			return fmt.Errorf("%s comes before %s", s.subs[i-1].typ, u.typ)
 		}
-		for _, check := range []func() error{u.Set.Check, u.checkWant, u.checkMatching, u.checkRecord, u.checkRefusals, u.checkWithdrawing, u.checkSaying, u.checkMuted, u.checkBeats} {
+		for _, check := range []func() error{u.Set.Check, u.checkWant, u.checkMatching, u.checkRecord, u.checkRefusals, u.checkWithdrawing, u.checkAnswers, u.checkSaying, u.checkMuted, u.checkBeats} {
 			if err := check(); err != nil {
 				return fmt.Errorf("%s: %w", u.typ, err)
 			}
@@ -106,6 +106,17 @@ func (u *subscription) checkWant() error {
 	}
 	if len(u.toggled) > 0 {
 		return fmt.Errorf("toggled and not scoped: %q", u.toggled)
+	}
+	return nil
+}
+
+// checkAnswers checks that the stored state of each row is the result of answer.
+func (u *subscription) checkAnswers() error {
+	for e := range u.Entries() {
+		_, _, _, is := u.answer(e.Name, e.Told)
+		if e.State != untold && e.State != is {
+			return fmt.Errorf("the state of %q is %s, recorded is %s", e.Name, is, e.State)
+		}
 	}
 	return nil
 }

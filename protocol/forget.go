@@ -44,4 +44,7 @@ func (u *subscription) dropUnwanted() {
 	}
 	u.unbring(given)
 	u.dropEmpty()
+	for _, name := range quit {
+		u.restate(u.Entry(name))
+	}
 }

@@ -33,7 +33,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		is = t.Aliased(name)
 	}
 	name = e.Name // the entry owns the memory of its name; the memory of a request is not kept
-	was, again, gone := u.matches[name], e.Again, e.Told == absent && e.Sent
+	was, again, gone := u.matches[name], e.Again, e.Told == absent && e.State != untold
 	switch {
 	case is.Len() > 0:
 		if u.matches == nil {
@@ -125,7 +125,7 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	for name, is := range back {
 		extra = append(extra, entry{Name: name, Told: is})
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 	for i := range extra {
 		u.lapse(&extra[i])
 	}
@@ -201,7 +201,7 @@ func (u *subscription) refer(name, by string) {
 	e := u.Entry(name)
 	if e == nil {
 		told := u.told(name)
-		u.Add(entry{Name: name, Told: told, Sent: told != absent})
+		u.add(entry{Name: name, Told: told, State: stateOf(told)})
 		e = u.Entry(name)
 	}
 	was := u.wants(e)
@@ -291,7 +291,7 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 	for _, alias := range s.aliasesOf(u, name) {
 		// In other states, the client was told that the alias matches nothing, or that it is a
 		// resource itself.
-		if e := u.Entry(alias); e.Told == others || !e.Sent {
+		if e := u.Entry(alias); e.Told == others || e.State == untold {
 			names = append(names, alias)
 		}
 	}
@@ -375,7 +375,7 @@ func (u *subscription) rematch(t *xds.Table, name string) {
 // subscribed to the member. An earlier version may not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
-		if e := u.Entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.Sent) {
+		if e := u.Entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.State != untold) {
 			return true
 		}
 	}

@@ -229,6 +229,7 @@ func (u *subscription) adoptRefused(all [][]item) {
 	for len(u.refusals) > maxRefusals {
 		u.joinRefusals()
 	}
+	u.restateAll()
 }
 
 // phantom reports whether an item can be forgotten, because it removes a name that did not exist
@@ -308,9 +309,8 @@ func (s *Session) hoard(u *subscription) (most int) {
 	if s.forsakes(u) {
 		most = len(u.leftovers)
 	}
-	t := s.table(u.typ)
 	for i := range u.refusals {
-		most = max(most, u.refusals[i].left+len(u.refusals[i].out)-t.Len())
+		most = max(most, u.refusals[i].left+len(u.refusals[i].out)-s.table(u.typ).Len())
 	}
 	return most
 }
@@ -374,13 +374,13 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			e.Repeat(true)
 			u.Touch(e)
 		case u.demand.covers(name): // by the wildcard
-			extra = append(extra, entry{Name: name, Told: u.told(name), Sent: true, Again: true})
+			extra = append(extra, entry{Name: name, Told: u.told(name), State: held, Again: true})
 		case u.stillHeld(name): // the removal of the name is sent again
 			u.addLeftover(name, leftover{why: unmatched})
-			extra = append(extra, entry{Name: name, Told: absent, Sent: true, Again: true})
+			extra = append(extra, entry{Name: name, Told: absent, State: held, Again: true})
 		}
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 }
 
 // toldGone reports whether the client was last told that a name does not exist. The name then needs

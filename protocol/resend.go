@@ -29,14 +29,14 @@ func (s *Session) Resend(t *xds.Type, name string) (count int) {
 		count += u.repeatTold(e)
 	case u.wildcard:
 		if st := u.base.Get(name); st != nil {
-			extra = append(extra, entry{Name: st.Name, Told: st, Sent: true, Again: true})
+			extra = append(extra, entry{Name: st.Name, Told: st, State: held, Again: true})
 			count++
 		}
 	}
 	if count > 0 {
 		u.state("") // the version that the client states is no reason to send nothing
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 	u.dissolve(name == "" && s.tellsWorld(u), slices.Values(refused))
 	return count
 }

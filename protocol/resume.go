@@ -127,10 +127,10 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	var extra []entry
 	for _, n := range w.Lacks {
 		if told := w.has(n); u.wildcard && u.Entry(n) == nil {
-			extra = append(extra, entry{Name: n, Told: told, Sent: stands(told), Again: !u.typ.FullState})
+			extra = append(extra, entry{Name: n, Told: told, State: stateOf(told), Again: !u.typ.FullState})
 		}
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 	var kept [][]item // a name is in each list at most once; the client may hold several states of a name, in several lists
 	several := map[string]int{}
 	var unknown []string
@@ -143,7 +143,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			}
 		case !u.covers(st.Name), same(told, st), doubtful(st):
 		case e == nil && told == absent:
-			u.AddTouched([]entry{{Name: st.Name, Told: st, Sent: true, Again: !u.typ.FullState}})
+			u.addTouched([]entry{{Name: st.Name, Told: st, State: held, Again: !u.typ.FullState}})
 		default:
 			n := several[st.Name]
 			several[st.Name]++
@@ -277,7 +277,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		if e := u.Entry(v.Name); e != nil {
 			u.adopt(e, is)
 		} else if !is.current || is.onDemand || is.expires {
-			e = &entry{Name: strings.Clone(v.Name), Told: is.told, Sent: true, Again: is.expires}
+			e = &entry{Name: strings.Clone(v.Name), Told: is.told, State: held, Again: is.expires}
 			if is.stray && (u.scopes != nil || u.collects(v.Name)) {
 				u.lapse(e) // the wildcard or the collection matched the resource
 			}
@@ -296,7 +296,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			}
 		}
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 }
 
 // A statement is the meaning of a name and version that a delta client states.

@@ -10,6 +10,10 @@ type entry = names.Entry
 
 var absent, others = names.Absent, names.Others
 
+const untold, held = names.Untold, names.Held
+
+func stateOf(told *xds.Stamp) names.State { return names.StateOf(told) }
+
 func stands(s *xds.Stamp) bool  { return names.Stands(s) }
 func known(s *xds.Stamp) bool   { return names.Known(s) }
 func same(a, b *xds.Stamp) bool { return names.Same(a, b) }

@@ -148,7 +148,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if decided == now {
 		out = s.bring(u, t, &d)
 	} else {
-		s.tell(u, t, &d)
+		u.rowsUnsent(s.tell(u, t, &d))
 	}
 	s.park(u, &d)
 	return out

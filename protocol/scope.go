@@ -30,7 +30,7 @@ func (s *Session) narrow(u *subscription) {
 	var extra []entry
 	for st := range u.base.All() { // names told by way of the wildcard, or listed by the client in initial_resource_versions
 		if u.Entry(st.Name) == nil {
-			extra = append(extra, entry{Name: st.Name, Told: st, Sent: true})
+			extra = append(extra, entry{Name: st.Name, Told: st, State: held})
 		}
 	}
 	anew := u.Anew
@@ -39,7 +39,7 @@ func (s *Session) narrow(u *subscription) {
 	u.rebase(nil)
 	u.NoteAll()
 	u.quit = append(u.quit, u.remembered()...)
-	u.Add(extra...)
+	u.add(extra...)
 	for e := range u.Entries() {
 		u.lapse(e)
 		if !u.wants(e) {
@@ -106,7 +106,7 @@ func (s *Session) scope(over *subscription) {
 func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	e := u.Entry(c)
 	if e == nil {
-		u.Add(entry{Name: c, Told: absent})
+		u.add(entry{Name: c, Told: absent})
 		e = u.Entry(c)
 	}
 	was := u.wants(e)
@@ -147,5 +147,5 @@ func (s *Session) tellEmpty(u *subscription) {
 			extra = append(extra, entry{Name: c, Told: absent, Again: true})
 		}
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 }

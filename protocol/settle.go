@@ -48,6 +48,7 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 		s.accept(u, d, p)
 		e.Accepted = u.acceptedIn(d, p)
 	}
+	u.rowsAnswered(d, p)
 	e.Refuses, e.Withheld = s.refuses(u)
 	u.answerRefusing(&e, s.now)
 	s.event(e)
@@ -122,6 +123,7 @@ func (s *Session) pass(u *subscription, d *delivery) {
 		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
 			p.fate = passed
 			s.accept(u, d, p)
+			u.rowsAnswered(d, p)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestSettleEvents(t *testing.T) {
 			u := newSubscription(xds.Route)
 			s.Advance(time.Unix(100, 0))
 			for n := range uint64(2) {
-				u.Add(entry{Name: "a", Told: stampOf("a1"), Named: true}, entry{Name: "b", Told: stampOf("b1"), Named: true})
+				u.add(entry{Name: "a", Told: stampOf("a1"), Named: true}, entry{Name: "b", Told: stampOf("b1"), Named: true})
 				s.deliver(u, &delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1")}, version: fmt.Sprint("v", n+1), sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "b"}}})
 				s.Advance(s.now.Add(time.Second))
 			}
@@ -138,7 +138,7 @@ func TestSettlePartByPart(t *testing.T) {
 		u := newSubscription(xds.Route)
 		d := delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1 c:->c1")}}
 		for i, name := range []string{"a", "b", "c"} {
-			u.Add(entry{Name: name, Told: stampOf(name + "1"), Named: true})
+			u.add(entry{Name: name, Told: stampOf(name + "1"), Named: true})
 			d.addPart(part{nonce: uint64(i + 1), lo: name, hi: name})
 		}
 		s.deliver(u, &d)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -305,62 +306,51 @@ func (o *outlook) names() (all []string) {
 	return slices.Compact(all)
 }
 
-// state returns the state of a name.
+// state returns the state of a name: what the session does next for the name or, if that is nothing,
+// the answer to the last response with the name (answer.go).
 func (o *outlook) state(name string) NameState {
-	s, u := o.s, o.u
+	u := o.u
 	e, r := u.Entry(name), o.t.Lookup(name)
-	n := NameState{Name: name, Finds: u.matches[name].Len()}
 	told := u.toldBy(e, name)
-	if stands(told) {
-		n.Told = told
-	}
-	if r != nil {
-		n.View = r.Stamp
-	}
+	n := NameState{Name: name, Finds: u.matches[name].Len(), RetryAt: u.retryOf(name), Before: o.before(name)}
+	n.compare(r, told)
 	if !u.shows(r) {
 		r = nil
 	}
 	n.Why, n.By = o.why(e, name, r)
-	reported := stands(told) || !s.forsakes(u) // otherwise no response reports the removal
-	d, p, refused := o.answer(name, reported)
-	n.RefusedIn = nonceOf(refused)
-	n.RetryAt = u.retryOf(name)
-	l, due := u.lingers(name), o.owes(e, name, told, r)
 	has := n.Why != NotWanted || u.stillHeld(name)
-	refuses := refused > 0 || u.refuses(name) // on this stream or on an earlier one
+	d, p, refusedIn, _ := u.answer(name, told)
+	n.RefusedIn = nonceOf(refusedIn)
+	l, due := u.lingers(name), o.owes(e, name, told, r)
 	w, waits := u.waiting.of(name)
-	switch {
+	switch answer := u.answerOf(e, name); {
 	case waits && due:
 		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
 	case l != nil:
 		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.until, o.keepers(name, l)
 	case due:
 		n.State = StateDue
-	case d != nil && has:
+	case has && answer == names.InFlight:
 		n.State, n.Since, n.Nonce = StateSent, d.sent, p.nonceText()
-	case has && refuses && (r != nil || reported): // a name that SotW cannot remove is reported as absent
+	case has && answer == names.Refused && (stands(told) || !o.s.forsakes(u)): // SotW does not report the removal: the name is absent
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	default:
 		n.State = o.settled(&n, e, r, told)
 	}
-	if has || l != nil || due {
+	if has || n.State != StateUnwanted {
 		n.Held = o.held(name, told)
 	}
-	n.Before = o.before(name)
 	return n
 }
 
-// answer returns the unanswered response and message with a name, or the nonce of its refusal (see
-// refusedIn). In SotW a delivery before the refused response may stay unanswered.
-func (o *outlook) answer(name string, reported bool) (d *delivery, p *part, refused uint64) {
-	if reported {
-		d, p = o.u.unanswered(name)
+// compare sets the states of the name in the view and in the last response with the name.
+func (n *NameState) compare(r *xds.Resource, told *xds.Stamp) {
+	if r != nil {
+		n.View = r.Stamp
 	}
-	refused = o.refusedIn(name, d)
-	if d != nil && d.last() < refused {
-		d = nil
+	if stands(told) {
+		n.Told = told
 	}
-	return d, p, refused
 }
 
 // nonceText returns the nonce of a message; empty if the message is not known.
@@ -391,11 +381,11 @@ func (o *outlook) settled(n *NameState, e *entry, r *xds.Resource, told *xds.Sta
 
 // missing returns the state of a wanted name without a resource in the view.
 func (o *outlook) missing(name string, e *entry, told *xds.Stamp) NameStatus {
-	answered := e != nil && e.Sent && !e.Again
+	answered := e != nil && e.State != untold && !e.Again
 	switch {
 	case o.s.undecided(o.u.typ, name) && (stands(told) || !answered):
 		return StateWaiting
-	case stands(told), e != nil && e.Named && !e.Sent:
+	case stands(told), e != nil && e.Named && e.State == untold:
 		return StateDue // the absence of the name is not reported yet (DELTA-7)
 	}
 	return StateAbsent
@@ -456,19 +446,6 @@ func (o *outlook) unknown(name string, told *xds.Stamp) bool {
 		return true
 	}
 	return o.u.vagueAll && !stands(told) && o.s.vague(o.u)
-}
-
-// refusedIn returns the nonce of the newest refusal with a name; 0: no refusal, or a refusal of an
-// earlier stream. A full state contains all names again. So the refusal of a full state also
-// refuses d, an unanswered delivery that was sent before.
-func (o *outlook) refusedIn(name string, d *delivery) uint64 {
-	world := o.s.tellsWorld(o.u) && d != nil
-	for i := len(o.u.refusals) - 1; i >= 0; i-- {
-		if r := &o.u.refusals[i]; r.has(name) || world && d.last() < r.nonce {
-			return r.nonce
-		}
-	}
-	return 0
 }
 
 // held returns the state of a name that the client accepted last. That is the state before the

@@ -36,7 +36,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	}
 	if u.wildcard {
 		u.rebase(t.Versions())
-		u.Add(held...)
+		u.add(held...)
 	}
 	for _, n := range d.waiting {
 		if e := u.Entry(n.name); e != nil {
@@ -61,7 +61,7 @@ func (u *subscription) held(d *diff) (held []entry) {
 	for _, w := range d.waiting {
 		if u.Entry(w.name) == nil {
 			told := u.told(w.name)
-			held = append(held, entry{Name: w.name, Told: told, Sent: told != absent, Again: u.Anew && told != absent})
+			held = append(held, entry{Name: w.name, Told: told, State: stateOf(told), Again: u.Anew && told != absent})
 		}
 	}
 	return held
@@ -79,6 +79,7 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 		was = absent // the client may have dropped the name in flight and subscribed again
 	}
 	e.Tell(is)
+	u.rowSent(e, is == absent && s.forsakes(u))
 	return item{name: e.Name, was: was, is: is}
 }
 
@@ -124,7 +125,7 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 func (s *Session) clearDirty(u *subscription, t *xds.Table, d *diff) (listed []string) {
 	if u.Anew || u.wildcard && u.base != t.Versions() || s.tellsWorld(u) {
 		u.NoteAll() // the table is sent
-	} else {
+	} else if u.Watched {
 		u.Note(u.Dirty...)
 		for n := range d.names {
 			u.Note(n)

@@ -22,7 +22,9 @@ func (l *line) tells(typ *xds.Type) string {
 	l.diff(u, t, &d)
 	l.Session.wait(u, &d)
 	var out []string
-	for _, it := range l.tell(u, t, &d) {
+	items := l.tell(u, t, &d)
+	u.rowsUnsent(items)
+	for _, it := range items {
 		text := it.name + ":"
 		if it.is != nil {
 			text += strings.TrimPrefix(textOf(it.was), "nothing") + ">" + textOf(it.is)
@@ -169,8 +171,8 @@ func TestTellWaitingNames(t *testing.T) {
 		if got := l.toldText(xds.Listener); got != cmp.Or(was, "l:")+" | l2 m2" {
 			t.Errorf("ADS-3: sent states %q", got)
 		}
-		if e := l.sub(xds.Listener).Entry("l"); e.Sent != before || !e.Dirty {
-			t.Errorf("ADS-3: sent %v, dirty %v", e.Sent, e.Dirty)
+		if e := l.sub(xds.Listener).Entry("l"); (e.State != untold) != before || !e.Dirty {
+			t.Errorf("ADS-3: state %v, dirty %v", e.State, e.Dirty)
 		}
 	}
 }

@@ -346,8 +346,7 @@ func (u *subscription) unanswered(name string) (*delivery, *part) {
 
 // accepted reports whether the client has accepted the last state of a name.
 func (u *subscription) accepted(name string) bool {
-	d, _ := u.unanswered(name)
-	return d == nil && !u.refuses(name)
+	return u.answerOf(u.Entry(name), name) == held
 }
 
 // refuses reports whether the client has, or may have, refused a state of a name.

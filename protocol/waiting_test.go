@@ -139,7 +139,7 @@ func TestParked(t *testing.T) {
 		{"another name", &waiting{waits: waits(), parked: true}, "c", "a b"},
 	} {
 		u := &subscription{waiting: c.w}
-		u.Add(entry{Name: "a"}, entry{Name: "b"}, entry{Name: "c"})
+		u.add(entry{Name: "a"}, entry{Name: "b"}, entry{Name: "c"})
 		for n := range strings.FieldsSeq(c.touched) {
 			u.Touch(u.Entry(n))
 		}
@@ -192,7 +192,7 @@ func TestWait(t *testing.T) {
 				u.waiting.endsBy(one)
 			}
 			for n := range strings.FieldsSeq(c.checked) {
-				u.Add(entry{Name: n})
+				u.add(entry{Name: n})
 				u.Touch(u.Entry(n))
 			}
 		}

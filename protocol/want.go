@@ -190,7 +190,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		} else {
 			n = strings.Clone(n)
 		}
-		extra = append(extra, entry{Name: n, Told: told, Sent: told != absent, Again: true})
+		extra = append(extra, entry{Name: n, Told: told, State: stateOf(told), Again: true})
 	}
 	if len(extra) == 0 {
 		return
@@ -201,7 +201,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		u.name(&extra[i], true)
 		u.Touch(&extra[i])
 	}
-	u.Add(extra...)
+	u.add(extra...)
 }
 
 // subscribeAll subscribes to the wildcard. Everything is sent again.
@@ -270,9 +270,9 @@ func (u *subscription) arrives(t *xds.Table) {
 	u.lostSinceBase(t, others)
 	extra := make([]entry, 0, len(others))
 	for name, is := range others {
-		extra = append(extra, entry{Name: name, Told: is, Sent: is != absent})
+		extra = append(extra, entry{Name: name, Told: is, State: stateOf(is)})
 	}
-	u.Add(extra...)
+	u.add(extra...)
 }
 
 // lostSinceBase adds names of the wildcard's table that the view has lost and that have no entry: a
@@ -381,10 +381,10 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	var extra []entry
 	for _, n := range t.Since(u.base).Removed {
 		if u.Entry(n) == nil && (u.collects(n) || len(s.aliasesOf(u, n)) > 0) {
-			extra = append(extra, entry{Name: n, Told: u.told(n), Sent: true})
+			extra = append(extra, entry{Name: n, Told: u.told(n), State: held})
 		}
 	}
-	u.AddTouched(extra)
+	u.addTouched(extra)
 }
 
 // outlive handles names that the client unsubscribes from. The client may also hold the resource of

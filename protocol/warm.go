@@ -163,7 +163,7 @@ func (u *subscription) repeat(name string) {
 	}
 	if u.Entry(name) == nil {
 		told := u.told(name)
-		u.Add(entry{Name: name, Told: told, Sent: told != absent})
+		u.add(entry{Name: name, Told: told, State: stateOf(told)})
 	}
 	e := u.Entry(name)
 	e.Repeat(true)

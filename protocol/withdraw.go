@@ -243,9 +243,9 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		switch {
 		case e != nil:
 		case kept != nil:
-			extra = append(extra, entry{Name: n, Told: told, Sent: true, Again: u.Anew && !u.typ.FullState})
+			extra = append(extra, entry{Name: n, Told: told, State: held, Again: u.Anew && !u.typ.FullState})
 		case blocked: // until the removal of the name is sent, a new resource may refer to it
-			gone := entry{Name: n, Told: told, Sent: true, Again: u.Anew && !u.typ.FullState}
+			gone := entry{Name: n, Told: told, State: held, Again: u.Anew && !u.typ.FullState}
 			u.Touch(&gone)
 			extra = append(extra, gone)
 		}
@@ -257,7 +257,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		}
 		s.retainFound(u, t, n)
 	}
-	u.Add(extra...)
+	u.add(extra...)
 }
 
 // lookCovered calls look for names without an entry that the view may have lost and that the wildcard

@@ -83,7 +83,7 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 			continue // the answer decides
 		}
 		if e == nil {
-			extra = append(extra, entry{Name: n, Told: in.Stamp, Sent: true})
+			extra = append(extra, entry{Name: n, Told: in.Stamp, State: held})
 		} else {
 			e.Had(in.Stamp)
 		}
@@ -93,7 +93,7 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 			}
 		}
 	}
-	u.Add(extra...)
+	u.add(extra...)
 }
 
 // holdsTold reports whether r holds a name back alone whose refused state was told last.

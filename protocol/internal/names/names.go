@@ -24,16 +24,10 @@ type Entry struct {
 
 	Matched int32 // number of subscribed names that match this resource by alias or collection
 	Named   bool  // the client subscribes to the name
-	Sent    bool  // a response had this name, on this stream or an earlier one
+	State   State // the answer to the last response with the name
 	Again   bool  // send the name again, changed or not
 	Dirty   bool  // the name may have to be sent; it is in saying.dirty
 }
-
-// Tell records that the client is told this state now, and clears the field again.
-func (e *Entry) Tell(is *xds.Stamp) { e.Told, e.Sent, e.Again = is, true, false }
-
-// Had records that the client was told this state earlier. It does not clear the field again.
-func (e *Entry) Had(is *xds.Stamp) { e.Told, e.Sent = is, true }
 
 // Finds records that the name matches other resources, which are sent instead.
 func (e *Entry) Finds() {

@@ -30,14 +30,6 @@ func (l *Set) Touch(e *Entry) {
 	l.Note(e.Name)
 }
 
-// AddTouched adds entries and touches them.
-func (l *Set) AddTouched(extra []Entry) {
-	for i := range extra {
-		l.Touch(&extra[i])
-	}
-	l.Add(extra...)
-}
-
 // TouchAll records that any entry may differ from the view.
 func (l *touched) TouchAll() { l.All = true }
 

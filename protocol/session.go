@@ -62,7 +62,7 @@ type Options struct {
 	Recent func(*xds.Type) []*xds.Table
 
 	// Grace is how long a per-type stream keeps a removed resource, because resources of other
-	// types may refer to it. On a resumed aggregated stream, types that the client has not opened
+	// types may refer to it that are not on a stream of its [Siblings]. On a resumed aggregated stream, types that the client has not opened
 	// yet may refer to anything for this time. 5 s if zero, none if negative.
 	Grace time.Duration
 

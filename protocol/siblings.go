@@ -110,11 +110,14 @@ func (g *Siblings) Release() {
 	}
 }
 
-// Idle reports whether the session has nothing to send, and nothing that waits for another type. It needs a view.
+// Idle reports whether the session has nothing to send, and does not depend on its siblings. It needs a view.
 func (s *Session) Idle() bool {
-	return !slices.ContainsFunc(s.subs, func(u *subscription) bool {
-		return u.pending(s.table(u.typ)) || u.waiting.len() > 0 || len(u.leaving) > 0
-	})
+	return !s.Depends() && !slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.pending(s.table(u.typ)) })
+}
+
+// Depends reports whether anything waits for another type. It needs no view.
+func (s *Session) Depends() bool {
+	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 || len(u.leaving) > 0 })
 }
 
 // ordersTypes reports whether the session knows the other types of its client: on an aggregated stream, or by siblings.

@@ -27,7 +27,8 @@ var (
 // If ctx is done first, f is not called, and the error is the cause of ctx. Before the session has begun the error is
 // [ErrNotBegun], and after the end of the stream [ErrEnded]. A panic in f is logged; the stream continues.
 //
-// Any goroutine may call Inspect, except a method of an [Observer], which blocks its stream.
+// Any goroutine may call Inspect, except a method of an [Observer], which blocks its stream and the other streams
+// of the client.
 func (s *Stream) Inspect(ctx context.Context, f func(*protocol.Session)) error {
 	if s == nil || s.inspections == nil {
 		return ErrEnded

@@ -161,8 +161,8 @@ func WithFirstRequestTimeout(d time.Duration) Option {
 func WithDrainTime(d time.Duration) Option { return func(o *options) { o.drainTime = d } }
 
 // WithRemovalGrace sets how long a stream of a single type delays the removal of resources to which
-// other types may refer. Such a stream does not know the resources of other types, so it waits for
-// a fixed time. A stream that resumes also waits this time for types that are not open yet, before
+// types without a stream on the same connection may refer. The server does not know the answers of these
+// types, so it waits for a fixed time. A stream that resumes also waits this time for types that are not open yet, before
 // it removes resources to which these types may refer. The default is 5 s. Zero means no delay.
 func WithRemovalGrace(d time.Duration) Option {
 	return func(o *options) {

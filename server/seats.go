@@ -61,10 +61,11 @@ const (
 	noticeDrain           // the server is drained: end in an orderly way
 	noticeLeave           // Leave or Disconnect was called: end like an old stream
 	noticeInspect         // Inspect was called
+	noticePoke            // another stream of the unit has changed
 )
 
-// newNotices has room for two notices that end the stream, one of Leave and one of Inspect.
-func newNotices() notices { return make(notices, 4) }
+// newNotices has room for two notices that end the stream, one of Leave, one of Inspect and one of poke.
+func newNotices() notices { return make(notices, 5) }
 
 // lose reports the loss of a seat or memory. If the channel is full, the stream ends anyway.
 func (l notices) lose(why error) { l.notify(notice{why, noticeLost}) }

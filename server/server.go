@@ -30,7 +30,8 @@
 //
 // The server does not decide about resources, and little about the protocol. A [Source] decides what a node may see, a
 // [protocol.Session] decides what to send, and package wire encodes it. The server moves messages between them. One
-// goroutine owns each stream.
+// goroutine owns each stream. The per-type streams of one client take turns, because their sessions depend on
+// each other.
 package server
 
 import (
@@ -141,6 +142,7 @@ type Server struct {
 	repeats    dedup.Counter
 	addressLog addressLog
 	clients    clients
+	units      units
 	drain      drain
 	timers     timers
 	seats      *seats // of streams

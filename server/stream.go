@@ -35,6 +35,10 @@ type stream struct {
 	first *xds.Request
 
 	session    *protocol.Session // nil until the content is known
+	unit       *unit             // with the other streams of the client; nil: not known, or aggregated
+	locked     bool              // the stream has the lock of its unit
+	poked      atomic.Bool       // notices has a notice of poke
+	stirred    bool              // the notice came: a step is due
 	bell       <-chan struct{}
 	quietUntil time.Time // no change can make the session send anything before this time; zero: a change may
 
@@ -205,6 +209,7 @@ func (s *stream) begin() error {
 	}
 	limits.Spread = s.info.ID
 	s.session = protocol.NewSession(s.info.Variant, s.info.Type, view, limits)
+	s.join()
 	req := *s.first
 	s.first = nil
 	if err := s.refresh(); err != nil {
@@ -226,6 +231,7 @@ func holds(r *xds.Request) int {
 // is nil, the error of a panic during close.
 func (s *stream) close(err error) error {
 	s.disarm()
+	s.leaveUnit()
 	s.inspections.end()
 	s.leave()
 	if s.load != nil {

@@ -19,7 +19,9 @@ func (s *stream) alarm() {
 		}
 	}
 	if s.session != nil {
+		s.lock()
 		earlier(s.session.Deadline())
+		s.unlock()
 	}
 	if s.writing() {
 		earlier(s.writeBy)

@@ -27,7 +27,10 @@ func (s *stream) loop() error {
 		if err := s.awaitStep(); err != nil {
 			return err
 		}
-		if s.leaving.done(time.Now(), s.answered(time.Time{}), s.sent != nil) {
+		s.lock()
+		answered := s.answered(time.Time{})
+		s.unlock()
+		if s.leaving.done(time.Now(), answered, s.sent != nil) {
 			return s.leaving.why
 		}
 		if s.ended && s.sent == nil && s.claim == nil {
@@ -54,6 +57,9 @@ func (s *stream) awaitStep() error {
 			leave = n.why
 		case noticeInspect:
 			s.inspections.noticed()
+		case noticePoke:
+			s.stirred = true
+			s.poked.Store(false)
 		case noticeStepDone:
 			if drains {
 				s.startDrain()
@@ -77,8 +83,9 @@ func (s *stream) startLeaving(why error) { s.leaving.plan(time.Now(), why, s.ser
 // await waits for the next event. It returns the request if the event is a request. The result
 // nothing is true if the event needs no step. An error ends the stream.
 func (s *stream) await() (req *message, nothing bool, err error) {
-	if s.inspections.pending() {
-		return nil, false, nil // calls of Inspect that came after the last step
+	if s.inspections.pending() || s.stirred {
+		s.stirred = false
+		return nil, false, nil // a notice came after the last step
 	}
 	s.alarm()
 	var fires <-chan time.Time
@@ -114,6 +121,8 @@ func (s *stream) await() (req *message, nothing bool, err error) {
 			s.startLeaving(n.why)
 		case noticeInspect:
 			s.inspections.noticed()
+		case noticePoke:
+			s.poked.Store(false)
 		}
 	}
 	switch {

@@ -129,6 +129,9 @@ func (s *stream) handle(req xds.Request) error {
 	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
+	if s.unit != nil {
+		s.unit.changed = true
+	}
 	types := s.types
 	s.handleEvents()
 	if s.types > types { // the session may keep the client's initial versions until the client is up to date
@@ -148,7 +151,10 @@ func (s *stream) catchUp(req xds.Request) error {
 	if !brings {
 		return nil
 	}
-	if err := s.server.newest(s.rpc.Context(), known); err != nil {
+	s.unlock() // this may take long
+	err := s.server.newest(s.rpc.Context(), known)
+	s.lock()
+	if err != nil {
 		if s.rpc.Context().Err() != nil {
 			return status.FromContextError(s.rpc.Context().Err()).Err()
 		}

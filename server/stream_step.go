@@ -17,6 +17,8 @@ func (s *stream) step(req *message) {
 	growStack()
 	var r *xds.Response
 	err := s.server.guarded(&s.info, func() (err error) {
+		defer s.unlock()
+		s.lock()
 		switch {
 		case req != nil:
 			err = s.receive(req)
@@ -75,6 +77,9 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
+		if s.unit != nil && len(s.queue) > 0 {
+			s.unit.changed = true
+		}
 		s.handleEvents()
 		if err := s.session.Err(); err != nil {
 			return nil, rejected(err)
@@ -87,7 +92,7 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	s.inspections.answer(func(f func(*protocol.Session)) error {
 		return s.server.guarded(&s.info, func() error { f(s.session); return nil })
 	})
-	s.session.Release()
+	s.rest()
 	if s.sent == nil && len(s.queue) > 0 {
 		next = s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1) // frees the response after its write
@@ -100,8 +105,21 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 	return next, nil
 }
 
+// rest ends the work with an up-to-date session.
+func (s *stream) rest() {
+	if !s.shares() {
+		s.session.Release()
+		return
+	}
+	s.pokeOthers()
+	s.unit.siblings.Release()
+}
+
 // refresh tells the session the current time and the newest view. The session needs both before each input.
 func (s *stream) refresh() error {
+	if s.shares() {
+		return s.refreshAll()
+	}
 	s.session.Advance(time.Now())
 	view, touched, err := s.watch.Next()
 	if err != nil {

@@ -18,7 +18,7 @@ type clientFlags struct {
 }
 
 func (m *clientFlags) flags(f *pflag.FlagSet) {
-	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), so that no resource still refers to a removed one; 0: none")
+	f.DurationVar(&m.grace, "removal-grace", 5*time.Second, "`time` to delay removals on non-aggregated streams (one type each), if the client may have the resources that refer to a removed one on another connection; 0: none")
 	f.BoolVar(&m.retryRefused, "retry-refused", true, "send content that a client refused again, with growing delays, because the reason may pass by itself; =false: not until the content changes")
 	f.BoolVar(&m.forceTTL, "force-ttl", false, "send TTLs to delta clients even if they do not announce support for them")
 	f.BoolVar(&m.resourceErrors, "resource-errors", false, "also report missing resources, in resource_errors")

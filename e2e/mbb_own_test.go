@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// The streams per type of one Envoy are one client: each cluster is in use before a route refers to it, and leaves
+// when no route does, without the pause of a grace period.
+func TestMakeBeforeBreakOwnStreams(t *testing.T) {
+	t.Parallel()
+	among(t, "ADS-11 ADS-3 a hundred clusters, one after the other", func(t *testing.T, v variant) {
+		c := newChain(t, newSite(t, sourcedBy(v, renamed), patient), v)
+		c.paced(100, 100*time.Millisecond, func() {
+			c.next()
+			c.follows()
+			if took := c.gone(); took > prompt {
+				t.Errorf("the earlier cluster stayed for %v", took)
+			}
+		})
+		c.endsOnOwnStreams()
+		exactly(t, 0, "NACK", c.Since(0).NACKs())
+	}, ownSotw, ownDelta)
+}
+
+// gone waits until Envoy has no earlier cluster, and returns how long that took.
+func (c *chain) gone() time.Duration {
+	began := time.Now()
+	c.alone()
+	return time.Since(began)
+}
+
+// endsOnOwnStreams makes sure that no request failed, and that Envoy has kept nothing.
+func (c *chain) endsOnOwnStreams() {
+	c.t.Helper()
+	c.follows()
+	c.alone()
+	c.load.Stop()
+	took := time.Since(c.began).Seconds()
+	n, failed := c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load()
+	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed, %d of them without an answer",
+		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed, c.timeouts.Load())
+	c.load.Unharmed(c.t)
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"cmp"
+	"net"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A unit has the per-type streams of one connection and node: they are one client (ADS-11). Their sessions
+// depend on each other, so a step of one stream holds the lock, and brings all sessions up to date first. After it,
+// streams that may have something to send are notified. Each stream still reads and writes on its own.
+type unit struct {
+	key  unitKey
+	node *xds.Node
+
+	mu       sync.Mutex
+	siblings protocol.Siblings
+	streams  map[*protocol.Session]*stream
+	changed  bool // the other streams may have something to send
+}
+
+// A unitKey identifies a unit. The connection is identified by its net.Addr pointer, as in admission.
+type unitKey struct {
+	conn    net.Addr
+	node    string
+	variant xds.Variant
+}
+
+// units are the units of all connections. The zero value is ready to use. There is at most one for each stream.
+type units struct {
+	mu  sync.Mutex
+	all map[unitKey]*unitStreams
+	max int // streams of a unit; maxUnit if zero
+}
+
+// unitStreams counts the streams that have joined a unit, or are about to.
+type unitStreams struct {
+	*unit
+	n int
+}
+
+// maxUnit limits the streams of a unit, because a step costs time for each of them. With more streams, or
+// streams with different nodes, the streams are not ordered, and the grace period protects removed resources.
+const maxUnit = 1000
+
+// enter returns the unit of a stream, which leave must give back. It returns nil if the streams of the client are not
+// known: the stream is aggregated, the client has no node id, or its connection is unknown.
+func (us *units) enter(info *Stream) *unit {
+	if info.Type == nil || info.Node.ID == "" || reflect.ValueOf(info.Peer).Kind() != reflect.Pointer {
+		return nil
+	}
+	key := unitKey{info.Peer, info.Node.ID, info.Variant}
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	u := us.all[key]
+	if u == nil {
+		u = &unitStreams{unit: &unit{key: key, node: info.Node, streams: map[*protocol.Session]*stream{}}}
+		if us.all == nil {
+			us.all = map[unitKey]*unitStreams{}
+		}
+		us.all[key] = u
+	}
+	u.n++
+	return u.unit
+}
+
+// leave undoes enter.
+func (us *units) leave(u *unit) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	known := us.all[u.key]
+	known.n--
+	if known.n == 0 {
+		delete(us.all, u.key)
+	}
+}
+
+// join adds a stream with its session to its unit. It takes the lock of the unit, which unlock gives back.
+func (s *stream) join() {
+	u := s.server.units.enter(&s.info)
+	if u == nil {
+		return
+	}
+	s.unit = u
+	s.lock()
+	if len(u.streams) >= cmp.Or(s.server.units.max, maxUnit) || !reflect.DeepEqual(u.node, s.info.Node) {
+		u.siblings.Separate()
+		return
+	}
+	u.siblings.Join(s.session)
+	u.streams[s.session] = s
+	u.changed = true
+}
+
+// leaveUnit removes a stream that ends from its unit.
+func (s *stream) leaveUnit() {
+	u := s.unit
+	if u == nil {
+		return
+	}
+	s.lock()
+	if u.streams[s.session] != nil {
+		u.siblings.Leave(s.session, time.Now())
+		delete(u.streams, s.session)
+		for session, other := range u.streams {
+			if u.changed || session.Depends() { // changed: the last step has failed before it notified others
+				other.poke()
+			}
+		}
+	}
+	s.unlock()
+	s.server.units.leave(u)
+	s.unit = nil
+}
+
+// lock takes the lock of the stream's unit, if it has one. It protects the session.
+func (s *stream) lock() {
+	if s.unit != nil {
+		s.unit.mu.Lock()
+		s.locked = true
+	}
+}
+
+// unlock gives the lock back, if the stream has it.
+func (s *stream) unlock() {
+	if s.locked {
+		s.locked = false
+		s.unit.mu.Unlock()
+	}
+}
+
+// shares reports whether the session has siblings. The stream has the lock.
+func (s *stream) shares() bool { return s.unit != nil && s.unit.streams[s.session] != nil }
+
+// refreshAll is refresh for all sessions of the unit.
+func (s *stream) refreshAll() (err error) {
+	u := s.unit
+	u.siblings.Update(time.Now(), func(session *protocol.Session) (xds.View, []xds.Names) {
+		st := u.streams[session]
+		view, touched, failed := st.watch.Next()
+		switch {
+		case st != s && (failed != nil || view == nil):
+			st.poke() // its own step handles the failure
+			return nil, nil
+		case failed != nil:
+			err = deny(failed)
+		case view == nil:
+			err = errNotKnown
+		case touched == nil || len(touched) > 0:
+			u.changed = true
+		}
+		return view, touched
+	})
+	return err
+}
+
+// pokeOthers notifies the streams of the unit that may have something to send after a change.
+func (s *stream) pokeOthers() {
+	u := s.unit
+	if !u.changed {
+		return
+	}
+	u.changed = false
+	for session, other := range u.streams {
+		if other != s && !session.Idle() {
+			other.poke()
+		}
+	}
+}
+
+// poke makes a stream do a step. Any goroutine may call it.
+func (s *stream) poke() {
+	if s.poked.CompareAndSwap(false, true) {
+		s.notices.notify(notice{what: noticePoke})
+	}
+}

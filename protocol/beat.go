@@ -264,6 +264,11 @@ func (s *Session) feedLate(u *subscription, d *delivery, accepts func(name strin
 	}
 }
 
+// deliver records a delivery that is sent now.
+func (s *Session) deliver(u *subscription, d *delivery) {
+	s.addDelivery(u, d, func(dropped *delivery) { s.starveOpen(u, dropped) })
+}
+
 // starveOpen adds the unanswered resources of a delivery to unfed. The delivery is dropped from the list, so its
 // answer cannot be paired with it later.
 func (s *Session) starveOpen(u *subscription, d *delivery) {
@@ -272,17 +277,6 @@ func (s *Session) starveOpen(u *subscription, d *delivery) {
 			u.starve(r.Name, d.sent)
 		}
 	}
-}
-
-// fed records that a name gets a heartbeat, or does not need any.
-func (y *saying) fed(name string) { delete(y.unfed, name) }
-
-// starve records that a name, which was sent at the time told, gets no heartbeats.
-func (u *subscription) starve(name string, told time.Time) {
-	if u.unfed == nil {
-		u.unfed = map[string]time.Time{}
-	}
-	u.unfed[name] = told
 }
 
 // expiring yields the resources with a TTL that the client is to keep, and whose newest told state

@@ -97,6 +97,12 @@ func (d *delivery) addPart(p part) { d.parts = append(d.parts, p) }
 // expectNone records that no ACK is expected.
 func (d *delivery) expectNone() { d.stuck = true }
 
+// A finding lists, for one view, the resources of a delivery that each alias or collection matches.
+type finding struct {
+	views uint64 // number of the view (Session.views)
+	found map[string][]string
+}
+
 // keepFinding stores the finding of a view.
 func (d *delivery) keepFinding(f finding) { d.finding = &f }
 
@@ -170,12 +176,13 @@ func (u *subscription) answered() bool {
 	return !u.unacked || n > 0 && u.deliveries[n-1].answered()
 }
 
-// deliver records a delivery that is sent now.
-func (s *Session) deliver(u *subscription, d *delivery) {
+// addDelivery records a delivery that is sent now. It calls drops for each delivery that it drops from the list
+// before its answer.
+func (s *Session) addDelivery(u *subscription, d *delivery, drops func(*delivery)) {
 	if u.answered() {
 		u.silent = s.now
 	}
-	s.makeRoom(u)
+	u.makeRoom(drops)
 	waited := d.counts() && u.crowded()
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, *d), true, d.last()
 	if waited {
@@ -196,16 +203,22 @@ func (u *subscription) noteContent(c *cargo) {
 	}
 }
 
+// stuck reports whether no ACK is expected for a response in flight. Envoy withholds the ACK while
+// any of the clusters is warming, and one of the clusters has no assignment (ADS-6).
+func (u *subscription) stuck() bool {
+	return slices.ContainsFunc(u.deliveries, func(d delivery) bool { return d.stuck && !d.superseded })
+}
+
 // makeRoom drops responses from the list that do not count: superseded ones and heartbeats. It keeps
 // some, because a late answer may still come.
-func (s *Session) makeRoom(u *subscription) {
+func (u *subscription) makeRoom(drops func(*delivery)) {
 	for i := 0; i < len(u.deliveries) && len(u.deliveries) >= maxInFlight; {
 		d := &u.deliveries[i]
 		if d.counts() {
 			i++
 			continue
 		}
-		s.starveOpen(u, d)
+		drops(d)
 		lost := d.cargo
 		u.deliveries = slices.Delete(u.deliveries, i, i+1)
 		u.rowsForgotten(&lost)

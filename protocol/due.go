@@ -122,6 +122,23 @@ func (s *Session) blocked(u *subscription) bool {
 	return s.variant == xds.SotW || !u.asked || u.crowded()
 }
 
+// mayHold yields the stamps that the client may hold and the view no longer has (see held).
+func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool)) {
+	s.held(u, s.unsent(u), yield)
+}
+
+// vague reports whether the client may hold names from an earlier stream with unknown content.
+func (s *Session) vague(u *subscription) bool { return s.isVague(u, s.unsent(u)) }
+
+// unsent returns what is still to be sent for a type, for the questions of the sent states.
+func (s *Session) unsent(u *subscription) unsent {
+	var lists func(*entry) bool
+	if len(u.brought) > 0 {
+		lists = func(e *entry) bool { return s.lists(u, s.table(u.typ), e) }
+	}
+	return unsent{waits: u.waiting.len() > 0, parked: u.parked(), lists: lists}
+}
+
 // undecided reports whether the view is still looking for a name and has no resource with this name
 // yet.
 func (s *Session) undecided(t *xds.Type, name string) bool {

@@ -131,12 +131,6 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	}
 }
 
-// A finding lists, for one view, the resources of a delivery that each alias or collection matches.
-type finding struct {
-	views uint64 // number of the view (Session.views)
-	found map[string][]string
-}
-
 // finding returns the finding of a delivery for the present view. It is computed once per view. So
 // the cost of a request depends on the resources that its names match, not on all resources in
 // flight.

@@ -358,12 +358,6 @@ func (s *Session) flies(u *subscription, name string, novel bool) condition {
 // less than the duration silence ago.
 func (s *Session) awaited(d *delivery) condition { return s.before(d.sent.Add(silence)) }
 
-// stuck reports whether no ACK is expected for a response in flight. Envoy withholds the ACK while
-// any of the clusters is warming, and one of the clusters has no assignment (ADS-6).
-func (u *subscription) stuck() bool {
-	return slices.ContainsFunc(u.deliveries, func(d delivery) bool { return d.stuck && !d.superseded })
-}
-
 // canWait is the condition that a name of u can wait longer for answers of the type first. Each
 // answer of this type moves the end of the wait, so the session computes one Deadline for all
 // waiting names (waitEnds).

@@ -451,7 +451,7 @@ func (u *subscription) refusedNew(name string) bool {
 // remembered returns the names that have records which are kept only while the client wants the
 // name.
 func (u *subscription) remembered() (names []string) {
-	for _, of := range []iter.Seq[string]{maps.Keys(u.leftovers), maps.Keys(u.leaving), maps.Keys(u.unfed)} {
+	for _, of := range []iter.Seq[string]{maps.Keys(u.leftovers), u.AllKept, maps.Keys(u.unfed)} {
 		names = slices.AppendSeq(names, of)
 	}
 	for _, st := range u.brought {

@@ -55,30 +55,31 @@ func (s *Session) refusesTold(u *subscription) bool {
 	})
 }
 
-// endRefusing reports the end of a refusal with an event (HEAL-5). It comes after Responses: only
-// then all changes of the view are sent or wait.
-func (s *Session) endRefusing(u *subscription) {
+// endRefusing ends the refusal of a type, and returns it, when the client accepts each refused resource or its
+// successor (HEAL-5). Call it after Responses: only then all changes of the view are sent or wait. The client
+// must answer if it has subscriptions (subscribed). The function rests reports whether something is still to be sent.
+func (s *Session) endRefusing(u *subscription, subscribed bool, rests func() bool) *refusing {
 	f := u.refusing
 	if f == nil {
-		return
+		return nil
 	}
 	if is, _ := s.refuses(u); is {
 		f.solved = false
-		return
+		return nil
 	}
-	if !u.idle() { // a client without subscriptions need not answer
-		if !f.solved && (u.waiting.len() > 0 || s.owes(u, s.table(u.typ))) {
-			return
+	if subscribed {
+		if !f.solved && rests() {
+			return nil
 		}
 		if !f.solved {
 			f.solved, f.last = true, u.nonce
 		}
 		if s.unansweredUntil(u, f.last) {
-			return
+			return nil
 		}
 	}
 	u.refusing = nil
-	s.event(Event{Kind: Recovered, Type: u.typ, Version: s.version(u, s.table(u.typ)), Took: s.now.Sub(f.since), Settled: f.acked})
+	return f
 }
 
 // unansweredUntil reports whether the client may still answer a message, or an older one.

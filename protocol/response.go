@@ -97,14 +97,16 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		w.Others = u.besidesVersions(t)
 		return w
 	}
-	for n := range u.listed {
-		if e := u.Entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.Told, w.Versions.Get(n)) {
-			w.Lacks = append(w.Lacks, n)
+	for _, listed := range [][]string{u.Dirty, u.parked()} {
+		for _, n := range listed {
+			if e := u.Entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.Told, w.Versions.Get(n)) {
+				w.Lacks = append(w.Lacks, n)
+			}
 		}
 	}
 	slices.Sort(w.Lacks)
 	s.mayHold(u, func(st *xds.Stamp, _ bool) {
-		if stands(st) && (st.Name != "" || s.vagueAfter(u, d, parts)) {
+		if stands(st) && (st.Name != "" || u.vagueAfter(d, parts, u.waiting.len() > 0)) {
 			w.Others = append(w.Others, st)
 		}
 	})

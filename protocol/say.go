@@ -16,9 +16,6 @@ type saying struct {
 
 	beats  map[time.Duration]time.Time // next heartbeat of resources with a TTL, by TTL
 	beatAt time.Time                   // the earliest time in beats when heartbeats were last computed; zero: no heartbeat
-	// Names that get no heartbeats, with the time of the last response that has the name. Either
-	// the ACK of this response is late, or the response came when a heartbeat was due.
-	unfed map[string]time.Time
 }
 
 // lookAnew records that the view has changed: all dirty names must be compared again.
@@ -132,9 +129,9 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 		if s.tellsWorld(u) && len(d.waiting) > 0 { // a full state waits as a whole
 			d.waitAll(u.waiting)
 		}
-		s.wait(u, &d)
+		s.wait(u, d.waiting, d.upserts)
 		if s.waitsWhole(u, &d) {
-			s.park(u, &d)
+			s.park(u, d.bound, d.any)
 			return nil
 		}
 		decided = s.decide(u, &d, last)
@@ -150,7 +147,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	} else {
 		u.rowsUnsent(s.tell(u, t, &d))
 	}
-	s.park(u, &d)
+	s.park(u, d.bound, d.any)
 	return out
 }
 

@@ -227,6 +227,11 @@ func (s *Session) Receive(req xds.Request) error {
 	return nil
 }
 
+// settle pairs the client's answer with the response that it answers.
+func (u *subscription) settle(s *Session, req xds.Request) {
+	u.pairAnswer(s, req, answering{u.waiting.len() > 0, func(d *delivery, p *part) { s.belated(u, d, p.within) }})
+}
+
 // open adds the subscription of a type, in push order.
 func (s *Session) open(u *subscription, req xds.Request) {
 	i := len(s.subs)
@@ -461,7 +466,15 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 		}
 	}
 	for _, u := range s.subs {
-		s.endRefusing(u)
+		s.recovered(u)
+	}
+}
+
+// recovered reports the end of a refusal with an event (HEAL-5).
+func (s *Session) recovered(u *subscription) {
+	rests := func() bool { return u.waiting.len() > 0 || s.owes(u, s.table(u.typ)) }
+	if f := s.endRefusing(u, !u.idle(), rests); f != nil {
+		s.event(Event{Kind: Recovered, Type: u.typ, Version: s.version(u, s.table(u.typ)), Took: s.now.Sub(f.since), Settled: f.acked})
 	}
 }
 

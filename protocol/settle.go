@@ -6,6 +6,12 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
+// An answering has what the sent states need from the rooms above for an answer.
+type answering struct {
+	waits   bool                   // a name of the type waits for another type
+	accepts func(*delivery, *part) // called just before the client's acceptance of a message is recorded
+}
+
 // message returns the message with a nonce, and the delivery of this message. It returns nil if the
 // message is not listed or has already got its own answer.
 func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
@@ -19,8 +25,8 @@ func (u *subscription) message(nonce uint64) (d *delivery, p *part) {
 	return nil, nil
 }
 
-// settle pairs the client's answer with the response that it answers (SOTW-4, SOTW-3, DELTA-3).
-func (u *subscription) settle(s *Session, req xds.Request) {
+// pairAnswer pairs the client's answer with the response that it answers (SOTW-4, SOTW-3, DELTA-3).
+func (u *subscription) pairAnswer(s *Session, req xds.Request, with answering) {
 	n := ParseNonce(req.Nonce)
 	d, p := u.message(n)
 	if p == nil {
@@ -43,10 +49,10 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 	} else {
 		p.fate = accepted
 		if d.accepted() {
-			s.passBefore(u, d)
+			s.passBefore(u, d, with)
 		}
-		s.accept(u, d, p)
-		e.Accepted = u.acceptedIn(d, p)
+		s.accept(u, d, p, with)
+		e.Accepted = u.acceptedIn(d, p, with.waits)
 	}
 	u.rowsAnswered(d, p)
 	e.Refuses, e.Withheld = s.refuses(u)
@@ -61,11 +67,11 @@ func (u *subscription) settle(s *Session, req xds.Request) {
 }
 
 // acceptedIn returns the states that the client has accepted with message p of delivery d.
-func (u *subscription) acceptedIn(d *delivery, p *part) Acceptance {
+func (u *subscription) acceptedIn(d *delivery, p *part, waits bool) Acceptance {
 	if d.beats != nil {
 		return Acceptance{}
 	}
-	if u.base != nil && d.to == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals)+u.waiting.len() == 0 {
+	if u.base != nil && d.to == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals) == 0 && !waits {
 		return Acceptance{All: d.to, items: d.items, in: p}
 	}
 	return Acceptance{items: d.items, in: p}
@@ -102,7 +108,7 @@ func (u *subscription) gone(d *delivery) {
 
 // passBefore marks the deliveries before d as superseded, because the client has accepted d. In SotW they
 // also count as accepted.
-func (s *Session) passBefore(u *subscription, d *delivery) {
+func (s *Session) passBefore(u *subscription, d *delivery, with answering) {
 	for i := range u.deliveries {
 		o := &u.deliveries[i]
 		if o.last() == d.last() {
@@ -111,30 +117,30 @@ func (s *Session) passBefore(u *subscription, d *delivery) {
 		if !o.superseded {
 			u.noteContent(&o.cargo)
 		}
-		s.pass(u, o)
+		s.pass(u, o, with)
 		o.superseded = true
 	}
 }
 
 // pass counts a delivery as accepted because the client has accepted a later delivery (SotW). In
 // SotW an answer also answers all earlier responses.
-func (s *Session) pass(u *subscription, d *delivery) {
+func (s *Session) pass(u *subscription, d *delivery, with answering) {
 	for i := range d.parts {
 		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
 			p.fate = passed
-			s.accept(u, d, p)
+			s.accept(u, d, p, with)
 			u.rowsAnswered(d, p)
 		}
 	}
 }
 
 // accept records that the client has accepted message p of delivery d.
-func (s *Session) accept(u *subscription, d *delivery, p *part) {
+func (s *Session) accept(u *subscription, d *delivery, p *part, with answering) {
 	if d.beats != nil && !p.world { // a heartbeat changes no state, except a heartbeat with the full state
 		return
 	}
-	s.belated(u, d, func(name string, is *xds.Stamp) bool { return p.within(name, is) })
-	u.learned(s.variant, d, p)
+	with.accepts(d, p)
+	u.learned(s.variant, d, p, with.waits)
 	told := func(yield func(string, item) bool) {
 		for name, it := range d.each {
 			if p.within(name, it.is) && !yield(name, it) {

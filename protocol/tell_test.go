@@ -20,7 +20,7 @@ func (l *line) tells(typ *xds.Type) string {
 	l.withdraw()
 	var d diff
 	l.diff(u, t, &d)
-	l.Session.wait(u, &d)
+	l.Session.wait(u, d.waiting, d.upserts)
 	var out []string
 	items := l.tell(u, t, &d)
 	u.rowsUnsent(items)

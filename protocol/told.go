@@ -64,6 +64,10 @@ type record struct {
 
 	leftovers map[string]leftover
 
+	// Names that get no heartbeats, with the time of the last response that has the name. Either
+	// the ACK of this response is late, or the response came when a heartbeat was due.
+	unfed map[string]time.Time
+
 	stated  string // the version that the client states (SotW, full state), until something is sent
 	unacked bool   // the newest delivery is unanswered; nonce is its newest nonce
 
@@ -137,19 +141,37 @@ func (r *record) resumed(elsewhere, adopted bool) { r.elsewhere, r.adopted = els
 // doubt records that the client may hold names with unknown content (see vagueAll).
 func (r *record) doubt(until time.Time, all bool) { r.vague, r.vagueAll = until, all }
 
-// vague reports whether the client may hold names from an earlier stream with unknown content.
-func (s *Session) vague(u *subscription) bool {
+// fed records that a name gets a heartbeat, or does not need any.
+func (r *record) fed(name string) { delete(r.unfed, name) }
+
+// starve records that a name, which was sent at the time told, gets no heartbeats.
+func (r *record) starve(name string, told time.Time) {
+	if r.unfed == nil {
+		r.unfed = map[string]time.Time{}
+	}
+	r.unfed[name] = told
+}
+
+// An unsent has what is still to be sent for a type. The room that orders types knows it.
+type unsent struct {
+	waits  bool              // a name waits for another type
+	parked []string          // names that wait and are not dirty
+	lists  func(*entry) bool // the entry belongs in the list of dirty names; nil without names of an earlier stream
+}
+
+// isVague reports whether the client may hold names from an earlier stream with unknown content.
+func (s *Session) isVague(u *subscription, rest unsent) bool {
 	early := s.now.Before(u.vague)
 	switch {
-	case u.vagueAll && (early || u.unacked || u.waiting.len() > 0):
+	case u.vagueAll && (early || u.unacked || rest.waits):
 		return true
 	case len(u.brought) == 0:
 		return false // the client has accepted or unsubscribed from all of them
 	case early:
 		return true
 	}
-	for n := range u.listed { // a listed name may be equal to the view, so lists checks each
-		if e := u.Entry(n); e != nil && u.hadBefore(n) && s.lists(u, s.table(u.typ), e) {
+	for _, listed := range [][]string{u.Dirty, rest.parked} {
+		if slices.ContainsFunc(listed, func(n string) bool { return u.awaitsKnown(n, rest.lists) }) {
 			return true
 		}
 	}
@@ -163,10 +185,17 @@ func (s *Session) vague(u *subscription) bool {
 	return false // refused names of brought do not count here: keeps yields them
 }
 
+// awaitsKnown reports whether a state of a name from an earlier stream, with unknown content, is still to be
+// replaced. A dirty or parked name may be equal to the view, so lists checks its entry.
+func (u *subscription) awaitsKnown(name string, lists func(*entry) bool) bool {
+	e := u.Entry(name)
+	return e != nil && u.hadBefore(name) && lists(e)
+}
+
 // vagueAfter reports whether vague will still be true after the client accepts one part of delivery
 // d, which is about to be sent. The parameter parts is the number of its parts.
-func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
-	if parts > 1 || u.vagueAll && u.waiting.len() > 0 {
+func (u *subscription) vagueAfter(d *delivery, parts int, waits bool) bool {
+	if parts > 1 || u.vagueAll && waits {
 		return true
 	}
 	for _, st := range u.brought {
@@ -179,8 +208,8 @@ func (s *Session) vagueAfter(u *subscription, d *delivery, parts int) bool {
 
 // learned records that the content of a message's names is known, because the client has accepted
 // the message.
-func (u *subscription) learned(v xds.Variant, d *delivery, p *part) {
-	if v == xds.SotW && u.typ.FullState || u.waiting.len() == 0 && d.accepted() {
+func (u *subscription) learned(v xds.Variant, d *delivery, p *part, waits bool) {
+	if v == xds.SotW && u.typ.FullState || !waits && d.accepted() {
 		u.vagueAll = false
 	}
 	u.toldAll(d)
@@ -354,7 +383,7 @@ func (u *subscription) refuses(name string) bool {
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) })
 }
 
-// mayHold yields the stamps that the client may hold and the view no longer has. They are the told
+// held yields the stamps that the client may hold and the view no longer has. They are the told
 // states that have changed or vanished in the view, the states before an unaccepted delivery, and
 // the refused states.
 //
@@ -365,11 +394,11 @@ func (u *subscription) refuses(name string) bool {
 // The cost is the number of names that changed, are in flight or were refused: mayHold looks at an
 // entry only if it is dirty, parked or leaving. So each entry that differs from the view must be one
 // of these.
-func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool)) {
-	if s.vague(u) {
+func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, firm bool)) {
+	if s.isVague(u, rest) {
 		yield(&xds.Stamp{}, false)
 	}
-	s.keeps(u, yield)
+	s.keeps(u, rest.parked, yield)
 	t := s.table(u.typ)
 	untold := s.forsakes(u)
 	for d := range u.underWay() {
@@ -389,7 +418,7 @@ func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool))
 
 // keeps yields the stamps of mayHold that the client holds even after it accepts everything in
 // flight.
-func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
+func (s *Session) keeps(u *subscription, parked []string, yield func(st *xds.Stamp, firm bool)) {
 	t := s.table(u.typ)
 	if u.base != nil && u.base != t.Versions() {
 		for was := range t.Versions().Since(u.base) {
@@ -398,9 +427,11 @@ func (s *Session) keeps(u *subscription, yield func(st *xds.Stamp, firm bool)) {
 			}
 		}
 	}
-	for n := range u.listed {
-		if e := u.Entry(n); e != nil && u.Kept(n) == nil && u.outdated(t, n, e.Told) {
-			yield(e.Told, false)
+	for _, listed := range [][]string{u.Dirty, parked} {
+		for _, n := range listed {
+			if e := u.Entry(n); e != nil && u.Kept(n) == nil && u.outdated(t, n, e.Told) {
+				yield(e.Told, false)
+			}
 		}
 	}
 	for n := range u.AllKept {

@@ -144,13 +144,13 @@ func (s *Session) inputs(u *subscription) inputs {
 func (u *subscription) waitNoMore() { u.waiting = nil }
 
 // park parks all waiting names of u: they are not evaluated until a change or a time limit.
-func (s *Session) park(u *subscription, d *diff) {
+func (s *Session) park(u *subscription, bound bool, any anyComing) {
 	w := u.waiting
 	if w.len() == 0 {
 		u.waitNoMore()
 		return
 	}
-	w.parked = u.stated == "" && !d.bound
+	w.parked = u.stated == "" && !bound
 	if !w.parked {
 		// The version that the client stated may still prove equal to the full state, so nothing is parked. A name
 		// that waits for an address is not parked, because no type that it refers to ends its wait.
@@ -158,8 +158,8 @@ func (s *Session) park(u *subscription, d *diff) {
 		return
 	}
 	w.seen = s.inputs(u)
-	if d.any.known {
-		w.found = d.any
+	if any.known {
+		w.found = any
 	}
 	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
 		if t == nil {
@@ -311,21 +311,18 @@ func (u *subscription) recheckAll() {
 	}
 }
 
-// listed yields the names that are dirty or parked.
-func (u *subscription) listed(yield func(string) bool) {
-	for _, n := range u.Dirty {
-		if !yield(n) {
-			return
-		}
-	}
+// parked returns the names that wait and are not dirty, in no order.
+func (u *subscription) parked() []string {
 	if !u.waiting.parks() {
-		return
+		return nil
 	}
+	names := make([]string, 0, len(u.waiting.waits))
 	for n := range u.waiting.waits {
-		if e := u.Entry(n); (e == nil || !e.Dirty) && !yield(n) {
-			return
+		if e := u.Entry(n); e == nil || !e.Dirty {
+			names = append(names, n)
 		}
 	}
+	return names
 }
 
 // waitEnds returns the time at which the first name of u may stop waiting without an answer; zero:
@@ -367,19 +364,19 @@ func (s *Session) waitedFor(u *subscription) bool {
 	return false
 }
 
-// wait records which of the evaluated names must wait, and since when.
-func (s *Session) wait(u *subscription, d *diff) {
+// wait records which of the evaluated names must wait, and since when. The other evaluated resources are sent.
+func (s *Session) wait(u *subscription, must []waiter, sent []*xds.Resource) {
 	w := u.waiting
-	if w == nil && len(d.waiting) == 0 {
+	if w == nil && len(must) == 0 {
 		return
 	}
 	if w == nil {
 		w = &waiting{}
 		u.waiting = w
 	}
-	s.waive(u, d)
-	fresh := make([]wait, len(d.waiting))
-	for i, n := range d.waiting {
+	s.waive(u, sent)
+	fresh := make([]wait, len(must))
+	for i, n := range must {
 		fresh[i] = wait{s.waitsSince(u, n.name), n.condition}
 	}
 	if !w.parked {
@@ -393,9 +390,9 @@ func (s *Session) wait(u *subscription, d *diff) {
 		}
 	}
 	if w.waits == nil {
-		w.waits = make(map[string]wait, len(d.waiting))
+		w.waits = make(map[string]wait, len(must))
 	}
-	for i, n := range d.waiting {
+	for i, n := range must {
 		if w.parked { // removals are sent last, so a name may be evaluated twice before it is parked
 			w.drop(n.name)
 		}
@@ -421,12 +418,12 @@ func (w *waiting) limit() {
 
 // waive reports an event for each name whose wait has ended because the client was silent for too
 // long.
-func (s *Session) waive(u *subscription, d *diff) {
+func (s *Session) waive(u *subscription, sent []*xds.Resource) {
 	if u.waiting.len() == 0 {
 		return
 	}
 	first := s.other(u.typ.After)
-	for _, r := range d.upserts {
+	for _, r := range sent {
 		if _, waited := u.waiting.waits[r.Name]; !waited {
 			continue
 		}

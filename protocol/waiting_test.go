@@ -196,7 +196,7 @@ func TestWait(t *testing.T) {
 				u.Touch(u.Entry(n))
 			}
 		}
-		s.wait(u, &diff{waiting: c.waiting})
+		s.wait(u, c.waiting, nil)
 		var got []string
 		for n, one := range u.waiting.waits {
 			got = append(got, fmt.Sprint(n, int(now.Sub(one.since).Seconds())))
@@ -221,12 +221,12 @@ func TestWaitOfAWorld(t *testing.T) {
 	u.waiting = &waiting{waits: map[string]wait{"a": {since: now.Add(-time.Second)}}}
 	d := diff{upserts: resources(1, "a", "b"), waiting: []waiter{{name: "c"}}}
 	d.waitAll(u.waiting)
-	s.wait(u, &d)
+	s.wait(u, d.waiting, d.upserts)
 	if len(d.upserts) > 0 || u.waiting.len() != 2 || !u.waiting.waits["a"].since.Equal(now.Add(-time.Second)) || !u.waiting.waits["c"].since.Equal(now) {
 		t.Errorf("%d names are sent, and %v wait", len(d.upserts), u.waiting.waits)
 	}
 	d = diff{upserts: resources(1, "a", "b", "c")}
-	if s.wait(u, &d); len(d.upserts) != 3 || u.waiting.len() > 0 {
+	if s.wait(u, d.waiting, d.upserts); len(d.upserts) != 3 || u.waiting.len() > 0 {
 		t.Errorf("%d names are sent, and %v wait", len(d.upserts), u.waiting.waits)
 	}
 }

@@ -50,7 +50,6 @@ var rooms = map[string]string{
 	"saying":        "tell.go response.go",
 	"saying.beats":  "beat.go",
 	"saying.beatAt": "beat.go",
-	"saying.unfed":  "beat.go",
 
 	"Event":    "settle.go",
 	"Interest": "want.go",

@@ -61,17 +61,7 @@ var foreign = []string{}
 // "Each is written to by its own files": other rooms call a function of the room that owns the field. A composite
 // literal is not a write, because it makes a new value.
 func TestRooms(t *testing.T) {
-	var paths []string
-	all, err := filepath.Glob("../../protocol/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range all {
-		if !strings.HasSuffix(path, "_test.go") {
-			paths = append(paths, path)
-		}
-	}
-	src := parse(t, token.NewFileSet(), paths, nil)
+	src := parse(t, token.NewFileSet(), protocolFiles(t), nil)
 	src.check(t, "protocol", exports(t, "./protocol"))
 	found := src.foreign(rooms)
 	for _, at := range slices.Sorted(maps.Keys(found)) {
@@ -89,6 +79,16 @@ func TestRooms(t *testing.T) {
 			t.Errorf("%s has a row, but is not declared in package protocol", name)
 		}
 	}
+}
+
+// protocolFiles returns the source files of package protocol without its tests.
+func protocolFiles(t *testing.T) (paths []string) {
+	t.Helper()
+	all, err := filepath.Glob("../../protocol/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
 }
 
 // The expressions that count as writes, and the fields that they write to.
@@ -150,7 +150,7 @@ type source struct {
 
 func parse(t *testing.T, fset *token.FileSet, paths []string, text map[string]string) *source {
 	t.Helper()
-	src := &source{fset: fset, info: types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}}}
+	src := &source{fset: fset, info: types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}}}
 	for _, path := range paths {
 		var from any
 		if text != nil {

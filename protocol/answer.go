@@ -84,7 +84,7 @@ func (u *subscription) rowSent(e *entry, unreported bool) {
 // rowsUnsent records that names count as told without a response.
 func (u *subscription) rowsUnsent(items []item) {
 	for i := range items {
-		u.restate(u.Entry(items[i].name))
+		u.restate(u.Entry(items[i].Name))
 	}
 }
 
@@ -96,17 +96,17 @@ func (u *subscription) rowsAnswered(d *delivery, p *part) {
 	case p.world:
 		u.restateAll()
 		return
-	case d.to == nil && p.fate == accepted && d.last() == u.nonce && len(u.refusals) == 0: // the usual case: no other record has these names
-		for i := range d.items {
-			it := &d.items[i]
-			if e := u.Entry(it.name); e != nil && it.is != nil && p.within(it.name, it.is) {
+	case d.To == nil && p.fate == accepted && d.last() == u.nonce && len(u.refusals) == 0: // the usual case: no other record has these names
+		for i := range d.Items {
+			it := &d.Items[i]
+			if e := u.Entry(it.Name); e != nil && it.Is != nil && p.within(it.Name, it.Is) {
 				e.Acked()
 			}
 		}
 		return
 	}
-	for name, it := range d.each {
-		if p.within(name, it.is) {
+	for name, it := range d.Each {
+		if p.within(name, it.Is) {
 			u.restate(u.Entry(name))
 		}
 	}
@@ -117,7 +117,7 @@ func (u *subscription) rowsAnswered(d *delivery, p *part) {
 
 // rowsForgotten records that the session has forgotten a response without its answer.
 func (u *subscription) rowsForgotten(c *cargo) {
-	for name := range c.each {
+	for name := range c.Each {
 		u.restate(u.Entry(name))
 	}
 }

@@ -308,12 +308,12 @@ func (s *Session) mortal(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
 			}
 			return
 		}
-		for name, it := range d.each {
+		for name, it := range d.Each {
 			r := t.Lookup(name)
 			if l := u.Lingers(name); l != nil {
 				r = l.Body
 			}
-			if r != nil && r.TTL > 0 && same(it.is, r.Stamp) && !yield(r) {
+			if r != nil && r.TTL > 0 && same(it.Is, r.Stamp) && !yield(r) {
 				return
 			}
 		}
@@ -323,7 +323,7 @@ func (s *Session) mortal(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
 // sentSince reports whether a name was sent again after a delivery. A full state has all names.
 func (u *subscription) sentSince(d *delivery, name string) bool {
 	return slices.ContainsFunc(u.deliveries, func(o delivery) bool {
-		return o.last() > d.last() && (o.parts[0].world || o.carries(name) != nil)
+		return o.last() > d.last() && (o.parts[0].world || o.Carries(name) != nil)
 	})
 }
 

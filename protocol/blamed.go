@@ -28,7 +28,7 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 		return len(names) < maxBlamed
 	}
 	for word := range words(text[:min(len(text), maxBlameText)]) {
-		if is := d.carries(word); is != nil && p.within(word, is) || p.world && stands(u.told(word)) {
+		if is := d.Carries(word); is != nil && p.within(word, is) || p.world && stands(u.told(word)) {
 			if !add(strings.Clone(word)) {
 				return names
 			}
@@ -39,8 +39,8 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 			return names
 		}
 	}
-	for name, it := range d.each {
-		if stands(it.is) && p.within(name, it.is) && !add(name) {
+	for name, it := range d.Each {
+		if stands(it.Is) && p.within(name, it.Is) && !add(name) {
 			return names
 		}
 	}
@@ -50,8 +50,8 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 // upserts returns the number of resources in a message. In a full state, only changed resources count.
 func (d *delivery) upserts(p *part) int {
 	n := len(d.beats)
-	for name, it := range d.each {
-		if stands(it.is) && p.within(name, it.is) {
+	for name, it := range d.Each {
+		if stands(it.Is) && p.within(name, it.Is) {
 			n++
 		}
 	}

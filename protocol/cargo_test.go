@@ -29,9 +29,9 @@ func TestCargo(t *testing.T) {
 		{"a1 c1", "a1 b1", true, true, "", "a:->a1 b:->b1 c:->-"},
 		{"a1", "a2", false, true, "a:>", ""},
 	} {
-		is := cargo{from: versionsOf(c.from), to: versionsOf(c.to), whole: c.whole, dropped: c.dropped, items: itemsOf(c.items)}
+		is := cargo{From: versionsOf(c.from), To: versionsOf(c.to), Whole: c.whole, Dropped: c.dropped, Items: itemsOf(c.items)}
 		if c.whole && c.from == c.to {
-			is.to = is.from // as when nothing has changed
+			is.To = is.From // as when nothing has changed
 		}
 		if got := cargoText(&is); got != c.want {
 			t.Errorf("%+v: %s", c, got)
@@ -39,8 +39,8 @@ func TestCargo(t *testing.T) {
 		// carries and before agree with each.
 		var out []string
 		for _, n := range []string{"a", "b", "c", "z"} {
-			if st := is.carries(n); st != nil {
-				out = append(out, fmt.Sprintf("%s:%s>%s", n, textOf(is.before(n)), textOf(st)))
+			if st := is.Carries(n); st != nil {
+				out = append(out, fmt.Sprintf("%s:%s>%s", n, textOf(is.Before(n)), textOf(st)))
 			}
 		}
 		if got := strings.Join(out, " "); got != c.want {
@@ -65,9 +65,9 @@ func TestCargoWithout(t *testing.T) {
 		{"", "d c b a", "", "a b c d"},
 		{"", "b b", "a:a1>a2 c:c1>c2 d:->d1", "b"},
 	} {
-		is := cargo{from: versionsOf("a1 b1 c1"), to: versionsOf("a2 b2 c2 d1"), items: itemsOf(c.items)}
+		is := cargo{From: versionsOf("a1 b1 c1"), To: versionsOf("a2 b2 c2 d1"), Items: itemsOf(c.items)}
 		out := strings.Fields(c.out)
-		is.without(func(yield func(string, item) bool) {
+		is.Without(func(yield func(string, item) bool) {
 			for i, n := range out {
 				if !slices.Contains(out[:i], n) && !yield(n, item{}) {
 					return
@@ -75,13 +75,13 @@ func TestCargoWithout(t *testing.T) {
 			}
 		})
 		var left []string
-		for _, it := range is.items {
-			left = append(left, it.name)
+		for _, it := range is.Items {
+			left = append(left, it.Name)
 		}
 		if got := sorted(cargoText(&is)); got != c.want || strings.Join(left, " ") != c.left {
 			t.Errorf("%q without %q: %s; items of %q", c.items, c.out, got, left)
 		}
-		if err := is.check(); err != nil {
+		if err := checkCargo(&is); err != nil {
 			t.Error(err)
 		}
 	}
@@ -96,24 +96,24 @@ func sorted(text string) string {
 // Added items are in order and are found.
 func TestCargoAdd(t *testing.T) {
 	var is cargo
-	if is.find("a") != nil || is.carries("a") != nil || is.before("a") != absent {
+	if is.Find("a") != nil || is.Carries("a") != nil || is.Before("a") != absent {
 		t.Error("an empty cargo has content")
 	}
-	is.add(nil)
-	is.add(itemsOf("c:->c1 b:b1>-"))
-	is.add(itemsOf("a:a1> d:->d1"))
+	is.Add(nil)
+	is.Add(itemsOf("c:->c1 b:b1>-"))
+	is.Add(itemsOf("a:a1> d:->d1"))
 	if got := sorted(cargoText(&is)); got != "b:b1>- c:->c1 d:->d1" {
 		t.Error(got)
 	}
 	for _, n := range []string{"a", "b", "c", "d"} {
-		if it := is.find(n); it == nil || it.name != n {
+		if it := is.Find(n); it == nil || it.Name != n {
 			t.Errorf("%q is not found", n)
 		}
 	}
-	if is.find("") != nil || is.find("bb") != nil || is.find("z") != nil {
+	if is.Find("") != nil || is.Find("bb") != nil || is.Find("z") != nil {
 		t.Error("a missing name is found")
 	}
-	if is.carries("a") != nil || is.before("a") == absent {
+	if is.Carries("a") != nil || is.Before("a") == absent {
 		t.Error("a counts as not reported, but was sent")
 	}
 }
@@ -126,10 +126,10 @@ func TestTellsNothing(t *testing.T) {
 		"a:->a1": false, "a:a1>-": false, "a:a1>a2": false, "a:a1>": false,
 	} {
 		it := itemsOf(text)[0]
-		if got := it.tellsNothing(); got != want {
+		if got := it.TellsNothing(); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
-		if it.lapse(false); it.tellsNothing() {
+		if it.Lapse(false); it.TellsNothing() {
 			t.Errorf("%s: a lapsed item was a resource", text)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // The check after each step finds each invariant that is broken by hand.
 func TestCheck(t *testing.T) {
 	st := func(name string) *xds.Stamp { return &xds.Stamp{Name: name} }
-	items := []item{{name: "a", was: absent, is: st("a")}}
+	items := []item{{Name: "a", Was: absent, Is: st("a")}}
 	for _, c := range []struct {
 		says string
 		do   func(s *Session, u *subscription)
@@ -40,10 +40,10 @@ func TestCheck(t *testing.T) {
 			u.deliveries[0].parts = append(u.deliveries[0].parts, part{nonce: 1, lo: "x", hi: "x"})
 		}},
 		{"of its messages have", func(_ *Session, u *subscription) { u.deliveries[0].parts[0].lo = "zz" }},
-		{"after \"a\"", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{items[0], items[0]} }},
-		{"item \"a\" has no state before", func(_ *Session, u *subscription) { u.deliveries[0].items = []item{{name: "a", is: absent}} }},
+		{"after \"a\"", func(_ *Session, u *subscription) { u.deliveries[0].Items = []item{items[0], items[0]} }},
+		{"item \"a\" has no state before", func(_ *Session, u *subscription) { u.deliveries[0].Items = []item{{Name: "a", Is: absent}} }},
 		{"has lapsed, but has a resource", func(_ *Session, u *subscription) {
-			u.deliveries[0].items = []item{{name: "a", was: absent, is: st("a"), lapsed: true}}
+			u.deliveries[0].Items = []item{{Name: "a", Was: absent, Is: st("a"), Lapsed: true}}
 		}},
 		{"answered nonce", func(_ *Session, u *subscription) { u.heard = u.nonce + 1 }},
 		{"elsewhere is set", func(_ *Session, u *subscription) { u.elsewhere = true }},

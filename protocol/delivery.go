@@ -109,7 +109,7 @@ func (d *delivery) keepFinding(f finding) { d.finding = &f }
 // overtaken removes from the delivery the names that the client has accepted in a later response.
 func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {
-		is := d.carries(name)
+		is := d.Carries(name)
 		if is == nil {
 			continue
 		}
@@ -118,24 +118,24 @@ func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 			p.moved = p.moved || p.within(name, is)
 		}
 	}
-	d.without(names)
+	d.Without(names)
 }
 
 // lapse marks all removals of the delivery as lapsed: the server removes these names, and the
 // client did not unsubscribe from them.
 func (d *delivery) lapse() {
 	var more []item
-	for name, it := range d.each {
-		switch own := d.find(name); {
-		case !stands(it.was) || stands(it.is):
+	for name, it := range d.Each {
+		switch own := d.Find(name); {
+		case !stands(it.Was) || stands(it.Is):
 		case own != nil:
-			own.lapse(true)
+			own.Lapse(true)
 		default:
-			it.lapse(true)
+			it.Lapse(true)
 			more = append(more, it)
 		}
 	}
-	d.add(more)
+	d.Add(more)
 }
 
 // open reports whether the client has not answered the message with a name yet. Each message has
@@ -147,7 +147,7 @@ func (d *delivery) open(name string, is *xds.Stamp) bool {
 // says returns the state of a name in the delivery, or nil. Unlike carries, says returns nil for a
 // removal that the response does not report.
 func (d *delivery) says(name string) *xds.Stamp {
-	if is := d.carries(name); is != absent || !d.untold {
+	if is := d.Carries(name); is != absent || !d.untold {
 		return is
 	}
 	return nil
@@ -198,7 +198,7 @@ func (u *subscription) noteContent(c *cargo) {
 		return
 	}
 	u.Note("")
-	for name := range c.each {
+	for name := range c.Each {
 		u.Note(name)
 	}
 }
@@ -271,7 +271,7 @@ func (s *Session) limitUnanswered(u *subscription) {
 // wait records that a delivery waited in vain. With counts set, it counts towards maxWaited.
 func (d *delivery) wait(counts bool) {
 	d.waited = counts
-	for range d.each {
+	for range d.Each {
 		d.size++
 	}
 }
@@ -279,9 +279,9 @@ func (d *delivery) wait(counts bool) {
 // forget drops d, the oldest delivery, from the list. The client may then hold any content of its
 // names.
 func (s *Session) forget(u *subscription, d *delivery) {
-	u.doubt(s.now.Add(silence), u.vagueAll || d.whole)
+	u.doubt(s.now.Add(silence), u.vagueAll || d.Whole)
 	var names []string
-	for name := range d.each {
+	for name := range d.Each {
 		names = append(names, name)
 	}
 	u.bring(names)
@@ -306,17 +306,17 @@ func (u *subscription) letGo(dropped map[string]bool) {
 		world := d.parts[0].world && d.beats == nil && !d.superseded
 		var more []item
 		for n := range dropped {
-			switch it, told := d.find(n), u.told(n); {
-			case it != nil && it.is != nil:
-				it.was = absent
-			case !world || !stands(told) || d.carries(n) != nil:
+			switch it, told := d.Find(n), u.told(n); {
+			case it != nil && it.Is != nil:
+				it.Was = absent
+			case !world || !stands(told) || d.Carries(n) != nil:
 			case it != nil:
-				it.was, it.is = absent, told
+				it.Was, it.Is = absent, told
 			default:
-				more = append(more, item{name: n, was: absent, is: told})
+				more = append(more, item{Name: n, Was: absent, Is: told})
 			}
 		}
-		d.add(more)
+		d.Add(more)
 	}
 }
 
@@ -326,23 +326,23 @@ func (u *subscription) letGo(dropped map[string]bool) {
 func (u *subscription) letGoAll() {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		for j := range d.items {
-			if it := &d.items[j]; it.is != nil && u.Entry(it.name) == nil {
-				it.was = absent
+		for j := range d.Items {
+			if it := &d.Items[j]; it.Is != nil && u.Entry(it.Name) == nil {
+				it.Was = absent
 			}
 		}
-		if d.dropped {
+		if d.Dropped {
 			continue
 		}
 		var more []item // names with an entry keep the state that they had before this delivery
 		for e := range u.Entries() {
-			if is := d.carries(e.Name); is != nil && d.find(e.Name) == nil {
-				more = append(more, item{name: e.Name, was: d.before(e.Name), is: is})
+			if is := d.Carries(e.Name); is != nil && d.Find(e.Name) == nil {
+				more = append(more, item{Name: e.Name, Was: d.Before(e.Name), Is: is})
 			}
 		}
 		world := d.parts[0].world && d.beats == nil // a full state brings all names, changed or not
-		d.whole, d.dropped = d.whole || world, true
-		d.add(more)
+		d.Whole, d.Dropped = d.Whole || world, true
+		d.Add(more)
 	}
 	u.restateAll()
 }

@@ -50,15 +50,15 @@ func itemsOf(text string) (items []item) {
 	for f := range strings.FieldsSeq(text) {
 		name, rest, _ := strings.Cut(f, ":")
 		was, is, _ := strings.Cut(rest, ">")
-		items = append(items, item{name: name, was: stampOf(was), is: stampOf(is)})
+		items = append(items, item{Name: name, Was: stampOf(was), Is: stampOf(is)})
 	}
 	return items
 }
 
 func cargoText(c *cargo) string {
 	var out []string
-	for name, it := range c.each {
-		out = append(out, fmt.Sprintf("%s:%s>%s", name, textOf(it.was), textOf(it.is)))
+	for name, it := range c.Each {
+		out = append(out, fmt.Sprintf("%s:%s>%s", name, textOf(it.Was), textOf(it.Is)))
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
@@ -107,7 +107,7 @@ func TestMakeRoom(t *testing.T) {
 		s := &Session{now: time.Unix(1, 0), variant: xds.Delta}
 		for n := range uint64(4) {
 			is := fmt.Sprintf("a:a%d>a%d", n, n+1)
-			s.deliver(u, &delivery{cargo: cargo{items: itemsOf(is)}, parts: []part{{nonce: n + 1, world: c.world}}})
+			s.deliver(u, &delivery{cargo: cargo{Items: itemsOf(is)}, parts: []part{{nonce: n + 1, world: c.world}}})
 		}
 		for _, n := range c.superseded {
 			u.deliveries[n-1].superseded = true
@@ -115,7 +115,7 @@ func TestMakeRoom(t *testing.T) {
 		for _, n := range c.beats {
 			u.deliveries[n-1].beats = []*xds.Resource{}
 		}
-		s.deliver(u, &delivery{cargo: cargo{items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}})
+		s.deliver(u, &delivery{cargo: cargo{Items: itemsOf("a:a4>a5")}, parts: []part{{nonce: 5}}})
 		var listed []string
 		for i := range u.deliveries {
 			listed = append(listed, fmt.Sprint(u.deliveries[i].last()))
@@ -287,7 +287,7 @@ func TestUnsubscribeInFlight(t *testing.T) {
 	for name, told := range map[string]string{"a": "a2", "b": "b1", "c": "c1"} {
 		u.add(entry{Name: name, Told: stampOf(told), Named: true})
 	}
-	d := delivery{cargo: cargo{items: append(itemsOf("a:a1>a2"), item{name: "b"})}, parts: []part{{nonce: 1, world: true}}}
+	d := delivery{cargo: cargo{Items: append(itemsOf("a:a1>a2"), item{Name: "b"})}, parts: []part{{nonce: 1, world: true}}}
 	u.deliveries = []delivery{d}
 	u.letGo(map[string]bool{"a": true, "b": true, "c": true, "x": true})
 	if got := cargoText(&u.deliveries[0].cargo); got != "a:->a2 b:->b1 c:->c1" {
@@ -305,7 +305,7 @@ func TestUnsubscribeWildcardInFlight(t *testing.T) {
 		u := newSubscription(xds.Cluster)
 		u.add(entry{Name: "a", Told: stampOf("a2"), Named: true})
 		from, to := versionsOf("a1 b1 c1 d1"), versionsOf("a2 b2 c1")
-		u.deliveries = []delivery{{cargo: cargo{from: from, to: to}, parts: []part{{nonce: 1, world: c.world}}}}
+		u.deliveries = []delivery{{cargo: cargo{From: from, To: to}, parts: []part{{nonce: 1, world: c.world}}}}
 		for range 2 {
 			u.letGoAll()
 			if got := cargoText(&u.deliveries[0].cargo); got != c.want {

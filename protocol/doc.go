@@ -143,7 +143,7 @@
 // other files call a method of the room. All files may read.
 //
 //	want, matching        what the client subscribes to    want.go match.go scope.go
-//	record                told, sent and answered states   told.go cargo.go delivery.go settle.go
+//	record                told, sent and answered states   told.go delivery.go settle.go
 //	                                                       refusal.go withheld.go refusing.go
 //	                                                       retry.go world.go blamed.go
 //	withdrawing, waiting  removals kept, names that wait   withdraw.go order.go waiting.go

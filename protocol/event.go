@@ -88,14 +88,14 @@ func (a Acceptance) Ends() (first, last *xds.Stamp) {
 	if len(a.items) == 0 {
 		return nil, nil
 	}
-	return a.items[0].is, a.items[len(a.items)-1].is
+	return a.items[0].Is, a.items[len(a.items)-1].Is
 }
 
 // Each yields the states of the names in the message, by name. It omits those that the client gets by a
 // wildcard.
 func (a Acceptance) Each(yield func(*xds.Stamp) bool) {
 	for i := range a.items {
-		if is := a.items[i].is; stands(is) && a.in.within(a.items[i].name, is) && !yield(is) {
+		if is := a.items[i].Is; stands(is) && a.in.within(a.items[i].Name, is) && !yield(is) {
 			return
 		}
 	}

@@ -204,7 +204,7 @@ func (u *subscription) checkRecord() error {
 
 // check reports whether items are in order, and each item is in a message.
 func (d *delivery) check() error {
-	if err := d.cargo.check(); err != nil {
+	if err := checkCargo(&d.cargo); err != nil {
 		return err
 	}
 	for i, p := range d.parts {
@@ -212,23 +212,23 @@ func (d *delivery) check() error {
 			return fmt.Errorf("message %d after %d", p.nonce, d.parts[i-1].nonce)
 		}
 	}
-	for name, it := range d.each {
-		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.is) })); n > 1 || n == 0 && stands(it.is) {
+	for name, it := range d.Each {
+		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.Is) })); n > 1 || n == 0 && stands(it.Is) {
 			return fmt.Errorf("%d of its messages have %q", n, name)
 		}
 	}
 	return nil
 }
 
-func (c *cargo) check() error {
-	for i, it := range c.items {
+func checkCargo(c *cargo) error {
+	for i, it := range c.Items {
 		switch {
-		case i > 0 && c.items[i-1].name >= it.name:
-			return fmt.Errorf("item %q after %q", it.name, c.items[i-1].name)
-		case it.is != nil && it.was == nil:
-			return fmt.Errorf("item %q has no state before", it.name)
-		case it.lapsed && (stands(it.is) || it.is == nil), it.member && !it.lapsed:
-			return fmt.Errorf("item %q has lapsed, but has a resource", it.name)
+		case i > 0 && c.Items[i-1].Name >= it.Name:
+			return fmt.Errorf("item %q after %q", it.Name, c.Items[i-1].Name)
+		case it.Is != nil && it.Was == nil:
+			return fmt.Errorf("item %q has no state before", it.Name)
+		case it.Lapsed && (stands(it.Is) || it.Is == nil), it.Member && !it.Lapsed:
+			return fmt.Errorf("item %q has lapsed, but has a resource", it.Name)
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func (u *subscription) checkRefusals() error {
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
-		if err := r.check(); err != nil {
+		if err := checkCargo(&r.cargo); err != nil {
 			return fmt.Errorf("refusal %d: %w", r.nonce, err)
 		}
 		n := 0
@@ -251,7 +251,7 @@ func (u *subscription) checkRefusals() error {
 			return fmt.Errorf("refusal %d has %d names, the count is %d", r.nonce, n, r.left)
 		}
 		for _, name := range r.lapsed {
-			if it := r.find(name); it == nil || !it.lapsed {
+			if it := r.Find(name); it == nil || !it.Lapsed {
 				return fmt.Errorf("refusal %d lists %q as lapsed, but the item is not", r.nonce, name)
 			}
 		}

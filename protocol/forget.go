@@ -23,7 +23,7 @@ func (u *subscription) dropUnwanted() {
 		}
 		if u.covers(name) {
 			for i := range u.refusals {
-				if r := &u.refusals[i]; r.has(name) && u.phantom(item{name: name, was: r.before(name), is: r.carries(name)}) {
+				if r := &u.refusals[i]; r.has(name) && u.phantom(item{Name: name, Was: r.Before(name), Is: r.Carries(name)}) {
 					r.take(name, true)
 				}
 			}

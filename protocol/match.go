@@ -139,14 +139,14 @@ func (s *Session) finding(u *subscription, d *delivery) map[string][]string {
 		return f.found
 	}
 	found := map[string][]string{}
-	for name, it := range d.each {
-		if !stands(it.is) {
+	for name, it := range d.Each {
+		if !stands(it.Is) {
 			continue
 		}
 		if c := u.typ.Collection(name); c != "" {
 			found[c] = append(found[c], name)
 		}
-		if body := s.body(u.typ, name, it.is); body != nil {
+		if body := s.body(u.typ, name, it.Is); body != nil {
 			for _, alias := range body.Aliases {
 				found[alias] = append(found[alias], name)
 			}

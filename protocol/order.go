@@ -183,8 +183,8 @@ func (u *subscription) brings(d *delivery) bool {
 	if !u.wildcard || !u.typ.FullState {
 		return true
 	}
-	for name, it := range d.each {
-		if !same(it.was, it.is) || u.refusedNew(name) {
+	for name, it := range d.Each {
+		if !same(it.Was, it.Is) || u.refusedNew(name) {
 			return true
 		}
 	}
@@ -199,8 +199,8 @@ func (s *Session) anyCold(first *subscription, t *xds.Table) condition {
 		if !awaited.holds {
 			continue
 		}
-		for name, it := range d.each {
-			c, added := t.Lookup(name), !stands(it.was) && stands(it.is)
+		for name, it := range d.Each {
+			c, added := t.Lookup(name), !stands(it.Was) && stands(it.Is)
 			if !added || !first.covers(name) || !first.shows(c) {
 				continue
 			}
@@ -338,10 +338,10 @@ func (u *subscription) toldWanted(name string) bool {
 func (s *Session) flies(u *subscription, name string, novel bool) condition {
 	var last *delivery
 	for d := range u.underWay() {
-		is := d.carries(name)
+		is := d.Carries(name)
 		switch {
-		case is == nil, novel && stands(d.had(name)):
-		case !novel && u.wildcard && u.typ.FullState && same(d.before(name), is):
+		case is == nil, novel && stands(d.Had(name)):
+		case !novel && u.wildcard && u.typ.FullState && same(d.Before(name), is):
 			// A full state repeats a state that the client was told. A subscription by name is
 			// different: a resuming client may not have subscribed to the name before.
 		default:

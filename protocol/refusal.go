@@ -49,7 +49,7 @@ type refusal struct {
 
 // has reports whether the name is a member.
 func (r *refusal) has(name string) bool {
-	is := r.carries(name)
+	is := r.Carries(name)
 	if is == nil || !r.within(name, is) {
 		return false
 	}
@@ -62,8 +62,8 @@ func (r *refusal) moves(name string) bool { return r.out[name] || r.has(name) }
 
 // members yields the members and their items.
 func (r *refusal) members(yield func(string, item) bool) {
-	for name, it := range r.each {
-		if _, out := r.out[name]; !out && r.within(name, it.is) && !yield(name, it) {
+	for name, it := range r.Each {
+		if _, out := r.out[name]; !out && r.within(name, it.Is) && !yield(name, it) {
 			return
 		}
 	}
@@ -86,10 +86,10 @@ func (r *refusal) take(name string, given bool) {
 // list returns a refusal of single names.
 func list(items []item, nonce uint64, retold bool) refusal {
 	slices.SortFunc(items, itemByName)
-	r := refusal{cargo: cargo{items: items}, retold: retold}
+	r := refusal{cargo: cargo{Items: items}, retold: retold}
 	r.nonce = nonce
 	for _, it := range items {
-		r.hi, r.last = max(r.hi, it.name), max(r.last, it.name)
+		r.hi, r.last = max(r.hi, it.Name), max(r.last, it.Name)
 	}
 	r.count()
 	return r
@@ -99,7 +99,7 @@ func list(items []item, nonce uint64, retold bool) refusal {
 func (r *refusal) count() {
 	for name, it := range r.members {
 		r.left++
-		if it.lapsed {
+		if it.Lapsed {
 			r.lapsed = append(r.lapsed, name)
 		}
 	}
@@ -115,7 +115,7 @@ func merge(a, b refusal) refusal {
 	}
 	for name, it := range b.members {
 		if a.has(name) {
-			it.was = a.before(name)
+			it.Was = a.Before(name)
 		}
 		items = append(items, it)
 	}
@@ -125,8 +125,8 @@ func merge(a, b refusal) refusal {
 		r.retryAt, r.planned = a.retryAt, a.planned
 	}
 	for _, it := range items {
-		if b.apart[it.name] || a.apart[it.name] && !b.has(it.name) {
-			r.setApart(it.name)
+		if b.apart[it.Name] || a.apart[it.Name] && !b.has(it.Name) {
+			r.setApart(it.Name)
 		}
 	}
 	few := b.out
@@ -138,7 +138,7 @@ func merge(a, b refusal) refusal {
 		r.out[name] = given || r.out[name]
 	}
 	for _, it := range items { // a former member of one refusal may be a member of the other
-		delete(r.out, it.name)
+		delete(r.out, it.Name)
 	}
 	maps.DeleteFunc(r.out, func(name string, _ bool) bool { return a.neverWas(name) || b.neverWas(name) })
 	return r
@@ -147,8 +147,8 @@ func merge(a, b refusal) refusal {
 // neverWas reports whether the refusal only removes a name that did not exist. A client may
 // unsubscribe from any number of such names, so they are not kept.
 func (r *refusal) neverWas(name string) bool {
-	it := r.find(name)
-	return it != nil && it.is != nil && it.tellsNothing()
+	it := r.Find(name)
+	return it != nil && it.Is != nil && it.TellsNothing()
 }
 
 // refuse records that the client has refused message p of delivery d. It reports whether the client has
@@ -156,13 +156,13 @@ func (r *refusal) neverWas(name string) bool {
 func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (repeated bool) {
 	v := s.variant
 	r := refusal{cargo: d.cargo, part: *p}
-	r.items = slices.Clone(d.items) // the delivery may lose items later
+	r.Items = slices.Clone(d.Items) // the delivery may lose items later
 	r.count()
 	if d.beats != nil {
 		var items []item
 		for _, b := range d.beats {
 			if p.within(b.Name, b.Stamp) {
-				items = append(items, item{name: b.Name, was: b.Stamp, is: b.Stamp})
+				items = append(items, item{Name: b.Name, Was: b.Stamp, Is: b.Stamp})
 			}
 		}
 		r = list(items, p.nonce, false)
@@ -172,7 +172,7 @@ func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (re
 	}
 	if s.retries() {
 		r.text = hashOf(text)
-		r.permanent = CannotPass(text, func(word string) bool { return d.carries(word) != nil || stands(u.told(word)) })
+		r.permanent = CannotPass(text, func(word string) bool { return d.Carries(word) != nil || stands(u.told(word)) })
 		repeated = u.countTries(&r)
 		s.schedule(&r)
 	}
@@ -199,7 +199,7 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	// If a newer state of one member was already sent, the other members are sent again, too: the
 	// client may not have applied them.
 	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(r, later) {
-		u.retell(r, func(name string, it item) bool { return same(u.told(name), it.is) && !later(name) })
+		u.retell(r, func(name string, it item) bool { return same(u.told(name), it.Is) && !later(name) })
 		for name := range r.members { // a member accepted in a later response is no longer refused
 			if u.acceptedSince(v, r, name) && !later(name) {
 				r.take(name, false)
@@ -236,11 +236,11 @@ func (u *subscription) adoptRefused(all [][]item) {
 // and that the client does not want by its own name. A wildcard does not count. If a refusal has a
 // resource of that name, the item is not a phantom: the client may still hold that resource.
 func (u *subscription) phantom(it item) bool {
-	if e := u.Entry(it.name); !it.tellsNothing() || e != nil && u.demand.wants(e) {
+	if e := u.Entry(it.Name); !it.TellsNothing() || e != nil && u.demand.wants(e) {
 		return false
 	}
 	return !slices.ContainsFunc(u.refusals, func(r refusal) bool {
-		return r.has(it.name) && (stands(r.before(it.name)) || stands(r.carries(it.name)))
+		return r.has(it.Name) && (stands(r.Before(it.Name)) || stands(r.Carries(it.Name)))
 	})
 }
 
@@ -255,11 +255,11 @@ func (u *subscription) joinRefusals() {
 	u.refusals[at] = merge(u.refusals[at], u.refusals[at+1])
 	u.refusals = slices.Delete(u.refusals, at+1, at+2)
 	r := &u.refusals[at]
-	for _, it := range r.items {
-		u.Note(it.name)
+	for _, it := range r.Items {
+		u.Note(it.Name)
 	}
-	r.items = slices.DeleteFunc(r.items, func(it item) bool { return u.phantom(it) }) // the merged refusal does not keep the states between the two
-	r.left = len(r.items)
+	r.Items = slices.DeleteFunc(r.Items, func(it item) bool { return u.phantom(it) }) // the merged refusal does not keep the states between the two
+	r.left = len(r.Items)
 	u.dropEmpty()
 }
 
@@ -270,7 +270,7 @@ func (u *subscription) absorb(at int) {
 		a, b := &u.refusals[i], &u.refusals[at]
 		if a.includedIn(b) {
 			for name := range a.members {
-				u.inherit(name, a.before(name), i+1, at)
+				u.inherit(name, a.Before(name), i+1, at)
 			}
 			out := maps.Clone(b.out) // a name that had left the older refusal does not concern the newer one
 			m := merge(*a, *b)
@@ -293,10 +293,10 @@ func (u *subscription) inherit(name string, was *xds.Stamp, from, to int) {
 		if !r.has(name) {
 			continue
 		}
-		if it := r.find(name); it != nil {
-			it.was = was
+		if it := r.Find(name); it != nil {
+			it.Was = was
 		} else {
-			r.add([]item{{name: name, was: was, is: r.carries(name)}})
+			r.Add([]item{{Name: name, Was: was, Is: r.Carries(name)}})
 		}
 		return
 	}
@@ -327,7 +327,7 @@ func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) 
 	}
 	return func(name string) bool {
 		return slices.ContainsFunc(all, func(d *delivery) bool {
-			is := d.carries(name)
+			is := d.Carries(name)
 			return is != nil && (stands(is) || v == xds.Delta || u.typ.FullState)
 		})
 	}
@@ -337,7 +337,7 @@ func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) 
 // refusal has the name. The function ignores deliveries in flight.
 func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) bool {
 	is := u.told(name)
-	if same(is, r.carries(name)) || is == others || is == absent && v == xds.SotW && !u.typ.FullState {
+	if same(is, r.Carries(name)) || is == others || is == absent && v == xds.SotW && !u.typ.FullState {
 		return false // SotW does not report the removal
 	}
 	return !slices.ContainsFunc(u.refusals, func(o refusal) bool { return o.nonce > r.nonce && o.has(name) })
@@ -347,7 +347,7 @@ func (u *subscription) acceptedSince(v xds.Variant, r *refusal, name string) boo
 // same.
 func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 	for name, it := range r.members {
-		if !same(u.told(name), it.is) || later(name) {
+		if !same(u.told(name), it.Is) || later(name) {
 			return true
 		}
 	}
@@ -356,7 +356,7 @@ func (u *subscription) toldSince(r *refusal, later func(string) bool) bool {
 
 // hasRefused reports whether a refusal has this state of a name.
 func (u *subscription) hasRefused(name string, is *xds.Stamp) bool {
-	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && same(r.carries(name), is) })
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && same(r.Carries(name), is) })
 }
 
 // retell marks members to be sent again, if the client still wants them. The function `which`
@@ -445,7 +445,7 @@ func (u *subscription) heldBack(name string) bool {
 
 // refusedNew reports whether the client has refused a response that added the name.
 func (u *subscription) refusedNew(name string) bool {
-	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && !stands(r.before(name)) })
+	return slices.ContainsFunc(u.refusals, func(r refusal) bool { return r.has(name) && !stands(r.Before(name)) })
 }
 
 // remembered returns the names that have records which are kept only while the client wants the

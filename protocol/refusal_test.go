@@ -14,7 +14,7 @@ import (
 func refusalText(r *refusal) string {
 	var out []string
 	for name, it := range r.members {
-		out = append(out, fmt.Sprintf("%s:%s>%s", name, textOf(it.was), textOf(it.is)))
+		out = append(out, fmt.Sprintf("%s:%s>%s", name, textOf(it.Was), textOf(it.Is)))
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
@@ -22,7 +22,7 @@ func refusalText(r *refusal) string {
 
 // DELTA-13: a refused message of a split response has only its own names.
 func TestRefusalOfAPart(t *testing.T) {
-	c := cargo{from: versionsOf("a1 b1 x1"), to: versionsOf("a2 b2 c1"), items: itemsOf("d:->d1")}
+	c := cargo{From: versionsOf("a1 b1 x1"), To: versionsOf("a2 b2 c1"), Items: itemsOf("d:->d1")}
 	r := refusal{cargo: c, part: part{nonce: 1, lo: "b", hi: "c"}}
 	if got := refusalText(&r); got != "b:b1>b2 c:->c1" {
 		t.Error(got)
@@ -50,7 +50,7 @@ func TestRefusalTake(t *testing.T) {
 		{"a b x", ""},
 	} {
 		for _, given := range []bool{false, true} {
-			r := refusal{cargo: cargo{from: versionsOf("a1 x1"), to: versionsOf("a2 b1")}, part: part{nonce: 7, lo: "a", hi: "b", gone: "x", last: "x"}, left: 3}
+			r := refusal{cargo: cargo{From: versionsOf("a1 x1"), To: versionsOf("a2 b1")}, part: part{nonce: 7, lo: "a", hi: "b", gone: "x", last: "x"}, left: 3}
 			for name := range strings.FieldsSeq(c.out) {
 				r.take(name, given)
 				if r.has(name) || r.moves(name) != (given && name != "z") {
@@ -338,7 +338,7 @@ func TestJoinedRefusals(t *testing.T) {
 		for i, n := range sizes {
 			var items []item
 			for k := range n {
-				items = append(items, item{name: fmt.Sprint(i, ".", k), was: absent, is: &xds.Stamp{}})
+				items = append(items, item{Name: fmt.Sprint(i, ".", k), Was: absent, Is: &xds.Stamp{}})
 			}
 			u.refusals = append(u.refusals, list(items, uint64(i+1), false))
 		}
@@ -449,10 +449,10 @@ func TestMissingNamesLeaveNothing(t *testing.T) {
 				}
 				kept := l.subs[0].Set.Len()
 				for _, d := range l.subs[0].deliveries {
-					kept += len(d.items)
+					kept += len(d.Items)
 				}
 				for _, r := range l.subs[0].refusals {
-					kept += len(r.items) + len(r.out)
+					kept += len(r.Items) + len(r.out)
 				}
 				if most := 2 * (maxInFlight + maxRefusals) * (many + 2); kept > most {
 					t.Errorf("%d of %d requested names are kept, want at most %d", kept, 80*many, most)
@@ -476,7 +476,7 @@ func TestRefusedChurnLeavesNothing(t *testing.T) {
 		}
 		kept := 0
 		for _, r := range l.subs[0].refusals {
-			kept += len(r.items) + len(r.out)
+			kept += len(r.Items) + len(r.out)
 		}
 		if most := (maxRefusals + 2) * (maxRefusals + 2); kept > most {
 			t.Errorf("%s: %d names are kept, want at most %d", typ, kept, most)

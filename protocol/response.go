@@ -34,7 +34,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	if !world {
 		parts = c.Split(s.opts.MaxResponse)
 	}
-	content := cargo{from: from, to: to, whole: whole, items: items}
+	content := cargo{From: from, To: to, Whole: whole, Items: items}
 	f := delivery{cargo: content, version: version, sent: s.now, retry: u.hasRetried(&content), tried: s.tries(u.typ, &content), untold: s.forsakes(u)}
 	if stuck {
 		f.expectNone()
@@ -141,9 +141,9 @@ func (u *subscription) besidesVersions(t *xds.Table) (all []*xds.Stamp) {
 
 // replaced returns the versions that the delivery replaces by others.
 func (d *delivery) replaced() (all []*xds.Stamp) {
-	for _, it := range d.each {
-		if stands(it.was) && !same(it.was, it.is) {
-			all = append(all, it.was)
+	for _, it := range d.Each {
+		if stands(it.Was) && !same(it.Was, it.Is) {
+			all = append(all, it.Was)
 		}
 	}
 	return all
@@ -151,8 +151,8 @@ func (d *delivery) replaced() (all []*xds.Stamp) {
 
 // upserted returns the names of the resources that the delivery has.
 func (d *delivery) upserted() (names []string) {
-	for name, it := range d.each {
-		if stands(it.is) {
+	for name, it := range d.Each {
+		if stands(it.Is) {
 			names = append(names, name)
 		}
 	}

@@ -150,7 +150,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			if n == len(kept) {
 				kept = append(kept, nil)
 			}
-			kept[n] = append(kept[n], item{name: st.Name, was: told, is: st})
+			kept[n] = append(kept[n], item{Name: st.Name, Was: told, Is: st})
 		}
 	}
 	u.bring(unknown)

@@ -62,7 +62,7 @@ func (s *Session) tries(t *xds.Type, c *cargo) bool {
 		return false
 	}
 	name, ok := s.opts.Tried(t)
-	return ok && stands(c.carries(name))
+	return ok && stands(c.Carries(name))
 }
 
 // tried returns the resource that the view shows again after its refusal, if the client has refused it once more.
@@ -84,7 +84,7 @@ func (u *subscription) hasRetried(c *cargo) bool {
 			return false
 		}
 		for name, it := range r.members {
-			if is := c.carries(name); is != nil && same(is, it.is) {
+			if is := c.Carries(name); is != nil && same(is, it.Is) {
 				return true
 			}
 		}
@@ -115,7 +115,7 @@ func (u *subscription) countTries(r *refusal) (repeated bool) {
 // shares reports whether another refusal has a member in the same state.
 func (r *refusal) shares(o *refusal) bool {
 	for name, it := range r.members {
-		if stands(it.is) && o.has(name) && same(it.is, o.carries(name)) {
+		if stands(it.Is) && o.has(name) && same(it.Is, o.Carries(name)) {
 			return true
 		}
 	}
@@ -128,7 +128,7 @@ func (r *refusal) includedIn(o *refusal) bool {
 		return false
 	}
 	for name, it := range r.members {
-		if !o.has(name) || !same(it.is, o.carries(name)) {
+		if !o.has(name) || !same(it.Is, o.Carries(name)) {
 			return false
 		}
 	}
@@ -172,14 +172,14 @@ func (s *Session) retry(u *subscription) {
 func (s *Session) isOutdated(u *subscription, r *refusal) bool {
 	t := s.table(u.typ)
 	for name, it := range r.members {
-		if !stands(it.is) || same(it.was, it.is) {
+		if !stands(it.Is) || same(it.Was, it.Is) {
 			continue
 		}
-		if in := t.Lookup(name); in != nil && same(in.Stamp, it.is) {
+		if in := t.Lookup(name); in != nil && same(in.Stamp, it.Is) {
 			continue
 		}
 		l := u.Lingers(name)
-		kept := s.ordersTypes() && l != nil && l.Body != nil && same(l.Body.Stamp, it.is)
+		kept := s.ordersTypes() && l != nil && l.Body != nil && same(l.Body.Stamp, it.Is)
 		if !kept {
 			return true
 		}
@@ -196,7 +196,7 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 		if world {
 			return (len(apart) == 0 || apart[name]) && !u.toldGone(name)
 		}
-		return (len(apart) == 0 || apart[name]) && same(u.told(name), it.is) && !u.refusedLater(r, name)
+		return (len(apart) == 0 || apart[name]) && same(u.told(name), it.Is) && !u.refusedLater(r, name)
 	})
 	r.apart, r.retried = apart, true
 	u.Owe(u.Due || world)
@@ -205,7 +205,7 @@ func (u *subscription) retryNames(s *Session, r *refusal) {
 // refusedLater reports whether a newer refusal than r has the same state of a name, and so its own schedule.
 func (u *subscription) refusedLater(r *refusal, name string) bool {
 	return slices.ContainsFunc(u.refusals, func(o refusal) bool {
-		return o.nonce > r.nonce && o.has(name) && same(o.carries(name), r.carries(name))
+		return o.nonce > r.nonce && o.has(name) && same(o.Carries(name), r.Carries(name))
 	})
 }
 
@@ -250,7 +250,7 @@ func (s *Session) hasten(first *subscription, d *delivery, p *part) {
 // helpedBy reports whether a message of type t is a reason to retry a member of a refusal of type by.
 func (r *refusal) helpedBy(d *delivery, p *part, t, by *xds.Type) bool {
 	for _, it := range r.members {
-		if stands(it.is) && d.helps(p, t, by, it.is, func(string, *xds.Stamp) bool { return true }) {
+		if stands(it.Is) && d.helps(p, t, by, it.Is, func(string, *xds.Stamp) bool { return true }) {
 			return true
 		}
 	}
@@ -265,15 +265,15 @@ func (d *delivery) helps(p *part, t, by *xds.Type, refused *xds.Stamp, counts fu
 		if !ref.Type.Is(t) {
 			continue
 		}
-		if is := d.carries(ref.Name); stands(is) && p.within(ref.Name, is) && !same(d.before(ref.Name), is) && counts(ref.Name, is) {
+		if is := d.Carries(ref.Name); stands(is) && p.within(ref.Name, is) && !same(d.Before(ref.Name), is) && counts(ref.Name, is) {
 			return true
 		}
 	}
 	if refused.Addresses == nil || !by.Is(t) {
 		return false
 	}
-	for name, it := range d.each {
-		if it.was.Addresses != nil && !same(it.was, it.is) && p.within(name, it.is) && it.was.Frees(it.is, refused) && counts(name, it.is) {
+	for name, it := range d.Each {
+		if it.Was.Addresses != nil && !same(it.Was, it.Is) && p.within(name, it.Is) && it.Was.Frees(it.Is, refused) && counts(name, it.Is) {
 			return true
 		}
 	}

@@ -2,11 +2,18 @@ package protocol
 
 import (
 	"github.com/chancery-xds/chancery/protocol/internal/names"
+	"github.com/chancery-xds/chancery/protocol/internal/sent"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // The words of package names for all rooms. Many functions have a variable that is called names.
 type entry = names.Entry
+
+// The words of package sent for all rooms.
+type (
+	item  = sent.Item
+	cargo = sent.Cargo
+)
 
 var absent, others = names.Absent, names.Others
 
@@ -17,3 +24,5 @@ func stateOf(told *xds.Stamp) names.State { return names.StateOf(told) }
 func stands(s *xds.Stamp) bool  { return names.Stands(s) }
 func known(s *xds.Stamp) bool   { return names.Known(s) }
 func same(a, b *xds.Stamp) bool { return names.Same(a, b) }
+
+func itemByName(a, b item) int { return sent.ItemByName(a, b) }

@@ -117,7 +117,7 @@ type Session struct {
 // typ. Terms: see doc.go.
 //
 //   - want, matching: what the client subscribes to (want.go, match.go, scope.go)
-//   - record: what the client was told and answered (told.go, cargo.go, delivery.go, settle.go,
+//   - record: what the client was told and answered (told.go, delivery.go, settle.go,
 //     refusal.go, refusing.go, world.go)
 //   - withdrawing, waiting, mute: removals and names that wait because of other types (withdraw.go,
 //     order.go, waiting.go, warm.go, due.go, mute.go)

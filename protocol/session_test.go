@@ -144,7 +144,7 @@ func TestAnswered(t *testing.T) {
 			s.subs = append(s.subs, u)
 			for n := range uint64(3) {
 				s.now = began.Add(time.Duration(n) * 10 * time.Second)
-				s.deliver(u, &delivery{sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
+				s.deliver(u, &delivery{sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{Items: itemsOf("a:->a1")}})
 			}
 			for a := range strings.FieldsSeq(c.answers) {
 				if a == "-" { // the client unsubscribes from the last name

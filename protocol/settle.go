@@ -71,10 +71,10 @@ func (u *subscription) acceptedIn(d *delivery, p *part, waits bool) Acceptance {
 	if d.beats != nil {
 		return Acceptance{}
 	}
-	if u.base != nil && d.to == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals) == 0 && !waits {
-		return Acceptance{All: d.to, items: d.items, in: p}
+	if u.base != nil && d.To == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals) == 0 && !waits {
+		return Acceptance{All: d.To, items: d.Items, in: p}
 	}
-	return Acceptance{items: d.items, in: p}
+	return Acceptance{items: d.Items, in: p}
 }
 
 // finish forgets a delivery whose parts are all answered.
@@ -142,8 +142,8 @@ func (s *Session) accept(u *subscription, d *delivery, p *part, with answering) 
 	with.accepts(d, p)
 	u.learned(s.variant, d, p, with.waits)
 	told := func(yield func(string, item) bool) {
-		for name, it := range d.each {
-			if p.within(name, it.is) && !yield(name, it) {
+		for name, it := range d.Each {
+			if p.within(name, it.Is) && !yield(name, it) {
 				return
 			}
 		}

@@ -30,7 +30,7 @@ func TestSettle(t *testing.T) {
 		u := newSubscription(xds.Route)
 		s := &Session{variant: xds.Delta, now: time.Unix(1, 0), view: xds.Tables{}}
 		for n := range uint64(3) {
-			s.deliver(u, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{items: itemsOf("a:->a1")}})
+			s.deliver(u, &delivery{parts: []part{{nonce: n + 1, lo: "a", hi: "z"}}, cargo: cargo{Items: itemsOf("a:->a1")}})
 		}
 		answer(s, u, c.answers)
 		var out []string
@@ -82,7 +82,7 @@ func TestSettleEvents(t *testing.T) {
 			s.Advance(time.Unix(100, 0))
 			for n := range uint64(2) {
 				u.add(entry{Name: "a", Told: stampOf("a1"), Named: true}, entry{Name: "b", Told: stampOf("b1"), Named: true})
-				s.deliver(u, &delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1")}, version: fmt.Sprint("v", n+1), sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "b"}}})
+				s.deliver(u, &delivery{cargo: cargo{Items: itemsOf("a:->a1 b:->b1")}, version: fmt.Sprint("v", n+1), sent: s.now, parts: []part{{nonce: n + 1, lo: "a", hi: "b"}}})
 				s.Advance(s.now.Add(time.Second))
 			}
 			s.Advance(s.now.Add(time.Second))
@@ -136,7 +136,7 @@ func TestSettlePartByPart(t *testing.T) {
 	} {
 		s := NewSession(xds.Delta, nil, xds.Tables{}, Options{})
 		u := newSubscription(xds.Route)
-		d := delivery{cargo: cargo{items: itemsOf("a:->a1 b:->b1 c:->c1")}}
+		d := delivery{cargo: cargo{Items: itemsOf("a:->a1 b:->b1 c:->c1")}}
 		for i, name := range []string{"a", "b", "c"} {
 			u.add(entry{Name: name, Told: stampOf(name + "1"), Named: true})
 			d.addPart(part{nonce: uint64(i + 1), lo: name, hi: name})

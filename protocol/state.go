@@ -221,7 +221,7 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 	}
 	if s.tellsWorld(u) { // a refused full state also contains the unanswered names of earlier responses
 		for i := range u.deliveries {
-			for name := range u.deliveries[i].each {
+			for name := range u.deliveries[i].Each {
 				if is(name) {
 					names = append(names, name)
 				}
@@ -293,7 +293,7 @@ func (o *outlook) names() (all []string) {
 	}
 	also := u.remembered()
 	for i := range u.deliveries {
-		for name := range u.deliveries[i].each {
+		for name := range u.deliveries[i].Each {
 			also = append(also, name)
 		}
 	}
@@ -455,17 +455,17 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 	was, first := told, u.nonce+1
 	for i := range u.refusals {
 		if r := &u.refusals[i]; r.nonce < first && r.has(name) {
-			was, first = r.before(name), r.nonce
+			was, first = r.Before(name), r.nonce
 		}
 	}
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
-		is := d.carries(name)
+		is := d.Carries(name)
 		if !stands(is) && (is == nil || o.s.forsakes(u)) {
 			continue // SotW does not report that a name is removed
 		}
 		if d.beats == nil && d.parts[0].nonce < first && d.open(name, is) {
-			was, first = d.before(name), d.parts[0].nonce
+			was, first = d.Before(name), d.parts[0].nonce
 		}
 	}
 	switch left := u.leftovers[name].stamp; {

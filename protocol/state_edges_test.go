@@ -51,11 +51,11 @@ func TestStatesOfRefusedHeartbeat(t *testing.T) {
 // names.
 func TestAcceptedLaterLeavesOlderResponse(t *testing.T) {
 	d := delivery{
-		cargo: cargo{items: itemsOf("b:->b1 c:->c1 d:b1>-")},
+		cargo: cargo{Items: itemsOf("b:->b1 c:->c1 d:b1>-")},
 		parts: []part{{nonce: 1, lo: "b", hi: "b"}, {nonce: 2, lo: "c", hi: "c"}, {nonce: 3, gone: "d", last: "d"}},
 	}
-	later := cargo{items: itemsOf("a:->a1 c:->c2 d:->d1")} // the older response has no a
-	d.overtaken(later.each)
+	later := cargo{Items: itemsOf("a:->a1 c:->c2 d:->d1")} // the older response has no a
+	d.overtaken(later.Each)
 	var moved []uint64
 	for _, p := range d.parts {
 		if p.moved {

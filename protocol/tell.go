@@ -80,14 +80,14 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	}
 	e.Tell(is)
 	u.rowSent(e, is == absent && s.forsakes(u))
-	return item{name: e.Name, was: was, is: is}
+	return item{Name: e.Name, Was: was, Is: is}
 }
 
 // tellLeftovers adds items for leftovers without an entry that are sent again because of the wildcard.
 func (u *subscription) tellLeftovers(d *diff, items []item) []item {
 	for _, r := range d.upserts {
 		if u.isLeftover(r.Name, cannotRemove) && u.Entry(r.Name) == nil {
-			items = append(items, item{name: r.Name, was: u.leftovers[r.Name].stamp, is: r.Stamp})
+			items = append(items, item{Name: r.Name, Was: u.leftovers[r.Name].stamp, Is: r.Stamp})
 			u.dropLeftover(r.Name, cannotRemove)
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 		}
 		items = append(items, s.said(u, e, absent))
 		if u.isLeftover(n, unmatched) {
-			items[len(items)-1].lapse(u.collects(n))
+			items[len(items)-1].Lapse(u.collects(n))
 			u.dropLeftover(n, unmatched)
 		}
 		if u.matches[n] != nil {
@@ -148,12 +148,12 @@ func (s *Session) clearDirty(u *subscription, t *xds.Table, d *diff) (listed []s
 func (u *subscription) tellNothing(kept []string, held []entry, items []item) []item {
 	told := items
 	for _, n := range kept {
-		if _, ok := slices.BinarySearchFunc(told, item{name: n}, itemByName); !ok {
-			items = append(items, item{name: n})
+		if _, ok := slices.BinarySearchFunc(told, item{Name: n}, itemByName); !ok {
+			items = append(items, item{Name: n})
 		}
 	}
 	for i := range held {
-		items = append(items, item{name: held[i].Name})
+		items = append(items, item{Name: held[i].Name})
 	}
 	slices.SortFunc(items, itemByName)
 	return items
@@ -173,7 +173,7 @@ func (u *subscription) forgetPlain(listed []string, items []item) {
 		return
 	}
 	for _, it := range items { // only names in listed or items can have changed
-		listed = append(listed, it.name)
+		listed = append(listed, it.Name)
 	}
 	for _, n := range listed {
 		if e := u.Entry(n); e != nil && none(e) {

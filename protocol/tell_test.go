@@ -25,16 +25,16 @@ func (l *line) tells(typ *xds.Type) string {
 	items := l.tell(u, t, &d)
 	u.rowsUnsent(items)
 	for _, it := range items {
-		text := it.name + ":"
-		if it.is != nil {
-			text += strings.TrimPrefix(textOf(it.was), "nothing") + ">" + textOf(it.is)
+		text := it.Name + ":"
+		if it.Is != nil {
+			text += strings.TrimPrefix(textOf(it.Was), "nothing") + ">" + textOf(it.Is)
 		} else {
 			text += ">"
 		}
-		if it.lapsed {
+		if it.Lapsed {
 			text += "!"
 		}
-		if it.member {
+		if it.Member {
 			text += "*"
 		}
 		out = append(out, text)
@@ -296,7 +296,7 @@ func TestKeptNameIsListedOnce(t *testing.T) {
 	l.want("RDS r@2")
 	l.commit(xds.Cluster, nil, "x", "y")
 	l.want("CDS -y")
-	if items := l.sub(xds.Cluster).deliveries[0].items; len(items) != 2 {
+	if items := l.sub(xds.Cluster).deliveries[0].Items; len(items) != 2 {
 		t.Errorf("listed items %v", items)
 	}
 }

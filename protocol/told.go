@@ -125,13 +125,13 @@ func (u *subscription) stillHeld(name string) bool {
 		return unsent
 	}
 	for d := range u.underWay() {
-		if it := d.find(name); it != nil && it.lapsed && d.open(name, it.is) {
+		if it := d.Find(name); it != nil && it.Lapsed && d.open(name, it.Is) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(u.refusals, func(r refusal) bool {
-		it := r.find(name)
-		return it != nil && it.lapsed && r.has(name) && (!it.member || u.demand.keepsMember(name))
+		it := r.Find(name)
+		return it != nil && it.Lapsed && r.has(name) && (!it.Member || u.demand.keepsMember(name))
 	})
 }
 
@@ -176,8 +176,8 @@ func (s *Session) isVague(u *subscription, rest unsent) bool {
 		}
 	}
 	for d := range u.underWay() { // only resources count: SotW may not report removals
-		for name, it := range d.each {
-			if u.hadBefore(name) && stands(it.is) {
+		for name, it := range d.Each {
+			if u.hadBefore(name) && stands(it.Is) {
 				return true
 			}
 		}
@@ -199,7 +199,7 @@ func (u *subscription) vagueAfter(d *delivery, parts int, waits bool) bool {
 		return true
 	}
 	for _, st := range u.brought {
-		if !stands(d.carries(st.Name)) {
+		if !stands(d.Carries(st.Name)) {
 			return true
 		}
 	}
@@ -217,8 +217,8 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part, waits bool) 
 		return
 	}
 	var taken []string
-	for name, it := range d.each {
-		if stands(it.is) && p.within(name, it.is) { // only resources count: SotW may not report removals
+	for name, it := range d.Each {
+		if stands(it.Is) && p.within(name, it.Is) { // only resources count: SotW may not report removals
 			taken = append(taken, name)
 		}
 	}
@@ -229,18 +229,18 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part, waits bool) 
 // only single names are unknown: the names that waited, and the names that the client refused. A
 // refused full state is sent again as a whole.
 func (u *subscription) toldAll(d *delivery) {
-	if u.typ.FullState || !u.vagueAll || !d.whole || !d.settled() {
+	if u.typ.FullState || !u.vagueAll || !d.Whole || !d.settled() {
 		return
 	}
 	u.vagueAll = false
 	var names []string
-	for _, it := range d.items {
-		if it.is == nil { // it waited
-			names = append(names, it.name)
+	for _, it := range d.Items {
+		if it.Is == nil { // it waited
+			names = append(names, it.Name)
 		}
 	}
-	for name, it := range d.each {
-		if stands(it.is) && slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused && p.within(name, it.is) }) {
+	for name, it := range d.Each {
+		if stands(it.Is) && slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused && p.within(name, it.Is) }) {
 			names = append(names, name)
 		}
 	}
@@ -333,7 +333,7 @@ func (u *subscription) coming(name string) (is *xds.Stamp) {
 // this name before.
 func (u *subscription) comesFirst(name string) bool {
 	for d := range u.underWay() {
-		if is := d.carries(name); stands(is) && !stands(d.before(name)) && d.open(name, is) {
+		if is := d.Carries(name); stands(is) && !stands(d.Before(name)) && d.open(name, is) {
 			return true
 		}
 	}
@@ -359,7 +359,7 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 func (u *subscription) unanswered(name string) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
-		is := d.carries(name)
+		is := d.Carries(name)
 		if is == nil || d.beats != nil || !d.open(name, is) {
 			continue
 		}
@@ -402,15 +402,15 @@ func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, f
 	t := s.table(u.typ)
 	untold := s.forsakes(u)
 	for d := range u.underWay() {
-		for name, it := range d.each {
-			if untold && !stands(it.is) || !d.open(name, it.is) {
+		for name, it := range d.Each {
+			if untold && !stands(it.Is) || !d.open(name, it.Is) {
 				continue // if untold: no response removes the name; the client cannot be told
 			}
-			if u.outdated(t, name, it.was) {
-				yield(it.was, false)
+			if u.outdated(t, name, it.Was) {
+				yield(it.Was, false)
 			}
-			if u.unacked && stands(it.is) && !same(u.told(name), it.is) && !u.current(t, name, it.is) {
-				yield(it.is, false)
+			if u.unacked && stands(it.Is) && !same(u.told(name), it.Is) && !u.current(t, name, it.Is) {
+				yield(it.Is, false)
 			}
 		}
 	}
@@ -459,7 +459,7 @@ func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield 
 		if firm && u.hadBefore(name) {
 			yield(&xds.Stamp{}, true)
 		}
-		for _, st := range []*xds.Stamp{it.was, it.is} {
+		for _, st := range []*xds.Stamp{it.Was, it.Is} {
 			if u.outdated(t, name, st) {
 				yield(st, firm)
 			}

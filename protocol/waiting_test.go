@@ -280,9 +280,9 @@ func TestRecheck(t *testing.T) {
 		{"a cluster with the name of an assignment", func(l *line) { l.sub(xds.Cluster).Note("e2") }, ""},
 		{"several", func(l *line) { l.sub(xds.Cluster).Note("c1", "c2") }, "r1 r2"},
 		{"more names than wait", func(l *line) { l.sub(xds.Cluster).Note("a", "b", "c", "d") }, "any r1 r2"},
-		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).noteContent(&cargo{items: itemsOf("x:->x1")}) }, "any"}, // it is answered
+		{"a delivery of others", func(l *line) { l.sub(xds.Cluster).noteContent(&cargo{Items: itemsOf("x:->x1")}) }, "any"}, // it is answered
 		{"a delivery of its cluster", func(l *line) {
-			l.sub(xds.Cluster).noteContent(&cargo{items: []item{{name: "c1", was: absent, is: stampOf("c1")}}})
+			l.sub(xds.Cluster).noteContent(&cargo{Items: []item{{Name: "c1", Was: absent, Is: stampOf("c1")}}})
 		}, "any r1"},
 		{"all of a type", func(l *line) { l.sub(xds.Cluster).NoteAll() }, "any r1 r2"},
 		{"itself", func(l *line) { l.sub(xds.Route).Touch(l.sub(xds.Route).Entry("r2")) }, "r2"},

@@ -232,8 +232,8 @@ func (u *subscription) arrives(t *xds.Table) {
 		return
 	}
 	for d := range u.underWay() {
-		if d.whole && !d.parts[0].world {
-			u.rebase(d.to)
+		if d.Whole && !d.parts[0].world {
+			u.rebase(d.To)
 		}
 	}
 	others := map[string]*xds.Stamp{}
@@ -253,16 +253,16 @@ func (u *subscription) arrives(t *xds.Table) {
 		if d.parts[0].world {
 			continue
 		}
-		for _, it := range d.items {
-			look(it.name)
+		for _, it := range d.Items {
+			look(it.Name)
 		}
 		switch {
 		case u.base == nil:
-			for name := range d.each {
+			for name := range d.Each {
 				look(name)
 			}
-		case d.whole || d.from != d.to:
-			for was, is := range u.base.Since(d.to) {
+		case d.Whole || d.From != d.To:
+			for was, is := range u.base.Since(d.To) {
 				look(cmp.Or(is, was).Name)
 			}
 		}
@@ -299,7 +299,7 @@ func (u *subscription) mayHaveGivenUp() bool {
 // unsubscribed from.
 func (u *subscription) bringer(name string) (last *delivery, is *xds.Stamp) {
 	for d := range u.underWay() {
-		if said := d.carries(name); said != nil && !d.parts[0].world {
+		if said := d.Carries(name); said != nil && !d.parts[0].world {
 			last, is = d, said
 		}
 	}

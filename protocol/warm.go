@@ -101,8 +101,8 @@ func (s *Session) warmWorld(u *subscription) (stuck bool) {
 	// The client may refuse a response in flight. The clusters in that response are then new in the
 	// present full state.
 	for d := range u.underWay() {
-		for name, it := range d.each {
-			if c := t.Lookup(name); stands(it.is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
+		for name, it := range d.Each {
+			if c := t.Lookup(name); stands(it.Is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
 				stuck = true
 			}
 		}
@@ -126,11 +126,11 @@ func (s *Session) warming(u *subscription) {
 			continue
 		}
 		for d := range cds.underWay() {
-			for _, it := range d.each {
-				if !stands(it.is) {
+			for _, it := range d.Each {
+				if !stands(it.Is) {
 					continue
 				}
-				for _, ref := range it.is.Refs {
+				for _, ref := range it.Is.Refs {
 					if ref.Type.Is(u.typ) {
 						u.refresh(s.table(u.typ), ref.Name)
 					}

@@ -88,7 +88,7 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 			e.Had(in.Stamp)
 		}
 		for i := range u.refusals {
-			if r := &u.refusals[i]; s.retries() && r.has(n) && same(r.carries(n), in.Stamp) {
+			if r := &u.refusals[i]; s.retries() && r.has(n) && same(r.Carries(n), in.Stamp) {
 				s.schedule(r)
 			}
 		}
@@ -99,7 +99,7 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 // holdsTold reports whether r holds a name back alone whose refused state was told last.
 func (u *subscription) holdsTold(r *refusal) bool {
 	for n := range r.apart {
-		if same(u.told(n), r.carries(n)) {
+		if same(u.told(n), r.Carries(n)) {
 			return true
 		}
 	}
@@ -120,7 +120,7 @@ func (r *refusal) separate(names []string) (found bool) {
 	for _, n := range names {
 		if r.has(n) && !r.apart[n] {
 			r.setApart(n)
-			found = found || stands(r.carries(n))
+			found = found || stands(r.Carries(n))
 		}
 	}
 	return found

@@ -34,11 +34,16 @@ var rooms = map[string]string{
 	"names.Entry.Matched": "match.go",
 	"names.Kept.Released": "withdraw.go",
 
+	// Package sent writes all other fields of a content.
+	"sent.Cargo.Dropped": "delivery.go",
+	"sent.Cargo.Items":   "refusal.go",
+	"sent.Cargo.Whole":   "delivery.go",
+	"sent.Item.Is":       "delivery.go",
+	"sent.Item.Was":      "delivery.go refusal.go",
+
 	"want": "scope.go",
 
 	"record":   "delivery.go settle.go refusal.go refusing.go",
-	"cargo":    "delivery.go refusal.go",
-	"item":     "delivery.go refusal.go",
 	"delivery": "settle.go",
 	"part":     "settle.go refusal.go",
 	"World":    "resume.go response.go",

@@ -43,6 +43,7 @@ var dependents = map[string][]string{
 	"protocol":                 {"client"},
 	"protocol/internal/client": {"client"},
 	"protocol/internal/names":  {"protocol"},
+	"protocol/internal/sent":   {"protocol"},
 	"server":                   {"rest"},
 	"store":                    {"lazy"},
 	"xds":                      {"wire", "store"},

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -99,4 +100,21 @@ func (a Acceptance) Each(yield func(*xds.Stamp) bool) {
 			return
 		}
 	}
+}
+
+// ParseNonce returns the number of a nonce of a session. The result is 0 if no session can have sent the nonce:
+// nonces begin with 1.
+func ParseNonce(nonce string) uint64 {
+	n, err := strconv.ParseUint(nonce, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func nonceOf(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
 }

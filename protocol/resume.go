@@ -240,21 +240,6 @@ func (s *Session) recallLately(u *subscription) {
 	s.takeOver(u, w, t)
 }
 
-// recent returns the recent tables of a type, the newest first.
-func (s *Session) recent(t *xds.Type) []*xds.Table {
-	if s.opts.Recent == nil {
-		return nil
-	}
-	return s.opts.Recent(t)
-}
-
-// past returns the recent tables before t. Tables after t may exist, too: the session has not seen
-// them yet.
-func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
-	recent := s.recent(typ)
-	return recent[slices.Index(recent, t)+1:]
-}
-
 // resume adopts the resources that a delta client states (DELTA-9): "the Incremental xDS client may
 // tell the server of its known resources to avoid resending them".
 func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
@@ -329,18 +314,6 @@ func (u *subscription) adopt(e *entry, is statement) {
 		u.lapse(e) // the collection matched the resource, too
 	}
 	u.Touch(e)
-}
-
-// recognize handles a view that finds resources on demand. If the view has found a resource in the
-// version that a delta client stated earlier, the resource counts as told: "to avoid resending".
-func (s *Session) recognize(u *subscription, e *entry) {
-	if known(e.Told) || e.Told.Version == "" {
-		return
-	}
-	r := s.table(u.typ).Lookup(e.Name)
-	if u.shows(r) && r.Version == e.Told.Version && (!s.ttl || r.TTL == 0) {
-		e.Had(r.Stamp)
-	}
 }
 
 // An index is a set of stated names. Each client that reconnects needs an index. It uses a sixth of

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/chancery-xds/chancery/protocol/internal/names"
@@ -159,23 +158,6 @@ func (s *Session) messages(u *subscription) (all []Message) {
 		}
 	}
 	return all
-}
-
-// ParseNonce returns the number of a nonce of a session. The result is 0 if no session can have sent the nonce:
-// nonces begin with 1.
-func ParseNonce(nonce string) uint64 {
-	n, err := strconv.ParseUint(nonce, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-func nonceOf(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatUint(n, 10)
 }
 
 // NameStates yields the states of all names of a type that the client wants or may hold, in the

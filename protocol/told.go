@@ -517,3 +517,18 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 	}
 	return last
 }
+
+// recent returns the recent tables of a type, the newest first.
+func (s *Session) recent(t *xds.Type) []*xds.Table {
+	if s.opts.Recent == nil {
+		return nil
+	}
+	return s.opts.Recent(t)
+}
+
+// past returns the recent tables before t. Tables after t may exist, too: the session has not seen
+// them yet.
+func (s *Session) past(typ *xds.Type, t *xds.Table) []*xds.Table {
+	recent := s.recent(typ)
+	return recent[slices.Index(recent, t)+1:]
+}

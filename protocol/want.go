@@ -577,3 +577,15 @@ func (u *subscription) interest() Interest {
 	u.moved, u.shift = false, nil
 	return i
 }
+
+// recognize handles a view that finds resources on demand. If the view has found a resource in the
+// version that a delta client stated earlier, the resource counts as told: "to avoid resending".
+func (s *Session) recognize(u *subscription, e *entry) {
+	if known(e.Told) || e.Told.Version == "" {
+		return
+	}
+	r := s.table(u.typ).Lookup(e.Name)
+	if u.shows(r) && r.Version == e.Told.Version && (!s.ttl || r.TTL == 0) {
+		e.Had(r.Stamp)
+	}
+}

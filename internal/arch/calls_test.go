@@ -13,13 +13,14 @@ import (
 
 // floors lists the rooms of package protocol as files, the lowest room first. A room uses functions, variables and
 // fields of its own files and of the rooms below it. So each room can be a package that imports only the packages
-// below. The files without a room join the rooms: they use all rooms, and each room may use the types and the
-// session in them.
+// below. The files on top use all rooms. The other files have the session and its events: they use all rooms, too, and
+// each room may use them.
 var floors = []struct{ room, files string }{
 	{"record", "row.go answer.go told.go delivery.go settle.go refusal.go withheld.go refusing.go retry.go world.go blamed.go permanent.go"},
 	{"want", "want.go match.go scope.go"},
 	{"withdrawing, waiting", "withdraw.go order.go waiting.go warm.go due.go mute.go"},
-	{"saying", "diff.go say.go resend.go tell.go response.go handover.go beat.go"},
+	{"saying", "diff.go say.go resend.go tell.go response.go handover.go beat.go forget.go"},
+	{"top", "resume.go state.go"},
 }
 
 // "No room uses a room above it."

@@ -263,32 +263,27 @@ func (u *subscription) joinRefusals() {
 	u.dropEmpty()
 }
 
-// absorb merges older refusals into the refusal at index at, if it has all of their members in the same
-// state. So a client that refuses the same content for ever costs one refusal.
+// absorb forgets the older refusals of which the refusal at index at has all members in the same state. So a
+// client that refuses the same content for ever costs one refusal.
 func (u *subscription) absorb(at int) {
 	for i := 0; i < at; {
-		a, b := &u.refusals[i], &u.refusals[at]
-		if a.includedIn(b) {
-			for name := range a.members {
-				u.inherit(name, a.Before(name), i+1, at)
-			}
-			out := maps.Clone(b.out) // a name that had left the older refusal does not concern the newer one
-			m := merge(*a, *b)
-			m.keepTries(b)
-			m.out = out
-			u.refusals[at] = m
-			u.refusals = slices.Delete(u.refusals, i, i+1)
-			at--
+		a := &u.refusals[i]
+		if !a.includedIn(&u.refusals[at]) {
+			i++
 			continue
 		}
-		i++
+		for name := range a.members {
+			u.inherit(name, a.Before(name), i+1, at)
+		}
+		u.refusals = slices.Delete(u.refusals, i, i+1)
+		at--
 	}
 }
 
-// inherit makes a state the state before the first of some refusals that has the name, because the older refusal
-// with the name moves behind them.
+// inherit makes a state the state before the first of some refusals that has the name, because the session forgets
+// an older one.
 func (u *subscription) inherit(name string, was *xds.Stamp, from, to int) {
-	for i := from; i < to; i++ {
+	for i := from; i <= to; i++ {
 		r := &u.refusals[i]
 		if !r.has(name) {
 			continue

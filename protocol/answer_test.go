@@ -67,3 +67,24 @@ func TestAnswersAfterWildcard(t *testing.T) {
 	l.settleTypes(xds.Cluster)
 	l.wantStates(xds.Cluster, "a:synced")
 }
+
+// SAFE-1: a name is in flight although an older response with the name is forgotten when the name is sent again.
+func TestAnswersOfForgottenResponse(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b", "c", "d", "e")})
+	subscribe := func(name string) {
+		t.Helper()
+		l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{name}})
+		if len(l.drain()) != 1 {
+			t.Fatalf("%s is not sent", name)
+		}
+	}
+	subscribe("a")
+	subscribe("b")
+	l.ack(xds.Endpoint)
+	for _, name := range []string{"c", "d", "e", "a"} {
+		subscribe(name)
+	}
+	if u := l.sub(xds.Endpoint); u.deliveries[0].Carries("a") != nil || u.Entry("a").State != names.InFlight {
+		t.Errorf("%d responses, %+v", len(u.deliveries), u.Entry("a"))
+	}
+}

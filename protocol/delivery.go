@@ -182,9 +182,12 @@ func (s *Session) addDelivery(u *subscription, d *delivery, drops func(*delivery
 	if u.answered() {
 		u.silent = s.now
 	}
-	u.makeRoom(drops)
+	lost := u.makeRoom(drops)
 	waited := d.counts() && u.crowded()
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, *d), true, d.last()
+	for i := range lost {
+		u.rowsForgotten(&lost[i])
+	}
 	if waited {
 		s.limitUnanswered(u)
 	}
@@ -210,8 +213,8 @@ func (u *subscription) stuck() bool {
 }
 
 // makeRoom drops responses from the list that do not count: superseded ones and heartbeats. It keeps
-// some, because a late answer may still come.
-func (u *subscription) makeRoom(drops func(*delivery)) {
+// some, because a late answer may still come. It returns the content of the dropped ones.
+func (u *subscription) makeRoom(drops func(*delivery)) (lost []cargo) {
 	for i := 0; i < len(u.deliveries) && len(u.deliveries) >= maxInFlight; {
 		d := &u.deliveries[i]
 		if d.counts() {
@@ -219,11 +222,11 @@ func (u *subscription) makeRoom(drops func(*delivery)) {
 			continue
 		}
 		drops(d)
-		lost := d.cargo
+		lost = append(lost, d.cargo)
 		u.deliveries = slices.Delete(u.deliveries, i, i+1)
-		u.rowsForgotten(&lost)
 		u.NoteAll()
 	}
+	return lost
 }
 
 // crowded reports whether so many responses are in flight that a further one must wait (SAFE-1).

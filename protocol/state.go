@@ -305,16 +305,20 @@ func (o *outlook) state(name string) NameState {
 	n.RefusedIn = nonceOf(refusedIn)
 	l, due := u.lingers(name), o.owes(e, name, told, r)
 	w, waits := u.waiting.of(name)
-	switch answer := u.answerOf(e, name); {
+	answer := names.Held
+	if has {
+		answer = u.answerOf(e, name)
+	}
+	switch {
 	case waits && due:
 		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
 	case l != nil:
 		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.until, o.keepers(name, l)
 	case due:
 		n.State = StateDue
-	case has && answer == names.InFlight:
+	case answer == names.InFlight && d != nil:
 		n.State, n.Since, n.Nonce = StateSent, d.sent, p.nonceText()
-	case has && answer == names.Refused && (stands(told) || !o.s.forsakes(u)): // SotW does not report the removal: the name is absent
+	case answer == names.Refused && !o.isUnreported(told):
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	default:
 		n.State = o.settled(&n, e, r, told)
@@ -324,6 +328,9 @@ func (o *outlook) state(name string) NameState {
 	}
 	return n
 }
+
+// isUnreported reports whether a name was told to be absent, and SotW cannot report that.
+func (o *outlook) isUnreported(told *xds.Stamp) bool { return !stands(told) && o.s.forsakes(o.u) }
 
 // compare sets the states of the name in the view and in the last response with the name.
 func (n *NameState) compare(r *xds.Resource, told *xds.Stamp) {

@@ -230,9 +230,9 @@ func (s *Session) revive(u *subscription, r *xds.Resource, late bool) {
 	}
 }
 
-// belated handles resources whose ACK comes late. Before the ACK they get no heartbeats (TTL-5), so
+// belated handles resources of a message whose ACK comes late. Before the ACK they get no heartbeats (TTL-5), so
 // the client may have dropped them, or may drop them soon.
-func (s *Session) belated(u *subscription, d *delivery, accepts func(name string, is *xds.Stamp) bool) {
+func (s *Session) belated(u *subscription, d *delivery, p *part) {
 	if !s.ttl {
 		return
 	}
@@ -240,16 +240,16 @@ func (s *Session) belated(u *subscription, d *delivery, accepts func(name string
 	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); early && len(u.leaving)+len(u.unfed) == 0 {
 		return // the usual case
 	}
-	s.feedLate(u, d, accepts)
+	s.feedLate(u, d, p)
 }
 
-func (s *Session) feedLate(u *subscription, d *delivery, accepts func(name string, is *xds.Stamp) bool) {
+func (s *Session) feedLate(u *subscription, d *delivery, p *part) {
 	for r := range s.expiring(u, d) {
 		told, ok := u.unfed[r.Name]
 		if !ok {
 			told = d.sent
 		}
-		if s.now.Before(told.Add(r.TTL/beatsPerTTL)) || !accepts(r.Name, r.Stamp) {
+		if s.now.Before(told.Add(r.TTL/beatsPerTTL)) || !p.within(r.Name, r.Stamp) {
 			continue
 		}
 		switch end := told.Add(r.TTL); {

@@ -229,7 +229,7 @@ func (s *Session) Receive(req xds.Request) error {
 
 // settle pairs the client's answer with the response that it answers.
 func (u *subscription) settle(s *Session, req xds.Request) {
-	u.pairAnswer(s, req, answering{u.waiting.len() > 0, func(d *delivery, p *part) { s.belated(u, d, p.within) }})
+	u.pairAnswer(s, req, answering{u.waiting.len() > 0, func(d *delivery, p *part) { s.belated(u, d, p) }})
 }
 
 // open adds the subscription of a type, in push order.

@@ -29,7 +29,7 @@ func TestRoomsUseLowerRooms(t *testing.T) {
 	src.check(t, "protocol", exports(t, "./protocol"))
 	floor := map[string]int{}
 	for i, f := range floors {
-		for _, file := range strings.Fields(f.files) {
+		for file := range strings.FieldsSeq(f.files) {
 			floor[file] = i + 1
 		}
 	}

@@ -27,7 +27,7 @@ func TestLocalityEndpoints(t *testing.T) {
 			w.set(member("backend", "two", s.a.port))
 		})
 		eventually(t, soon, "it is there", s.ingress.gets(answer{"a", "1"}))
-		eventually(t, grace+soon, "it is alone", s.envoy.hasEndpoints("backend", 1))
+		eventually(t, soon, "it is alone", s.envoy.hasEndpoints("backend", 1))
 		s.quiet()
 		l.Unharmed(t)
 

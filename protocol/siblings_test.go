@@ -287,3 +287,39 @@ func (e *edge) accepts() {
 		e.t.Errorf("ADS-11: %d streams are open", open)
 	}
 }
+
+// A step of one of 1,000 streams, with the work for its siblings.
+func BenchmarkSiblings(b *testing.B) {
+	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, numbered(1000)...), xds.Endpoint.URL: tableOf(xds.Endpoint, numbered(1000)...)}
+	var g Siblings
+	now := time.Unix(1_700_000_000, 0)
+	next := func(*Session) (xds.View, []xds.Names) { return view, []xds.Names{} }
+	var last *Session
+	for _, name := range numbered(1000) {
+		last = NewSession(xds.Delta, xds.Endpoint, view, Options{})
+		g.Join(last)
+		g.Update(now, next)
+		if err := last.Receive(xds.Request{Type: xds.Endpoint, Subscribe: []string{name}}); err != nil {
+			b.Fatal(err)
+		}
+		for range last.Responses() {
+		}
+	}
+	for b.Loop() {
+		g.Update(now, next)
+		if err := last.Receive(xds.Request{Type: xds.Endpoint, Nonce: "1"}); err != nil {
+			b.Fatal(err)
+		}
+		for range last.Responses() {
+			b.Fatal("a response")
+		}
+		for range last.Events() {
+		}
+		for _, s := range g.all {
+			if s != last && !s.Idle() {
+				b.Fatal("a sibling is not idle")
+			}
+		}
+		g.Release()
+	}
+}

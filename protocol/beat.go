@@ -71,12 +71,8 @@ func (s *Session) heldBesides(u *subscription) iter.Seq[*xds.Resource] {
 				return
 			}
 		}
-		for n := range u.waiting.all {
-			told := u.told(n)
-			if !stands(told) || u.refuses(n) || u.Lingers(n) != nil {
-				continue
-			}
-			if r := s.body(u.typ, n, told); r != nil && same(r.Stamp, told) && !yield(r) {
+		for r := range s.outdatedByWait(u) {
+			if !u.refuses(r.Name) && !yield(r) {
 				return
 			}
 		}
@@ -391,7 +387,7 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 func (s *Session) sendBeat(u *subscription, t *xds.Table, c *xds.Changes, world bool) []*xds.Response {
 	d := delivery{version: s.version(u, t), sent: s.now, beats: c.Beats}
 	if world {
-		return s.send(u, t, &d, []*xds.Changes{u.world(t)}) // in a full state, a client would drop a resource without a body
+		return s.send(u, t, &d, []*xds.Changes{s.fullState(u, t)}) // in a full state, a client would drop a resource without a body
 	}
 	return s.send(u, t, &d, c.Split(s.opts.MaxResponse))
 }

@@ -82,7 +82,6 @@ func TestCheck(t *testing.T) {
 		{"which is not watched", func(s *Session, _ *subscription) {
 			s.subs[0].Watched = false
 		}},
-		{"for no type", func(s *Session, _ *subscription) { s.subs[0].waiting = &waiting{} }},
 		{"but no name waits", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits = nil }},
 		{"waits since", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.waits["r"] = wait{} }},
 		{"recorded", func(s *Session, _ *subscription) { s.sub(xds.Route).waiting.patient.count++ }},

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -60,6 +61,7 @@ func (s *Session) diffTable(u *subscription, t *xds.Table, d *diff, ordered bool
 			c = &xds.Changes{Upserts: c.Upserts, Removed: removed}
 		}
 	}
+	ordered = ordered && s.mayOrder(u, c.Upserts)
 	shared = u.Set.Len() == 0 && !ordered
 	if !shared {
 		for _, r := range c.Upserts {
@@ -165,10 +167,19 @@ func (u *subscription) frees(t *xds.Table, name string, r *xds.Resource) bool {
 // diffAnew computes the diff again as long as the diff concerns the names of a refusal: then all
 // names of the refusal must be sent, too (DELTA-15).
 func (s *Session) diffAnew(u *subscription, t *xds.Table, d *diff) {
-	for u.holdsBack() && u.dissolve(s.tellsWorld(u), d.names) {
+	for u.holdsBack() && u.dissolve(s.tellsWorld(u), s.moved(u, d)) {
 		*d = diff{}
 		s.diff(u, t, d)
 	}
+}
+
+// moved returns the names whose change ends a refusal. A full state without the waiting changes inside
+// its type may equal the refused one (ADS-10).
+func (s *Session) moved(u *subscription, d *diff) iter.Seq[string] {
+	if s.tellsWorld(u) && u.ordersItself() {
+		return (&diff{upserts: d.upserts, removed: d.removed}).names
+	}
+	return d.names
 }
 
 // names yields the names in the diff.

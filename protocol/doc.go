@@ -22,7 +22,7 @@
 //	sent             told.go answer.go delivery.go settle.go refusal.go withheld.go
 //	                 refusing.go retry.go world.go blamed.go permanent.go
 //	interest         want.go match.go scope.go
-//	order            withdraw.go order.go waiting.go warm.go due.go mute.go
+//	order            withdraw.go order.go inside.go waiting.go warm.go due.go mute.go
 //	respond          diff.go say.go resend.go tell.go response.go handover.go beat.go forget.go
 //
 // The session has the loop (session.go). Receive and Change touch names. Responses prepares each type,

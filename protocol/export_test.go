@@ -293,8 +293,6 @@ func (s *Session) checkWaiting(u *subscription) error {
 	switch {
 	case w == nil:
 		return nil
-	case u.typ.After == nil:
-		return errors.New("names wait, but their type waits for no type")
 	case w.parked && len(w.waits) == 0:
 		return errors.New("parked is set, but no name waits")
 	}
@@ -313,7 +311,7 @@ func (s *Session) checkWaiting(u *subscription) error {
 	if s.view == nil || !w.parks() || w.seen != s.inputs(u) {
 		return nil // it is evaluated in the next step
 	}
-	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
+	for _, t := range []*xds.Type{u.first(), u.first().Warms} {
 		if t != nil && s.sub(t) != nil && !s.sub(t).Watched {
 			return fmt.Errorf("%d names wait for %s, which is not watched", len(w.waits), t)
 		}

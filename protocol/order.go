@@ -56,7 +56,10 @@ func (s *Session) before(t time.Time) condition {
 
 // ordered reports whether resources of u may have to wait for another type.
 func (s *Session) ordered(u *subscription) bool {
-	if !s.ordersTypes() || u.typ.After == nil {
+	if u.ordersItself() {
+		return true // mustWait looks at references first
+	}
+	if !s.ordersTypes() {
 		return false
 	}
 	first := s.other(u.typ.After)
@@ -80,9 +83,12 @@ func (s *Session) opensLater(t *xds.Type) (is condition) {
 	return is.or(s.opensAgain(t))
 }
 
-// mustWait is the condition that the client may lack a cluster to which r refers, so that r must
-// wait (ADS-2, ADS-6). The result of mayAnyCome is stored in any for the other resources of a diff.
+// mustWait is the condition that the client may lack a cluster, or a member, to which r refers, so that
+// r must wait (ADS-2, ADS-6, ADS-10). The result of mayAnyCome is stored in any for the other resources of a diff.
 func (s *Session) mustWait(u *subscription, any *anyComing, r *xds.Resource) condition {
+	if u.ordersItself() {
+		return s.mustWaitInside(u, r)
+	}
 	first := s.other(u.typ.After)
 	if first == nil {
 		if r.Refs == nil || slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(u.typ.After) }) {
@@ -113,10 +119,10 @@ func (s *Session) mustWaitFor(u, first *subscription, any *anyComing, ref, waite
 	t := s.table(first.typ)
 	alias := s.variant == xds.Delta && t.Lookup(ref) == nil && t.Aliased(ref).Len() > 0
 	if !alias {
-		return s.mayLack(u, first, t, ref, waiter)
+		return s.mayLackWithMembers(u, first, t, ref, waiter)
 	}
 	for c := range t.Aliased(ref).All() {
-		if is := s.mayLack(u, first, t, c.Name, waiter); is.holds {
+		if is := s.mayLackWithMembers(u, first, t, c.Name, waiter); is.holds {
 			return is
 		}
 	}
@@ -138,11 +144,11 @@ func (s *Session) mustWaitForAny(u, first *subscription, any *anyComing, waiter 
 // lacks returns the references of r that keep r waiting, for state reports.
 func (s *Session) lacks(u *subscription, r *xds.Resource) (refs []xds.Ref) {
 	if r.Refs == nil && s.mustWait(u, &anyComing{}, r).holds {
-		return []xds.Ref{{Type: u.typ.After, Name: xds.Wildcard}}
+		return []xds.Ref{{Type: u.first(), Name: xds.Wildcard}}
 	}
 	for _, ref := range r.Refs {
 		one := &xds.Resource{Stamp: &xds.Stamp{Name: r.Name, Refs: []xds.Ref{ref}}}
-		if ref.Type.Is(u.typ.After) && s.mustWait(u, &anyComing{}, one).holds {
+		if ref.Type.Is(u.first()) && s.mustWait(u, &anyComing{}, one).holds {
 			refs = append(refs, ref)
 		}
 	}
@@ -160,7 +166,7 @@ type anyComing struct {
 func (s *Session) mayAnyCome(first *subscription) condition {
 	t := s.table(first.typ)
 	switch {
-	case s.owes(first, t):
+	case s.owes(first, t), first.waiting.len() > 0:
 		return condition{holds: true}
 	case first.stuck(): // no ACK of the clusters is expected, so only existing assignments matter
 		return s.anyCold(first, t)

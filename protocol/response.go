@@ -3,6 +3,7 @@ package protocol
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -47,9 +48,12 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	c := d.shared
 	switch {
 	case s.tellsWorld(u):
-		c = u.world(t)
+		c = s.fullState(u, t)
 		for r := range u.lingering {
 			u.Entry(r.Name).Tell(r.Stamp) // a full state has the kept state, changed or not
+		}
+		for r := range s.substitutes(u) {
+			u.Entry(r.Name).Tell(r.Stamp)
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}
@@ -95,6 +99,11 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 	w := &World{Versions: t.Versions()}
 	if u.typ.FullState {
 		w.Others = u.besidesVersions(t)
+		for r := range s.substitutes(u) {
+			w.Lacks, w.Others = append(w.Lacks, r.Name), append(w.Others, r.Stamp)
+		}
+		slices.Sort(w.Lacks)
+		slices.SortStableFunc(w.Others, stampByName)
 		return w
 	}
 	for _, listed := range [][]string{u.Dirty, u.parked()} {
@@ -185,9 +194,9 @@ func partOf(nonce uint64, c *xds.Changes, world bool) part {
 	return part{nonce: nonce, lo: lo, hi: hi, gone: begin, last: last, world: world}
 }
 
-// world returns all resources that the subscription covers: "the server must include the complete
+// fullState returns all resources that the subscription covers: "the server must include the complete
 // state of the world" (SOTW-8).
-func (u *subscription) world(t *xds.Table) *xds.Changes {
+func (s *Session) fullState(u *subscription, t *xds.Table) *xds.Changes {
 	var all []*xds.Resource
 	for e := range u.Entries() { // for a wildcard, only the resources on demand
 		if r := t.Lookup(e.Name); u.shows(r) && (!u.wildcard || r.OnDemand) {
@@ -198,18 +207,31 @@ func (u *subscription) world(t *xds.Table) *xds.Changes {
 		all = append(all, r)
 	}
 	if u.wildcard {
-		if len(all) == 0 {
+		if len(all)+u.waiting.len() == 0 {
 			return t.Since(nil)
 		}
 		all = append(all, t.Since(nil).Upserts...)
 	}
-	return &xds.Changes{Upserts: byName(all)}
+	all = byName(all)
+	for r := range s.substitutes(u) {
+		if i, ok := slices.BinarySearchFunc(all, r.Name, func(x *xds.Resource, name string) int { return strings.Compare(x.Name, name) }); ok {
+			all[i] = r
+		}
+	}
+	return &xds.Changes{Upserts: all}
 }
 
 // version returns the version of a response to u.
 func (s *Session) version(u *subscription, t *xds.Table) string {
-	if s.tellsWorld(u) && len(u.leaving) > 0 {
-		return t.VersionWith(u.lingeringStamps)
+	if !s.tellsWorld(u) || len(u.leaving)+u.waiting.len() == 0 {
+		return t.Version()
 	}
-	return t.Version()
+	return t.VersionWith(func(yield func(*xds.Stamp) bool) {
+		for r := range s.substitutes(u) {
+			if !yield(r.Stamp) {
+				return
+			}
+		}
+		u.lingeringStamps(yield)
+	})
 }

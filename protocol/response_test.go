@@ -96,10 +96,10 @@ func TestFullStateHasAll(t *testing.T) {
 		l := newLine(t, xds.SotW, nil, Options{}, xds.Tables{xds.Cluster.URL: with(tableOf(xds.Cluster, "e", "b", "a"), []*xds.Resource{late})})
 		l.ask(xds.Request{Type: xds.Cluster, Names: strings.Fields(c.names)})
 		u, table := l.sub(xds.Cluster), l.view.Table(xds.Cluster)
-		if got := changesText(u.world(table)); got != c.want {
+		if got := changesText(l.fullState(u, table)); got != c.want {
 			t.Errorf("SOTW-8: the full state of %q is %q", c.names, got)
 		}
-		if c.names == "*" && u.world(table) != table.Since(nil) {
+		if c.names == "*" && l.fullState(u, table) != table.Since(nil) {
 			t.Error("a shared full state is not reused")
 		}
 	}
@@ -115,7 +115,7 @@ func TestFullStateHasKeptResources(t *testing.T) {
 	before := l.version(u, l.view.Table(xds.Cluster))
 	l.commit(xds.Cluster, nil, "x", "y")
 	table := l.view.Table(xds.Cluster)
-	if got := changesText(u.world(table)); got != "x1" {
+	if got := changesText(l.fullState(u, table)); got != "x1" {
 		t.Errorf("the full state is %q", got)
 	}
 	switch v := l.version(u, table); v {

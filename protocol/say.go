@@ -126,7 +126,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	case s.tellsWorld(u) && s.searching(u):
 		return nil // for the client, a name that a full state lacks does not exist
 	default:
-		if s.tellsWorld(u) && len(d.waiting) > 0 { // a full state waits as a whole
+		if s.waitsTogether(u) && len(d.waiting) > 0 {
 			d.waitAll(u.waiting)
 		}
 		s.wait(u, d.waiting, d.upserts)
@@ -192,13 +192,18 @@ func (s *Session) holdsStated(u *subscription, t *xds.Table) bool {
 	if !s.tellsWorld(u) || !u.wildcard || u.named > 0 {
 		return false
 	}
-	return u.stated == s.version(u, t) && t.Hashed() && !s.refusedBefore(u.typ)
+	return u.stated == t.VersionWith(u.lingeringStamps) && t.Hashed() && !s.refusedBefore(u.typ)
 }
 
-// waitsWhole reports whether the whole diff must wait for the waiting names. A full state is sent as
-// a whole, and an empty response would mislead.
+// waitsTogether reports whether all names wait if one waits. A full state is sent as a whole. Inside a
+// type it goes on with the earlier state of the waiting names (ADS-10).
+func (s *Session) waitsTogether(u *subscription) bool { return s.tellsWorld(u) && !u.ordersItself() }
+
+// waitsWhole reports whether the whole diff must wait for the waiting names, because an empty response
+// would mislead.
 func (s *Session) waitsWhole(u *subscription, d *diff) bool {
-	return u.waiting.len() > 0 && (s.tellsWorld(u) || len(d.upserts)+len(d.removed) == 0)
+	owed := len(d.upserts)+len(d.removed) > 0 || u.ordersItself() && u.Due
+	return u.waiting.len() > 0 && (s.waitsTogether(u) || !owed)
 }
 
 // decide returns the decision for a diff that need not wait as a whole.

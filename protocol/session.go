@@ -488,7 +488,7 @@ func (s *Session) recovered(u *subscription) {
 func (s *Session) round(yield func(*xds.Response) bool) (more, goOn bool) {
 	for i := range 2 * len(s.subs) {
 		u, last := s.subs[min(i, 2*len(s.subs)-1-i)], i >= len(s.subs)
-		for _, r := range s.respond(u, last) {
+		for _, r := range s.respondInside(u, last) {
 			if !yield(r) {
 				return false, false
 			}

@@ -531,8 +531,13 @@ func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 // holders returns the resources of referring types that the client may hold and the view no longer
 // has.
 func (s *Session) holders(t *xds.Type) (all []holder) {
+	s.mayHold(s.sub(t), func(st *xds.Stamp, _ bool) {
+		if st.Refs != nil { // ADS-10
+			all = append(all, holder{t, st})
+		}
+	})
 	if !s.ordersTypes() {
-		return nil // a stream of one type sees no other types
+		return all // a stream of one type sees no other types
 	}
 	for _, by := range t.ReferredBy() {
 		opened := false

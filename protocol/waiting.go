@@ -6,7 +6,8 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// A waiting is the set of names of one type that wait for another type. Terms: see doc.go.
+// A waiting is the set of names of one type that wait for another type, or for others of their type
+// (ADS-10). Terms: see doc.go.
 //
 // A name that must wait is then parked: the name is not dirty and is not evaluated in each step. It
 // is evaluated again in three cases: the name is touched, a name to which it refers is noted
@@ -126,13 +127,13 @@ type inputs struct {
 
 func (s *Session) inputs(u *subscription) inputs {
 	is := inputs{view: s.views, wildcard: u.wildcard, base: u.base}
-	if first := s.other(u.typ.After); first != nil {
+	if first := s.other(u.first()); first != nil {
 		is.first, is.stuck = first.Epoch, first.stuck()
 	}
 	if s.siblings != nil {
 		is.siblings = s.siblings.epoch
 	}
-	if w := u.typ.After.Warms; w != nil {
+	if w := u.first().Warms; w != nil {
 		for eds := range s.clientOf(w) {
 			is.warms += eds.Epoch
 		}
@@ -161,7 +162,7 @@ func (s *Session) park(u *subscription, bound bool, any anyComing) {
 	if any.known {
 		w.found = any
 	}
-	for _, t := range []*xds.Type{u.typ.After, u.typ.After.Warms} {
+	for _, t := range []*xds.Type{u.first(), u.first().Warms} {
 		if t == nil {
 			continue
 		}
@@ -201,7 +202,7 @@ func (s *Session) recheckDependents(v *subscription) {
 		if !w.parks() {
 			continue
 		}
-		first, warms := v.typ.Is(u.typ.After), v.typ.Is(u.typ.After.Warms)
+		first, warms := v.typ.Is(u.first()), v.typ.Is(u.first().Warms)
 		if !first && !warms {
 			continue
 		}
@@ -215,7 +216,7 @@ func (s *Session) recheckDependents(v *subscription) {
 			u.evaluate(w.dependents[dependency{warms, n}])
 		}
 		// The result of mayAnyCome is the same for all names that may refer to anything.
-		if first := s.other(u.typ.After); len(w.dependents[dependency{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
+		if first := s.other(u.first()); len(w.dependents[dependency{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
 			u.evaluate(w.dependents[dependency{}])
 		}
 	}
@@ -270,28 +271,21 @@ func (s *Session) addDependentBody(u *subscription, r *xds.Resource) {
 	if r.Refs == nil {
 		put(dependency{})
 	}
-	t := s.table(u.typ.After)
-	one := func(name string) {
-		put(dependency{name: name})
-		c := t.Lookup(name)
-		if c == nil || u.typ.After.Warms == nil {
-			return
-		}
-		for _, ref := range c.Refs {
-			if ref.Type.Is(u.typ.After.Warms) {
-				put(dependency{true, ref.Name})
-			}
+	t, warms := s.table(u.first()), u.first().Warms
+	for _, ref := range r.Refs {
+		if ref.Type.Is(u.first()) && ref.Name == xds.Wildcard {
+			put(dependency{})
 		}
 	}
-	for _, ref := range r.Refs {
-		switch {
-		case !ref.Type.Is(u.typ.After):
-		case ref.Name == xds.Wildcard:
-			put(dependency{})
-		default:
-			one(ref.Name)
-			for c := range t.Aliased(ref.Name).All() {
-				one(c.Name)
+	for name := range s.reached(t, u.first(), r) {
+		put(dependency{name: name})
+		c := t.Lookup(name)
+		if c == nil || warms == nil {
+			continue
+		}
+		for _, ref := range c.Refs {
+			if ref.Type.Is(warms) {
+				put(dependency{true, ref.Name})
 			}
 		}
 	}
@@ -336,7 +330,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 	if w.patient.at.IsZero() {
 		return ends
 	}
-	if first := s.other(u.typ.After); first != nil && first.unacked {
+	if first := s.other(u.first()); first != nil && first.unacked {
 		if until := first.waitsUntil(w.patient.at); ends.IsZero() || until.Before(ends) {
 			ends = until
 		}
@@ -354,10 +348,10 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 	return s.now
 }
 
-// waitedFor reports whether a name of another type waits for u.
+// waitedFor reports whether a name waits for u.
 func (s *Session) waitedFor(u *subscription) bool {
 	for v := range s.client {
-		if v.waiting.len() > 0 && u.typ.Is(v.typ.After) {
+		if v.waiting.len() > 0 && u.typ.Is(v.first()) {
 			return true
 		}
 	}
@@ -422,14 +416,14 @@ func (s *Session) waive(u *subscription, sent []*xds.Resource) {
 	if u.waiting.len() == 0 {
 		return
 	}
-	first := s.other(u.typ.After)
+	first := s.other(u.first())
 	for _, r := range sent {
 		if _, waited := u.waiting.waits[r.Name]; !waited {
 			continue
 		}
-		over := first == nil && !s.opensLater(u.typ.After).holds || first != nil && !s.canWait(u, first, r.Name).holds
+		over := first == nil && !s.opensLater(u.first()).holds || first != nil && !s.canWait(u, first, r.Name).holds
 		if over {
-			s.event(Event{Kind: Waived, Type: u.typ, By: u.typ.After, Name: r.Name})
+			s.event(Event{Kind: Waived, Type: u.typ, By: u.first(), Name: r.Name})
 		}
 	}
 }

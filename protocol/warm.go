@@ -97,12 +97,20 @@ func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 // warmWorld calls warmOne for the clusters that a full state repeats and that may be new for the
 // client all the same.
 func (s *Session) warmWorld(u *subscription) (stuck bool) {
-	t := s.table(u.typ)
+	t, substitutes := s.table(u.typ), map[string]*xds.Resource{}
+	for r := range s.substitutes(u) {
+		substitutes[r.Name] = r
+		if e := u.Entry(r.Name); u.Anew || e != nil && e.Again {
+			s.warmOne(u, r)
+		}
+	}
 	// The client may refuse a response in flight. The clusters in that response are then new in the
 	// present full state.
 	for d := range u.underWay() {
 		for name, it := range d.Each {
-			if c := t.Lookup(name); stands(it.Is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
+			if r := substitutes[name]; r != nil {
+				s.warmOne(u, r) // lost assignments are sent when the client asks for them (awaits)
+			} else if c := t.Lookup(name); stands(it.Is) && u.shows(c) && u.covers(name) && s.warmOne(u, c) {
 				stuck = true
 			}
 		}

@@ -27,6 +27,9 @@ type hold struct {
 	waived   []*xds.Type // types that refer to the resource and were silent for too long
 }
 
+// join adds a condition of a resource that refers to the kept one.
+func (h *hold) join(c condition) { h.condition, h.referred = h.or(c), true }
+
 // A withdrawing is the set of kept resources (leavers) of one type.
 //
 // Invariant: each name in leaving has an entry. The stamp, unless it is absent, and the body of its
@@ -70,6 +73,7 @@ type referrer struct {
 	firm  refSet        // references of refused resources
 	loose refSet        // references of resources without an answer yet; the answer may never come
 	until time.Time     // until then, the client may hold unknown resources that refer to anything; zero: it holds none
+	kept  keptRefs      // references of kept resources to others of their type
 	grace bool          // the client may have the type on another connection (see outside)
 }
 
@@ -107,6 +111,12 @@ func (s *refSet) has(name string, body *xds.Resource) bool {
 
 // referrers returns the types that may refer to resources of a type on the client.
 func (s *Session) referrers(t *xds.Type) (all []referrer) {
+	if r := s.referrerInside(t); !r.empty() {
+		all = append(all, r)
+	}
+	if !s.ordersTypes() {
+		return all
+	}
 	for _, by := range t.ReferredBy() {
 		opened := false
 		for u := range s.clientOf(by) {
@@ -142,7 +152,7 @@ func (s *Session) referrer(u *subscription, t *xds.Type) referrer {
 }
 
 func (r *referrer) empty() bool {
-	return !r.firm.all && !r.loose.all && len(r.firm.names)+len(r.loose.names) == 0
+	return !r.firm.all && !r.loose.all && len(r.firm.names)+len(r.loose.names)+len(r.kept) == 0
 }
 
 // outside returns the referrers of a type that the client has not opened on this connection. It may have them
@@ -357,7 +367,10 @@ func (s *Session) leaverOf(u *subscription, refs []referrer, name string, told *
 	// A name that the view is still looking for is kept even without a reference, so that later
 	// references to it count.
 	untold := stands(told) && s.undecided(u.typ, name)
-	refers := func(r referrer) bool { holds, _ := r.holds(name, body, s.now); return holds }
+	refers := func(r referrer) bool {
+		holds, _ := r.holds(name, body, s.now)
+		return holds || r.kept.refer(name, body)
+	}
 	if s.ordersTypes() && !untold && !slices.ContainsFunc(refs, refers) {
 		return nil
 	}
@@ -393,7 +406,10 @@ func (s *Session) withdraw() (progress bool) {
 				l.since = s.now
 			}
 			l.hold = s.holdOf(u, refs, name, l)
-			if !l.holds && !blocked {
+		}
+		u.holdMembers(refs)
+		for name, l := range u.leaving {
+			if !l.Released && !l.holds && !blocked {
 				free = append(free, name)
 			}
 		}
@@ -445,14 +461,11 @@ func (s *Session) departed(u *subscription, name string) {
 
 // holdOf decides whether a kept name may be removed: no type refers to the name, or the client has
 // not answered the referring types for too long. A stream of one type does not see other types.
-// There only the grace period protects the name.
+// There the grace period protects the name from them.
 func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leaver) hold {
 	grace := s.before(l.since.Add(s.opts.Grace))
-	if !s.ordersTypes() {
-		return hold{condition: grace}
-	}
 	is := hold{referred: l.referred}
-	if l.outside {
+	if l.outside || !s.ordersTypes() {
 		is.condition = grace
 	}
 	for i := range refs {

@@ -194,14 +194,17 @@ func (t *Table) Version() string {
 // Hashed reports whether Version is the hash of the content. Then equal versions prove equal content.
 func (t *Table) Hashed() bool { return t.version == "" }
 
-// VersionWith returns the version of the table together with extra resources that the table does
-// not have. The argument extra may be nil.
+// VersionWith returns the version of the table together with extra resources. An extra resource takes the
+// place of the resource with the same name. The argument extra may be nil.
 func (t *Table) VersionWith(extra iter.Seq[*Stamp]) string {
 	if extra == nil {
 		return t.Version()
 	}
 	sum, more := t.Versions().Sum(), false
 	for s := range extra {
+		if is := t.Versions().Get(s.Name); is != nil {
+			sum = sum.minus(is.Sum)
+		}
 		sum, more = sum.plus(s.Sum), true
 	}
 	if !more {

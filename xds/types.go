@@ -160,8 +160,8 @@ func init() {
 	// A filter in an extension config refers to clusters and secrets like a filter in a listener.
 	//
 	// Invariant: no type refers to itself, directly or through other types. Otherwise two types would
-	// wait for each other. So two kinds of references are left out: from an aggregate cluster to its
-	// clusters, and from clusters, routes and extension configs to extension configs.
+	// wait for each other. So the references from clusters and routes to extension configs are left out.
+	// References inside a type, as of an aggregate cluster, need no row: each type has them (ADS-10).
 	Cluster.referredBy = []*Type{ExtensionConfig, Listener, ScopedRoute, Route, VirtualHost}
 	Endpoint.referredBy = []*Type{Cluster}
 	LbEndpoint.referredBy = []*Type{Endpoint}

@@ -83,4 +83,7 @@ func (n *lane) judgeUnbroken(lapsed bool) {
 	if what := n.client.broken(n.lostByItself, n.holdsUnknown); what != "" {
 		n.fail(fmt.Errorf("never breaks: %s", what))
 	}
+	if what := n.brokenMember(); what != "" {
+		n.fail(fmt.Errorf("never breaks: %s", what))
+	}
 }

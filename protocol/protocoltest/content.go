@@ -76,6 +76,7 @@ type content struct {
 
 	unknown  xds.Names               // undecided names
 	faults   dice                    // choices of withheld names; nil: none is withheld
+	inner    dice                    // choices of references inside a type
 	withheld xds.Names               // names that are withheld from clients that refused them
 	lazy     map[string]bool         // names of resources that are usually on demand
 	recent   map[string][]*xds.Table // by type URL, all earlier tables, the newest first
@@ -88,10 +89,11 @@ type content struct {
 	past     map[string][]xds.Sum // whole: the states of a route or listener since it was created
 	dead     map[xds.Sum]bool     // whole: the states of removed routes and listeners, which never return
 	links    map[string][]xds.Ref // whole: further references of a resource, by type and name
+	members  map[string][]xds.Ref // whole: its references inside its type
 }
 
-func newContent(d dice, whole, rich, named bool, flips []*xds.Type) *content {
-	c := &content{dice: d, kinds: kinds, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
+func newContent(d, inner dice, whole, rich, named bool, flips []*xds.Type) *content {
+	c := &content{dice: d, inner: inner, members: map[string][]xds.Ref{}, kinds: kinds, links: map[string][]xds.Ref{}, view: xds.Tables{}, whole: whole, named: named, rich: rich, timed: d.IntN(4) == 0, versioned: d.IntN(10) == 0,
 		unknown: xds.Names{}, withheld: xds.Names{}, lazy: map[string]bool{}, recent: map[string][]*xds.Table{},
 		targets: map[string]string{}, routes: map[string]string{}, services: map[string]string{}, past: map[string][]xds.Sum{}, dead: map[xds.Sum]bool{}}
 	for _, k := range c.kinds {

@@ -19,7 +19,7 @@ func (l *ledger) judgeResponse(r *xds.Response) error {
 		return fmt.Errorf("SOTW-3: a response was sent while nonce %s is unanswered, for %v", f.nonce, l.now.Sub(f.at))
 	}
 	for _, check := range []func(*account, *xds.Response) error{
-		l.checkShape, l.checkOrder, l.checkUpserts, l.checkRemovals, l.checkResourceErrors, l.checkHeartbeats, l.checkReason, l.checkClusters, l.checkReferrers, l.checkAddresses, l.checkSize, l.checkVersion,
+		l.checkShape, l.checkOrder, l.checkUpserts, l.checkRemovals, l.checkResourceErrors, l.checkHeartbeats, l.checkReason, l.checkClusters, l.checkMembers, l.checkReferrers, l.checkAddresses, l.checkSize, l.checkVersion,
 	} {
 		if err := check(a, r); err != nil {
 			return err
@@ -83,7 +83,8 @@ func (l *ledger) checkUpserts(a *account, r *xds.Response) error {
 		}
 		// A resource that the view has lost may be kept for the client, as some earlier view had it.
 		is := l.shown(a, x.Name)
-		if !same(is, x) && (is != nil || l.recent(a, x) == nil || len(a.typ.ReferredBy()) == 0) {
+		behind := a.full && l.waitsInside(a, x.Name) && (a.lastSent[x.Name].is(x) || l.resumes && a.lastSent[x.Name].res == nil)
+		if !same(is, x) && (is != nil && !behind || l.recent(a, x) == nil || len(a.typ.ReferredBy()) == 0) {
 			return fmt.Errorf("ADS-4: %s is neither in the view nor kept for the client", show(x))
 		}
 	}

@@ -24,7 +24,8 @@ func (l *ledger) overdue() string {
 			if _, is := a.due[n]; !is {
 				a.due[n] = l.now
 			}
-			if !waits {
+			inside := l.waitsInside(a, n) && len(a.flights) > 0
+			if !waits && !inside {
 				return fmt.Sprintf("%s: %s %s", a.typ, n, what)
 			}
 		}

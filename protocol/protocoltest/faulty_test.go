@@ -18,6 +18,7 @@ type faulty struct {
 	event    func(e *protocol.Event) bool // false drops the event
 	deaf     bool                         // it ignores changes of which it gets a hint
 	blind    bool                         // it sees no references
+	inside   bool                         // it sees no references inside a type
 	unnamed  bool                         // it does not know the user agent of the client
 	slow     bool                         // its grace period is longer
 	view     xds.View
@@ -27,7 +28,7 @@ func (f *faulty) Responses() iter.Seq[*xds.Response] {
 	var out []*xds.Response
 	for r := range f.Session.Responses() {
 		c := *r
-		c.Changes = &xds.Changes{Upserts: slices.Clone(r.Upserts), Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing}
+		c.Changes = &xds.Changes{Upserts: slices.Clone(r.Upserts), Removed: r.Removed, Beats: r.Beats, Absent: r.Absent, Missing: r.Missing, Together: r.Together}
 		for i, x := range c.Upserts {
 			if is := f.view.Table(c.Type).Lookup(x.Name); same(is, x) {
 				c.Upserts[i] = is
@@ -71,15 +72,16 @@ func (f *faulty) Deadline() time.Time {
 }
 
 func (f *faulty) Change(view xds.View, touched []xds.Names) {
-	if !f.deaf || len(touched) == 0 {
-		f.Session.Change(f.see(view), touched)
+	if f.deaf && len(touched) > 0 {
+		touched = []xds.Names{}
 	}
+	f.Session.Change(f.see(view), touched)
 }
 
 // see returns what the session sees of a view.
 func (f *faulty) see(view xds.View) xds.View {
 	f.view = view
-	if !f.blind {
+	if !f.blind && !f.inside {
 		return view
 	}
 	out := xds.Tables{}
@@ -87,7 +89,10 @@ func (f *faulty) see(view xds.View) xds.View {
 		var set []*xds.Resource
 		for r := range view.Table(k.typ()).All() {
 			stamp := *r.Stamp
-			stamp.Refs = []xds.Ref{}
+			if f.blind {
+				stamp.Refs = []xds.Ref{}
+			}
+			stamp.Refs = slices.DeleteFunc(slices.Clone(stamp.Refs), func(ref xds.Ref) bool { return ref.Type.Is(r.Type) })
 			set = append(set, &xds.Resource{Stamp: &stamp, Type: r.Type, Body: r.Body, Aliases: r.Aliases, OnDemand: r.OnDemand})
 		}
 		table, err := xds.NewTable(k.typ()).With(set)

@@ -61,6 +61,7 @@ func TestJudge(t *testing.T) {
 		{"DELTA-7 an absence at once", faulty{unnamed: true}, "DELTA-7: "},
 		{"ADS-3 a route before its cluster", faulty{blind: true}, "ADS-3: "},
 		{"ADS-8 a cluster leaves before its route", faulty{blind: true}, "ADS-3, ADS-8: "},
+		{"ADS-10 an aggregate before its member", faulty{inside: true}, "not sent yet"},
 		{"ADS-4 a removal of what exists", faulty{respond: func(r *xds.Response) {
 			for _, x := range r.Upserts {
 				r.Removed = append(slices.Clip(r.Removed), x.Name)

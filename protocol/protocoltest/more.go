@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -140,7 +141,20 @@ func (c *content) hosting(e *edit, needed map[string]bool, put func(url, name st
 // filtering makes the extension configs of the listeners.
 func (c *content) filtering(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
 	k := kinds[atFilters]
-	c.keep(e, k, func(n string) bool { return c.linked(e, xds.ExtensionConfig, n) }, put)
+	linked := map[string]bool{}
+	for _, n := range k.names {
+		if c.linked(e, xds.ExtensionConfig, n) {
+			linked[n] = true
+		}
+	}
+	again := c.group(k, linked)
+	c.keep(e, k, func(n string) bool { return linked[n] }, func(url, name string, refs ...xds.Ref) {
+		delete(again, name)
+		put(url, name, append(refs, c.members[url+name]...)...)
+	})
+	for _, n := range slices.Sorted(maps.Keys(again)) {
+		put(k.url, n, c.members[k.url+n]...)
+	}
 	c.referred(k, xds.Cluster, needed)
 }
 

@@ -111,7 +111,7 @@ func (c *content) refs(url, name string) []xds.Ref {
 			refs = append(refs, pick(0))
 		}
 	}
-	return append(refs, c.moreRefs(url)...)
+	return append(append(refs, c.moreRefs(url)...), c.memberRefs(url)...)
 }
 
 // service returns the usual assignment of a cluster. For the first two clusters it has the name of the
@@ -184,13 +184,14 @@ func (c *content) listening(e *edit, put func(url, name string, refs ...xds.Ref)
 
 // clustering changes, removes and adds clusters and their assignments.
 func (c *content) clustering(e *edit, needed map[string]bool, put func(url, name string, refs ...xds.Ref)) {
+	again := c.group(kinds[atClusters], needed)
 	for _, name := range kinds[0].names {
 		old, has := c.services[name]
 		switch {
 		case !needed[name] && has:
 			delete(c.services, name)
 			e.drop(xds.Cluster.URL, name)
-		case needed[name] && (!has || c.dice.IntN(4) == 0):
+		case needed[name] && (!has || again[name] || c.dice.IntN(4) == 0):
 			c.services[name] = service(name)
 			if c.dice.IntN(5) == 0 {
 				c.services[name] = ""
@@ -199,7 +200,7 @@ func (c *content) clustering(e *edit, needed map[string]bool, put func(url, name
 			if s := c.services[name]; s != "" {
 				refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: s})
 			}
-			put(xds.Cluster.URL, name, refs...)
+			put(xds.Cluster.URL, name, append(refs, c.members[xds.Cluster.URL+name]...)...)
 		}
 		switch s := c.services[name]; {
 		case s == "" && old != "":

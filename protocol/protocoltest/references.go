@@ -74,6 +74,9 @@ func (l *ledger) checkReferrers(a *account, r *xds.Response) error {
 		if k := a.lastSent[n]; k.res == nil || k.again {
 			continue // the client may only be answered
 		}
+		if held := l.refersInsideSurely(a, n); held != nil {
+			return fmt.Errorf("ADS-10: %s is removed while the client holds %s", n, show(held))
+		}
 		if by, held := l.surelyRefers(a.typ, n); by != nil {
 			return fmt.Errorf("ADS-3, ADS-8: %s is removed while the client holds %s %s", n, by, show(held))
 		}
@@ -125,6 +128,9 @@ func (l *ledger) mayBeReferred(a *account, name string) bool {
 		if k.res != nil {
 			called = append(called, k.res.Aliases...)
 		}
+	}
+	if l.mayBeMember(a, name) {
+		return true
 	}
 	for _, by := range a.typ.ReferredBy() {
 		b := l.account(by)

@@ -186,6 +186,11 @@ func (n *lane) mayDiffer(a *account, name string, is, has *xds.Resource) bool {
 // keeps reports whether a client holds a resource, unlike the view, that refers to another one, so that the other
 // one is kept for it.
 func (n *lane) keeps(a *account, r *xds.Resource) bool {
+	for name, x := range n.client.held(a.typ) {
+		if !same(x, n.ledger.shown(a, name)) && refersInside(a.typ, x, r.Name) {
+			return true
+		}
+	}
 	for _, by := range a.typ.ReferredBy() {
 		b := n.ledger.account(by)
 		if b == nil {

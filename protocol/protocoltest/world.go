@@ -64,7 +64,7 @@ func newWorld(open Open, cfg Config, story *[]string) *world {
 	whole := (cfg.Whole || w.plan.IntN(3) == 0) && who != "wild" && who != "finder"
 	rich := !whole && !cfg.Accept && (w.plan.IntN(2) == 0 || who == "finder")
 	named := w.plan.IntN(3) == 0 && whole && !cfg.Accept && who == "generic" && cfg.Variant == xds.Delta
-	w.content = newContent(w.plan, whole, rich, named, flips(cfg, who, whole))
+	w.content = newContent(w.plan, newDice(cfg.Seed, 7), whole, rich, named, flips(cfg, who, whole))
 	w.content.faults = newDice(cfg.Seed, 5)
 	w.terms = terms(cfg, w.plan, whole)
 	w.eager, w.timed = w.plan.IntN(4) > 0, w.plan.IntN(3) > 0

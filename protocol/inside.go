@@ -1,0 +1,271 @@
+package protocol
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// This file has the order inside a type (ADS-10): aggregate clusters refer to clusters, and extension
+// configs to extension configs. The resources to which a resource refers in its type are its members.
+// A type that waits for no other type waits for itself, with the rules of order.go: first returns the
+// type itself. Only references by name count here. Otherwise each cluster with unknown references would
+// wait for every other cluster.
+
+// first returns the type that the client must answer before resources of u that refer to it are sent.
+func (u *subscription) first() *xds.Type {
+	if u.ordersItself() {
+		return u.typ
+	}
+	return u.typ.After
+}
+
+// ordersItself reports whether resources of u may wait for others of their type.
+func (u *subscription) ordersItself() bool { return u.typ.After == nil }
+
+// mayOrder reports whether any of the upserts of the wildcard's table may have to wait. A client that
+// holds nothing has nothing to break.
+func (s *Session) mayOrder(u *subscription, upserts []*xds.Resource) bool {
+	if !u.ordersItself() {
+		return true
+	}
+	return u.base.Len() > 0 && slices.ContainsFunc(upserts, func(r *xds.Resource) bool { return refersTo(r, u.typ) })
+}
+
+// refersTo reports whether r refers to a resource of a type by name.
+func refersTo(r *xds.Resource, t *xds.Type) bool {
+	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name != xds.Wildcard })
+}
+
+// mustWaitInside is the condition that the client may lack a member of r, or of a resource in a cycle
+// with r: the members of a cycle go together. A resource that is new to the client does not wait,
+// because its referrers wait for it and its members (mayLackWithMembers).
+func (s *Session) mustWaitInside(u *subscription, r *xds.Resource) condition {
+	if !refersTo(r, u.typ) || !s.canStay(u, r) {
+		return condition{}
+	}
+	t := s.table(u.typ)
+	by := s.reached(t, u.typ, r)
+	cycle := cycleOf(r.Name, by)
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if cycle[name] || !slices.ContainsFunc(by[name], func(n string) bool { return cycle[n] }) {
+			continue
+		}
+		if is := s.mayLack(u, u, t, name, r.Name); is.holds {
+			return is
+		}
+	}
+	return condition{}
+}
+
+// canStay reports whether the client can go on with an earlier state of r. A full state must have that
+// state, so its content must be known, and the client must not have refused it.
+func (s *Session) canStay(u *subscription, r *xds.Resource) bool {
+	told := cmp.Or(u.leftovers[r.Name].stamp, u.told(r.Name))
+	return stands(told) && differs(told, r) && (!s.tellsWorld(u) || !u.refuses(r.Name) && s.earlier(u, r.Name) != nil)
+}
+
+// reached returns the names of type to that r refers to, directly or through others of this type, each
+// with the names of the resources that refer to it.
+func (s *Session) reached(t *xds.Table, to *xds.Type, r *xds.Resource) (by map[string][]string) {
+	for todo := []*xds.Resource{r}; len(todo) > 0; todo = todo[1:] {
+		for _, ref := range todo[0].Refs {
+			if !ref.Type.Is(to) || ref.Name == xds.Wildcard {
+				continue
+			}
+			if by == nil {
+				by = map[string][]string{}
+			}
+			for name, c := range s.found(t, ref.Name) {
+				if by[name] == nil && c != nil && (name != r.Name || !r.Type.Is(to)) {
+					todo = append(todo, c)
+				}
+				by[name] = append(by[name], todo[0].Name)
+			}
+		}
+	}
+	return by
+}
+
+// found yields the names that a reference means, with their resources: the name, or the resources with
+// this alias.
+func (s *Session) found(t *xds.Table, ref string) iter.Seq2[string, *xds.Resource] {
+	return func(yield func(string, *xds.Resource) bool) {
+		if !yield(ref, t.Lookup(ref)) || s.variant == xds.SotW || t.Lookup(ref) != nil {
+			return
+		}
+		for c := range t.Aliased(ref).All() {
+			if !yield(c.Name, c) {
+				return
+			}
+		}
+	}
+}
+
+// cycleOf returns a name, and the names that it reaches and that reach it.
+func cycleOf(name string, by map[string][]string) map[string]bool {
+	cycle := map[string]bool{name: true}
+	for todo := by[name]; len(todo) > 0; todo = todo[1:] {
+		if n := todo[0]; !cycle[n] {
+			cycle[n] = true
+			todo = append(slices.Clip(todo), by[n]...)
+		}
+	}
+	return cycle
+}
+
+// mayLackWithMembers is the condition that the resource waiter of u must wait for a cluster or for one of
+// its members.
+func (s *Session) mayLackWithMembers(u, first *subscription, t *xds.Table, name, waiter string) condition {
+	is, c := s.mayLack(u, first, t, name, waiter), t.Lookup(name)
+	if is.holds || c == nil || !refersTo(c, first.typ) {
+		return is
+	}
+	for _, member := range slices.Sorted(maps.Keys(s.reached(t, first.typ, c))) {
+		if is := s.mayLack(u, first, t, member, waiter); is.holds {
+			return is
+		}
+	}
+	return condition{}
+}
+
+// earlier returns the resource that the client was told, if its content is known.
+func (s *Session) earlier(u *subscription, name string) *xds.Resource {
+	told := u.told(name)
+	if !stands(told) {
+		return nil
+	}
+	if r := s.body(u.typ, name, told); r != nil && same(r.Stamp, told) {
+		return r
+	}
+	return nil
+}
+
+// outdatedByWait yields the resources that the client holds while a newer state waits, if their content
+// is known.
+func (s *Session) outdatedByWait(u *subscription) iter.Seq[*xds.Resource] {
+	return func(yield func(*xds.Resource) bool) {
+		for name := range u.waiting.all {
+			if u.lingers(name) != nil {
+				continue
+			}
+			if r := s.earlier(u, name); r != nil && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// substitutes yields the resources that a full state has in place of waiting ones.
+func (s *Session) substitutes(u *subscription) iter.Seq[*xds.Resource] {
+	if s.waitsTogether(u) {
+		return func(func(*xds.Resource) bool) {}
+	}
+	return s.outdatedByWait(u)
+}
+
+// referrerInside returns the references of a type to itself.
+func (s *Session) referrerInside(t *xds.Type) referrer {
+	u := s.sub(t)
+	r := referrer{by: t, sub: u}
+	s.mayHold(u, func(st *xds.Stamp, firm bool) {
+		switch {
+		case st.Refs == nil: // unknown references count only to other types
+		case u.leaving[st.Name] != nil:
+			r.kept.add(t, st)
+		case firm:
+			r.firm.add(t, st)
+		default:
+			r.loose.add(t, st)
+		}
+	})
+	return r
+}
+
+// keptRefs has the references of kept resources to others of their type, by name of the kept resource.
+// They hold a kept member only while the kept resource itself is held, or not removed yet.
+type keptRefs map[string]*refSet
+
+func (k *keptRefs) add(t *xds.Type, st *xds.Stamp) {
+	for _, ref := range st.Refs {
+		if !ref.Type.Is(t) || ref.Name == xds.Wildcard {
+			continue
+		}
+		if *k == nil {
+			*k = keptRefs{}
+		}
+		if (*k)[st.Name] == nil {
+			(*k)[st.Name] = &refSet{}
+		}
+		(*k)[st.Name].add(t, &xds.Stamp{Refs: []xds.Ref{ref}})
+	}
+}
+
+// refer reports whether any kept resource refers to a resource.
+func (k keptRefs) refer(name string, body *xds.Resource) bool {
+	for _, set := range k {
+		if set.has(name, body) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdMembers holds the kept members of kept resources: of those that are held, and of those whose
+// removal must be acknowledged first. The members of a cycle go together.
+func (u *subscription) holdMembers(refs []referrer) {
+	i := slices.IndexFunc(refs, func(r referrer) bool { return len(r.kept) > 0 })
+	if i < 0 {
+		return
+	}
+	members := refs[i].kept.members(u.leaving)
+	for name, l := range u.leaving {
+		if !l.holds {
+			continue
+		}
+		for n := range reachedFrom(name, members) {
+			if m := u.leaving[n]; n != name {
+				m.join(l.condition)
+			}
+		}
+	}
+	for name := range members {
+		for n := range reachedFrom(name, members) {
+			if m := u.leaving[n]; n != name && !m.holds && !reachedFrom(n, members)[name] {
+				m.join(condition{holds: true})
+			}
+		}
+	}
+}
+
+// members returns the kept members of each kept resource.
+func (k keptRefs) members(leaving map[string]*leaver) map[string][]string {
+	members := map[string][]string{}
+	for name, set := range k {
+		for n, l := range leaving {
+			if !l.Released && set.has(n, l.Body) {
+				members[name] = append(members[name], n)
+			}
+		}
+	}
+	return members
+}
+
+// reachedFrom returns the names that a name reaches, with the name itself.
+func reachedFrom(name string, next map[string][]string) map[string]bool {
+	return cycleOf(name, next)
+}
+
+// respondInside returns the responses of respond. After each one, the names that waited for its content are
+// evaluated again: no ACK may be expected for it (ADS-6).
+func (s *Session) respondInside(u *subscription, last bool) []*xds.Response {
+	out := s.respond(u, last)
+	for more := out; len(more) > 0 && u.ordersItself() && u.waiting.len() > 0; out = append(out, more...) {
+		u.NoteAll()
+		more = s.respond(u, last)
+	}
+	return out
+}

@@ -1,22 +1,12 @@
 package protocol
 
 import (
-	"errors"
-	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
-
-// ErrLimit is the error inside each [xds.LimitError] that Receive returns for an exceeded limit:
-// test with [errors.Is]. All other errors of Receive report a malformed request.
-var ErrLimit = errors.New("limit exceeded")
-
-// exceeds returns the error of a request that exceeds a limit.
-func exceeds(limit xds.Limit, format string, args ...any) error {
-	return &xds.LimitError{Limit: limit, Err: fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))}
-}
 
 // An Interest is a change of a stream's subscription to one type.
 type Interest struct {
@@ -118,3 +108,39 @@ func nonceOf(n uint64) string {
 	}
 	return strconv.FormatUint(n, 10)
 }
+
+// Interests yields the changes of the subscriptions since the last call.
+func (s *Session) Interests() iter.Seq[Interest] {
+	return func(yield func(Interest) bool) {
+		for _, u := range s.subs {
+			if !u.moved {
+				continue
+			}
+			if !yield(u.interest()) {
+				return
+			}
+		}
+	}
+}
+
+// Events yields the events since the last call.
+func (s *Session) Events() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		events := s.events
+		// All steps have about the same number of events, except the first step, which has more.
+		s.events = s.events[:0]
+		if cap(events) > manyEvents || cap(events) > 2*len(events) {
+			s.events = nil
+		}
+		for i := range events {
+			e := events[i]
+			events[i] = Event{} // do not keep the memory of a yielded event
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// manyEvents limits the number of events whose memory is reused.
+const manyEvents = 64

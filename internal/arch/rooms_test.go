@@ -25,8 +25,10 @@ var rooms = map[string]string{
 	"Session.agent":    "beat.go", // with the first request, as are the next two
 	"Session.met":      "beat.go",
 	"Session.ttl":      "beat.go session.go",
+	"Session.events":   "session.go event.go",
 	"Session.nonces":   "response.go",
 	"Session.resumes":  "resume.go",
+	"Options":          "session.go",
 	"Session.siblings": "siblings.go",
 
 	// An entry has the state of one name, for all rooms. Package names writes all other fields.

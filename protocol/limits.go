@@ -1,0 +1,84 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// ErrLimit is the error inside each [xds.LimitError] that Receive returns for an exceeded limit:
+// test with [errors.Is]. All other errors of Receive report a malformed request.
+var ErrLimit = errors.New("limit exceeded")
+
+// exceeds returns the error of a request that exceeds a limit.
+func exceeds(limit xds.Limit, format string, args ...any) error {
+	return &xds.LimitError{Limit: limit, Err: fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))}
+}
+
+// count returns the number of names that the client subscribes to after a request. Names that are
+// listed twice, or subscribed already, count once. If the number is within the limit, it may be too
+// large.
+func (s *Session) count(u *subscription, req xds.Request) int {
+	count := len(req.Names)
+	if s.variant == xds.Delta {
+		count = int(u.named) + len(req.Subscribe)
+	}
+	if count <= s.opts.MaxNames {
+		return count
+	}
+	is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
+	for _, n := range req.Names {
+		is[n] = true
+	}
+	if s.variant == xds.SotW {
+		return len(is)
+	}
+	for _, n := range req.Subscribe {
+		is[n] = true
+	}
+	for _, n := range req.Unsubscribe {
+		is[n] = false
+	}
+	count = int(u.named)
+	for n, wanted := range is {
+		e := u.Entry(n)
+		named := e != nil && e.Named
+		if named && !wanted {
+			count--
+		} else if wanted && !named {
+			count++
+		}
+	}
+	return count
+}
+
+// check enforces the limits on names (SAFE-1). In the first request, the client may also state names
+// and versions. The session keeps them and may send them again, so the limit on the length of names
+// applies to them, too.
+func (s *Session) check(u *subscription, req xds.Request, first bool) error {
+	if count := s.count(u, req); count > s.opts.MaxNames {
+		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
+	}
+	if n := max(len(u.dropped), s.hoard(u)); n > s.opts.MaxNames {
+		return exceeds(xds.LimitNames, "%d unsubscribed or removed names of %s are remembered, more than %d", n, u.typ, s.opts.MaxNames)
+	}
+	for _, names := range [][]string{req.Names, req.Subscribe} {
+		for _, n := range names {
+			if len(n) > s.opts.MaxNameLen {
+				return exceeds(xds.LimitNameLength, "a name of %d bytes, of type %s: more than %d", len(n), u.typ, s.opts.MaxNameLen)
+			}
+		}
+	}
+	if !first {
+		return nil // later requests state no versions (DELTA-10)
+	}
+	longest := len(req.Version)
+	for _, v := range req.Initial {
+		longest = max(longest, len(v.Name), len(v.Version))
+	}
+	if longest > s.opts.MaxNameLen {
+		return exceeds(xds.LimitNameLength, "a name or version of %d bytes, of type %s: more than %d", longest, u.typ, s.opts.MaxNameLen)
+	}
+	return nil
+}

@@ -62,7 +62,7 @@ func (l *ledger) checkOrder(a *account, r *xds.Response) error {
 	rank, delta := a.typ.Rank(), l.variant == xds.Delta
 	news := slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return delta || !a.lastSent[x.Name].is(x) })
 	switch {
-	case news && l.removing && delta:
+	case news && l.removing && delta && a.typ.After == nil: // others may wait for the removal of a cluster
 		return fmt.Errorf("ADS-2: %s has news after removals", a.typ)
 	case news && !l.removing && rank < l.rank:
 		return fmt.Errorf("ADS-2: news of %s come after those of a later type", a.typ)

@@ -326,12 +326,12 @@ func (l *ledger) settle(a *account, req xds.Request) *flight {
 	return f
 }
 
-// refuse records that the client refused a response. What it refused together with a name that changed, or that the view
-// withholds, may be sent again.
+// refuse records that the client refused a response. What it refused together with a name that changed, that the view
+// withholds, or that is only kept, may be sent again.
 func (l *ledger) refuse(a *account, f *flight) {
 	moved := f != a.newest || a.moved >= f.batch
-	for n := range f.carried {
-		moved = moved || l.withholds(a, n)
+	for n, k := range f.carried {
+		moved = moved || l.withholds(a, n) || k.res != nil && l.shown(a, n) == nil
 	}
 	for n, k := range f.carried {
 		a.repeat(n, moved)

@@ -212,6 +212,9 @@ func (l *ledger) endedBy(a *account, n string) (out []string) {
 		return []string{n}
 	}
 	sent := a.lastSent[n].res
+	if k := a.dropped[n]; sent == nil && slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq == k.seq }) {
+		sent = k.res // it still arrives, and a name that was subscribed since matches it
+	}
 	for s := range a.names {
 		k, told := a.lastSent[s]
 		alias := slices.ContainsFunc(l.matchedBy(a, s), func(r *xds.Resource) bool { return r.Name == n && slices.Contains(r.Aliases, s) }) ||

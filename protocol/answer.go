@@ -96,7 +96,7 @@ func (u *subscription) rowsAnswered(d *delivery, p *part) {
 	case p.world:
 		u.restateAll()
 		return
-	case d.To == nil && p.fate == accepted && d.last() == u.nonce && len(u.refusals) == 0: // the usual case: no other record has these names
+	case d.beats == nil && d.To == nil && p.fate == accepted && d.last() == u.nonce && len(u.refusals) == 0: // the usual case: no other record has these names
 		for i := range d.Items {
 			it := &d.Items[i]
 			if e := u.Entry(it.Name); e != nil && it.Is != nil && p.within(it.Name, it.Is) {

@@ -232,6 +232,11 @@ func (s *Session) belated(u *subscription, d *delivery, p *part) {
 	if !s.ttl {
 		return
 	}
+	for _, r := range d.beats { // the client refused an earlier heartbeat, and got none since
+		if !p.world && p.within(r.Name, r.Stamp) && u.refuses(r.Name) {
+			u.starve(r.Name, d.sent)
+		}
+	}
 	beats := s.table(u.typ).Heartbeats()
 	if early := len(beats) == 0 || s.now.Before(d.sent.Add(beats[0].TTL/beatsPerTTL)); early && len(u.leaving)+len(u.unfed) == 0 {
 		return // the usual case

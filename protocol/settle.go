@@ -137,6 +137,8 @@ func (s *Session) pass(u *subscription, d *delivery, with answering) {
 // accept records that the client has accepted message p of delivery d.
 func (s *Session) accept(u *subscription, d *delivery, p *part, with answering) {
 	if d.beats != nil && !p.world { // a heartbeat changes no state, except a heartbeat with the full state
+		with.accepts(d, p)
+		u.forgive(p.nonce, d.beatsOf(p)) // refusals of earlier heartbeats end: the client has the resources (TTL-5)
 		return
 	}
 	with.accepts(d, p)
@@ -160,4 +162,15 @@ func (s *Session) accept(u *subscription, d *delivery, p *part, with answering) 
 		return
 	}
 	u.forgive(p.nonce, told)
+}
+
+// beatsOf yields the names of a message of heartbeats.
+func (d *delivery) beatsOf(p *part) func(func(string, item) bool) {
+	return func(yield func(string, item) bool) {
+		for _, r := range d.beats {
+			if p.within(r.Name, r.Stamp) && !yield(r.Name, item{}) {
+				return
+			}
+		}
+	}
 }

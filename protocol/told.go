@@ -359,7 +359,7 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 func (u *subscription) unanswered(name string) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
-		is := d.Carries(name)
+		is := d.says(name) // the client answers only what a response reports
 		if is == nil || d.beats != nil || !d.open(name, is) {
 			continue
 		}

@@ -119,7 +119,7 @@ func (l *ledger) checkRemovals(a *account, r *xds.Response) error {
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		case told && k.absent() && !k.again && len(l.matchedBy(a, n)) > 0:
 			return fmt.Errorf("DELTA-11: removes %s, which matches another resource", n)
-		case !told && l.muted(a, n):
+		case !told && a.dropped[n].res == nil && l.muted(a, n):
 			return fmt.Errorf("DELTA-7: %s is reported absent too early", n)
 		case l.undecided(a, n) && k.absent() && !a.known[n]:
 			return fmt.Errorf("DELTA-7: removes %s, which is undecided", n)

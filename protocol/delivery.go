@@ -18,6 +18,18 @@ const (
 	// resources that refer to this type. A NACK is an answer, too.
 	silence = 15 * time.Second
 
+	// opensWithin is how late a resuming client may open CDS on an aggregated stream: Envoy 1.40 does so while
+	// clusters of an earlier stream are warming.
+	opensWithin = 15 * time.Second
+
+	// vagueFor is how long resources of an earlier stream with unknown content, or of a response that was
+	// dropped from the list, count as held.
+	vagueFor = 15 * time.Second
+
+	// dropsWithin is how long a removal waits for a client that unsubscribes from unused names by itself (see
+	// dropsByItself).
+	dropsWithin = 15 * time.Second
+
 	// maxInFlight is how many responses of a type may be unanswered. Each further response, also to a
 	// new subscription, waits for an answer, for at most the time patience (SAFE-1).
 	maxInFlight = 4
@@ -282,7 +294,7 @@ func (d *delivery) wait(counts bool) {
 // forget drops d, the oldest delivery, from the list. The client may then hold any content of its
 // names.
 func (s *Session) forget(u *subscription, d *delivery) {
-	u.doubt(s.now.Add(silence), u.vagueAll || d.Whole)
+	u.doubt(s.now.Add(vagueFor), u.vagueAll || d.Whole)
 	var names []string
 	for name := range d.Each {
 		names = append(names, name)

@@ -36,6 +36,7 @@
 //	what counts as held            held, keeps (told.go)
 //	which removals wait, how long  leaverOf and holdOf (withdraw.go)
 //	which news wait, how long      mustWait and mayLack (order.go), waitForAddresses (diff.go)
+//	how long a silent type counts  silence (delivery.go); awaited (order.go), waitsUntil (withdraw.go)
 //	which streams are one client   Siblings.joined, ordersTypes (siblings.go)
 //	the order inside a response    binders (handover.go), xds.Changes.HandOver
 //	when a wait is evaluated again inputs (waiting.go)

@@ -76,7 +76,7 @@ func (s *Session) ordered(u *subscription) bool {
 func (s *Session) opensLater(t *xds.Type) (is condition) {
 	switch {
 	case s.resumes && s.only == nil:
-		is = s.before(s.began.Add(silence))
+		is = s.before(s.began.Add(opensWithin))
 	case s.resumes:
 		is = s.before(s.began.Add(s.opts.Grace))
 	}
@@ -258,15 +258,11 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 		if r := s.table(u.typ).Lookup(waiter); r != nil && u.hasRefused(waiter, r.Stamp) && !first.retrying(c.Name) {
 			return condition{} // a retry, and no answer about c is expected
 		}
-		soon := s.before(s.waitsSince(u, waiter).Add(silence))
 		cold, exists := s.cold(first, c)
 		if !exists {
-			return soon
+			return s.before(s.waitsSince(u, waiter).Add(silence))
 		}
-		if inTime := s.canWait(u, first, waiter); inTime.holds {
-			return cold.and(inTime)
-		}
-		return cold.and(soon)
+		return cold.and(s.canWait(u, first, waiter))
 	case first.stuck():
 		flies := s.flies(first, c.Name, true)
 		if !flies.holds {

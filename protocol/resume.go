@@ -92,7 +92,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	}
 	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
-		u.doubt(s.now.Add(silence), u.wildcard || u.typ.FullState)
+		u.doubt(s.now.Add(vagueFor), u.wildcard || u.typ.FullState)
 		if !u.typ.FullState {
 			u.bringNamed()
 		}

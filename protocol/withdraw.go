@@ -71,7 +71,7 @@ type referrer struct {
 	by    *xds.Type
 	sub   *subscription // nil: the client has not opened it yet
 	firm  refSet        // references of refused resources
-	loose refSet        // references of resources without an answer yet; the answer may never come
+	loose refSet        // references of resources without an ACK or NACK on this stream: unanswered, not sent, or of an earlier stream
 	until time.Time     // until then, the client may hold unknown resources that refer to anything; zero: it holds none
 	kept  keptRefs      // references of kept resources to others of their type
 	grace bool          // the client may have the type on another connection (see outside)
@@ -483,7 +483,7 @@ func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leave
 		is.condition = is.or(condition{holds: true, until: until})
 	}
 	if is.referred && u.dropsByItself() {
-		is.condition = is.or(s.before(l.since.Add(silence)))
+		is.condition = is.or(s.before(l.since.Add(dropsWithin)))
 	}
 	return is
 }

@@ -159,12 +159,16 @@ func (s *Session) outdatedByWait(u *subscription) iter.Seq[*xds.Resource] {
 	}
 }
 
-// substitutes yields the resources that a full state has in place of waiting ones.
-func (s *Session) substitutes(u *subscription) iter.Seq[*xds.Resource] {
-	if s.waitsTogether(u) {
-		return func(func(*xds.Resource) bool) {}
+// waitsTogether reports whether all names wait if one waits. A full state is sent as a whole. Inside a
+// type it goes on with the earlier state of the waiting names (ADS-10).
+func (s *Session) waitsTogether(u *subscription) bool { return s.tellsWorld(u) && !u.ordersItself() }
+
+// substitutes returns the resources that a full state has in place of waiting ones.
+func (s *Session) substitutes(u *subscription) []*xds.Resource {
+	if u.waiting.len() == 0 || s.waitsTogether(u) {
+		return nil
 	}
-	return s.outdatedByWait(u)
+	return slices.Collect(s.outdatedByWait(u))
 }
 
 // referrerInside returns the references of a type to itself.
@@ -257,15 +261,4 @@ func (k keptRefs) members(leaving map[string]*leaver) map[string][]string {
 // reachedFrom returns the names that a name reaches, with the name itself.
 func reachedFrom(name string, next map[string][]string) map[string]bool {
 	return cycleOf(name, next)
-}
-
-// respondInside returns the responses of respond. After each one, the names that waited for its content are
-// evaluated again: no ACK may be expected for it (ADS-6).
-func (s *Session) respondInside(u *subscription, last bool) []*xds.Response {
-	out := s.respond(u, last)
-	for more := out; len(more) > 0 && u.ordersItself() && u.waiting.len() > 0; out = append(out, more...) {
-		u.NoteAll()
-		more = s.respond(u, last)
-	}
-	return out
 }

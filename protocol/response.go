@@ -52,7 +52,7 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 		for r := range u.lingering {
 			u.Entry(r.Name).Tell(r.Stamp) // a full state has the kept state, changed or not
 		}
-		for r := range s.substitutes(u) {
+		for _, r := range s.substitutes(u) {
 			u.Entry(r.Name).Tell(r.Stamp)
 		}
 	case s.variant == xds.SotW:
@@ -99,7 +99,7 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 	w := &World{Versions: t.Versions()}
 	if u.typ.FullState {
 		w.Others = u.besidesVersions(t)
-		for r := range s.substitutes(u) {
+		for _, r := range s.substitutes(u) {
 			w.Lacks, w.Others = append(w.Lacks, r.Name), append(w.Others, r.Stamp)
 		}
 		slices.Sort(w.Lacks)
@@ -213,7 +213,7 @@ func (s *Session) fullState(u *subscription, t *xds.Table) *xds.Changes {
 		all = append(all, t.Since(nil).Upserts...)
 	}
 	all = byName(all)
-	for r := range s.substitutes(u) {
+	for _, r := range s.substitutes(u) {
 		if i, ok := slices.BinarySearchFunc(all, r.Name, func(x *xds.Resource, name string) int { return strings.Compare(x.Name, name) }); ok {
 			all[i] = r
 		}
@@ -227,7 +227,7 @@ func (s *Session) version(u *subscription, t *xds.Table) string {
 		return t.Version()
 	}
 	return t.VersionWith(func(yield func(*xds.Stamp) bool) {
-		for r := range s.substitutes(u) {
+		for _, r := range s.substitutes(u) {
 			if !yield(r.Stamp) {
 				return
 			}

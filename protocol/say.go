@@ -151,6 +151,17 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	return out
 }
 
+// respondInside returns the responses of respond. After each one, the names that waited for its content are
+// evaluated again: no ACK may be expected for it (ADS-6).
+func (s *Session) respondInside(u *subscription, last bool) []*xds.Response {
+	out := s.respond(u, last)
+	for more := out; len(more) > 0 && u.ordersItself() && u.waiting.len() > 0; out = append(out, more...) {
+		u.NoteAll()
+		more = s.respond(u, last)
+	}
+	return out
+}
+
 // prepareDiff reports whether the type may have something to send now. It updates the waiting names
 // that a diff must evaluate.
 func (s *Session) prepareDiff(u *subscription, t *xds.Table) bool {
@@ -192,12 +203,8 @@ func (s *Session) holdsStated(u *subscription, t *xds.Table) bool {
 	if !s.tellsWorld(u) || !u.wildcard || u.named > 0 {
 		return false
 	}
-	return u.stated == t.VersionWith(u.lingeringStamps) && t.Hashed() && !s.refusedBefore(u.typ)
+	return u.stated != "" && u.stated == t.VersionWith(u.lingeringStamps) && t.Hashed() && !s.refusedBefore(u.typ)
 }
-
-// waitsTogether reports whether all names wait if one waits. A full state is sent as a whole. Inside a
-// type it goes on with the earlier state of the waiting names (ADS-10).
-func (s *Session) waitsTogether(u *subscription) bool { return s.tellsWorld(u) && !u.ordersItself() }
 
 // waitsWhole reports whether the whole diff must wait for the waiting names, because an empty response
 // would mislead.

@@ -97,8 +97,12 @@ func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 // warmWorld calls warmOne for the clusters that a full state repeats and that may be new for the
 // client all the same.
 func (s *Session) warmWorld(u *subscription) (stuck bool) {
-	t, substitutes := s.table(u.typ), map[string]*xds.Resource{}
-	for r := range s.substitutes(u) {
+	t := s.table(u.typ)
+	var substitutes map[string]*xds.Resource
+	for _, r := range s.substitutes(u) {
+		if substitutes == nil {
+			substitutes = map[string]*xds.Resource{}
+		}
 		substitutes[r.Name] = r
 		if e := u.Entry(r.Name); u.Anew || e != nil && e.Again {
 			s.warmOne(u, r)

@@ -18,7 +18,7 @@ import (
 var floors = []struct{ room, files string }{
 	{"record", "row.go answer.go told.go delivery.go settle.go refusal.go withheld.go refusing.go retry.go world.go blamed.go permanent.go"},
 	{"want", "want.go match.go scope.go"},
-	{"withdrawing, waiting", "withdraw.go order.go waiting.go warm.go due.go mute.go"},
+	{"withdrawing, waiting", "withdraw.go order.go inside.go waiting.go warm.go due.go mute.go"},
 	{"saying", "diff.go say.go resend.go tell.go response.go handover.go beat.go forget.go"},
 	{"top", "resume.go state.go"},
 }

@@ -46,7 +46,7 @@ type unitStreams struct {
 
 // maxUnit limits the streams of a unit, because a step costs time for each of them. With more streams, or
 // streams with different nodes, the streams are not ordered, and the grace period protects removed resources.
-const maxUnit = 1000
+const maxUnit = 200
 
 // enter returns the unit of a stream, which leave must give back. It returns nil if the streams of the client are not
 // known: the stream is aggregated, the client has no node id, or its connection is unknown.

@@ -71,9 +71,10 @@ func TestServerOptionFlags(t *testing.T) {
 	}
 	t.Run("ADS-3 --removal-grace", func(t *testing.T) {
 		t.Parallel()
-		d := serve(t, []string{"--removal-grace", "2s"}, "a.yaml", cluster("a"), "b.yaml", cluster("b"))
+		d := serve(t, []string{"--removal-grace", "2s"}, "a.yaml", cluster("a"), "b.yaml", cluster("b"), "r.yaml", routeTo("b"))
 		s := d.clusters()
 		s.gets("a", "b")
+		write(t, d.dir, "r.yaml", routeTo("a"))
 		write(t, d.dir, "b.yaml", cluster("c"))
 		start := time.Now()
 		s.gets("a", "b", "c")

@@ -482,7 +482,7 @@ func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leave
 		}
 		is.condition = is.or(condition{holds: true, until: until})
 	}
-	if is.referred && u.dropsByItself() {
+	if is.referred && u.dropsByItself() && s.ordersTypes() {
 		is.condition = is.or(s.before(l.since.Add(dropsWithin)))
 	}
 	return is

@@ -79,14 +79,14 @@ func (l *ledger) checkMembers(a *account, r *xds.Response) error {
 		if k := a.acked[x.Name]; !l.waitsInside(a, x.Name) || k.res == nil || a.lastSent[x.Name].res == nil || a.lastSent[x.Name].is(x) || len(a.refused) > 0 || a.full && k.seq == 0 {
 			continue
 		}
-		shown := func(n string) []*xds.Resource {
-			if is := l.shown(a, n); is != nil {
+		inView := func(n string) []*xds.Resource { // a cycle may pass through members that the client has not subscribed to
+			if is := a.table.Lookup(n); is != nil {
 				return []*xds.Resource{is}
 			}
 			return nil
 		}
 		for _, ref := range x.Refs {
-			if !ref.Type.Is(a.typ) || ref.Name == x.Name || leadsInside(a.typ, ref.Name, x.Name, shown) {
+			if !ref.Type.Is(a.typ) || ref.Name == x.Name || leadsInside(a.typ, ref.Name, x.Name, inView) {
 				continue // members of a cycle go together
 			}
 			if err := l.checkCluster(a, a, x, ref.Name); err != nil {

@@ -49,7 +49,7 @@ func (s *Session) mustWaitInside(u *subscription, r *xds.Resource) condition {
 	}
 	t := s.table(u.typ)
 	by := s.reached(t, u.typ, r)
-	cycle := cycleOf(r.Name, by)
+	cycle := reachedFrom(r.Name, by) // r reaches them, and they reach r
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if cycle[name] || !slices.ContainsFunc(by[name], func(n string) bool { return cycle[n] }) {
 			continue
@@ -105,16 +105,16 @@ func (s *Session) found(t *xds.Table, ref string) iter.Seq2[string, *xds.Resourc
 	}
 }
 
-// cycleOf returns a name, and the names that it reaches and that reach it.
-func cycleOf(name string, by map[string][]string) map[string]bool {
-	cycle := map[string]bool{name: true}
-	for todo := by[name]; len(todo) > 0; todo = todo[1:] {
-		if n := todo[0]; !cycle[n] {
-			cycle[n] = true
-			todo = append(slices.Clip(todo), by[n]...)
+// reachedFrom returns the names that a name reaches, with the name itself.
+func reachedFrom(name string, next map[string][]string) map[string]bool {
+	reached := map[string]bool{name: true}
+	for todo := next[name]; len(todo) > 0; todo = todo[1:] {
+		if n := todo[0]; !reached[n] {
+			reached[n] = true
+			todo = append(slices.Clip(todo), next[n]...)
 		}
 	}
-	return cycle
+	return reached
 }
 
 // mayLackWithMembers is the condition that the resource waiter of u must wait for a cluster or for one of
@@ -256,9 +256,4 @@ func (k keptRefs) members(leaving map[string]*leaver) map[string][]string {
 		}
 	}
 	return members
-}
-
-// reachedFrom returns the names that a name reaches, with the name itself.
-func reachedFrom(name string, next map[string][]string) map[string]bool {
-	return cycleOf(name, next)
 }

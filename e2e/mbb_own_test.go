@@ -35,10 +35,5 @@ func (c *chain) endsOnOwnStreams() {
 	c.t.Helper()
 	c.follows()
 	c.alone()
-	c.load.Stop()
-	took := time.Since(c.began).Seconds()
-	n, failed := c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load()
-	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed, %d of them without an answer",
-		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed, c.timeouts.Load())
-	c.load.Unharmed(c.t)
+	c.unharmed()
 }

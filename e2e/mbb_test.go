@@ -152,12 +152,7 @@ func (c *chain) ends() {
 		return nil
 	})
 	c.quiet()
-	c.load.Stop()
-	took := time.Since(c.began).Seconds()
-	n, failed := c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load()
-	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed, %d of them without an answer",
-		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed, c.timeouts.Load())
-	c.load.Unharmed(c.t)
+	c.unharmed()
 
 	rs := c.Since(0)
 	if at := slices.IndexFunc(rs, func(r tap.Record) bool { return strings.HasPrefix(r.Text, failure) }); at >= 0 {
@@ -225,4 +220,15 @@ func TestMakeBeforeBreak(t *testing.T) {
 		c.ends()
 		exactly(t, 0, "NACK", c.Since(0).NACKs())
 	})
+}
+
+// unharmed stops the load, and makes sure that no request failed.
+func (c *chain) unharmed() {
+	c.t.Helper()
+	c.load.Stop()
+	took := time.Since(c.began).Seconds()
+	n, failed := c.load.OK.Load()+c.load.Failed.Load(), c.load.Failed.Load()
+	c.t.Logf("%v: %d commits in %.1f s, %d CDS responses; %d requests, %.0f a second; %d failed, %d of them without an answer",
+		c.variant, c.n, took, len(c.Since(0).Responses("CDS")), n, float64(n)/took, failed, c.timeouts.Load())
+	c.load.Unharmed(c.t)
 }

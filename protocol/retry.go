@@ -36,13 +36,20 @@ func RetryDelay(tries int, permanent bool, spread, nonce uint64) time.Duration {
 	return delay + delay/5*time.Duration(spread%1024)/1024
 }
 
-// schedule sets the time of the next retry of a refusal. A hastened retry is a step of the back-off, but the retry
-// that was planned for later remains: the reason of the refusal may pass until then.
-func (s *Session) schedule(r *refusal) {
-	delay := s.retryDelay(r)
-	if left := r.planned.Sub(s.now); left > 0 {
-		delay = min(delay, max(minRetry, left))
+// KeepPlanned returns the time between a refusal and the next retry (HEAL-2): the delay of the back-off, or the time
+// left until the retry that was planned before a hastened one, if that is less. The hastened retry is a step of the
+// back-off, but the planned one remains: the reason of the refusal may pass until then. The zero time means that no
+// retry was planned.
+func KeepPlanned(delay time.Duration, planned, now time.Time) time.Duration {
+	if left := planned.Sub(now); left > 0 {
+		return min(delay, max(minRetry, left))
 	}
+	return delay
+}
+
+// schedule sets the time of the next retry of a refusal.
+func (s *Session) schedule(r *refusal) {
+	delay := KeepPlanned(s.retryDelay(r), r.planned, s.now)
 	r.refusedAt, r.retryAt, r.planned = s.now, onSecond(s.now.Add(delay)), time.Time{}
 }
 

@@ -22,8 +22,7 @@ const answerWait = 5 * time.Minute
 // minRetry is the least time from the ACK that hastens a retry until the retry.
 const minRetry = time.Second
 
-// schedule sets the time of the next retry. The reason of the refusal is in the text. A hastened retry is a step of
-// the back-off, but the retry that was planned for later remains: the reason of the refusal may pass until then.
+// schedule sets the time of the next retry. The reason of the refusal is in the text.
 func (w *Watch) schedule(h *held, now time.Time) {
 	var stream uint64
 	if w.exam.st != nil {
@@ -31,10 +30,7 @@ func (w *Watch) schedule(h *held, now time.Time) {
 	}
 	permanent := protocol.CannotPass(h.text, func(word string) bool { return word == h.name })
 	delay := protocol.RetryDelay(h.tries, permanent, stream, h.nonce)
-	if left := h.planned.Sub(now); left > 0 {
-		delay = min(delay, max(minRetry, left))
-	}
-	h.retryAt, h.planned = now.Add(delay), time.Time{}
+	h.retryAt, h.planned = now.Add(protocol.KeepPlanned(delay, h.planned, now)), time.Time{}
 }
 
 // isKept reports whether the view keeps the refused version from the client in a way that the protocol cannot

@@ -137,6 +137,7 @@ func TestRealServer(t *testing.T) {
 			if _, err := bad.Recv(); status.Code(err) != codes.ResourceExhausted {
 				t.Error(err)
 			}
+			synctest.Wait() // the seat is free when both goroutines of the stream have ended
 		}, `throttled_total{limit="request"} 1`)
 	})
 }

@@ -69,7 +69,9 @@ func TestDrain(t *testing.T) {
 		if early+late != len(all) || early < 10 || late < 10 {
 			t.Errorf("%d streams ended early, %d late, of %d", early, late, len(all))
 		}
-		if err := <-done; err != nil || w.Stats().Open != 0 {
+		err := <-done
+		synctest.Wait() // a seat is free when both goroutines of its stream have ended
+		if err != nil || w.Stats().Open != 0 {
 			t.Error(err, w.Stats())
 		}
 		if err := w.Drain(t.Context()); err != nil {

@@ -65,7 +65,7 @@ func (s *Session) prepare(u *subscription) {
 		u.regain(n)
 		u.Set.Remove(n)
 	}
-	u.endWaits()
+	s.endWaits(u)
 	u.looked = 0
 	if blocked {
 		u.looked = len(u.Dirty)

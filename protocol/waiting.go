@@ -23,6 +23,7 @@ type waiting struct {
 	patient earliest // start of the oldest wait that ends when the client has been silent for too long
 
 	parked     bool                    // no waiting name is evaluated, except dirty ones
+	fewer      bool                    // a name may have left since the names were evaluated
 	seen       inputs                  // the inputs when the names were evaluated
 	found      anyComing               // the result of mayAnyCome at that time
 	dependents map[dependency][]string // waiting names by dependency; may include names that no longer wait; nil: not computed
@@ -62,17 +63,20 @@ func (w *waiting) parks() bool { return w != nil && w.parked }
 
 // dropParked ends the wait of a name for which nothing is to be sent any more, or whose entry is gone.
 func (w *waiting) dropParked(name string) {
-	if w.parks() {
+	if _, waits := w.of(name); waits && w.parks() {
+		w.fewer = true
 		w.drop(name)
 	}
 }
 
 // endWaits is called after dropParked.
-func (u *subscription) endWaits() {
+func (s *Session) endWaits(u *subscription) {
 	switch w := u.waiting; {
 	case !w.parks():
 	case len(w.waits) == 0:
 		u.waitNoMore()
+	case w.fewer && s.waitsTogether(u): // ADS-2: the others may have waited for the dropped name alone
+		u.recheckAll()
 	default:
 		w.limit()
 	}
@@ -80,12 +84,9 @@ func (u *subscription) endWaits() {
 
 // isParked reports whether a name waits and is not evaluated.
 func (u *subscription) isParked(name string) bool {
-	if !u.waiting.parks() {
-		return false
-	}
-	_, waits := u.waiting.waits[name]
+	_, waits := u.waiting.of(name)
 	e := u.Entry(name)
-	return waits && (e == nil || !e.Dirty)
+	return waits && u.waiting.parks() && (e == nil || !e.Dirty)
 }
 
 // blocked clears the time limits of the waits: the client must first answer the newest response of
@@ -196,7 +197,7 @@ func (s *Session) recheckDependents(v *subscription) {
 	if v.waiting.parks() {
 		v.Watch()
 	}
-	v.evaluate(names)
+	s.evaluate(v, names)
 	for u := range s.client {
 		w := u.waiting
 		if !w.parks() {
@@ -213,17 +214,17 @@ func (s *Session) recheckDependents(v *subscription) {
 		}
 		s.findDependents(u)
 		for _, n := range names {
-			u.evaluate(w.dependents[dependency{warms, n}])
+			s.evaluate(u, w.dependents[dependency{warms, n}])
 		}
 		// The result of mayAnyCome is the same for all names that may refer to anything.
 		if first := s.other(u.first()); len(w.dependents[dependency{}]) > 0 && first != nil && w.found.condition != s.mayAnyCome(first) {
-			u.evaluate(w.dependents[dependency{}])
+			s.evaluate(u, w.dependents[dependency{}])
 		}
 	}
 }
 
 // evaluate makes the parked names among some names dirty.
-func (u *subscription) evaluate(names []string) {
+func (s *Session) evaluate(u *subscription, names []string) {
 	for _, n := range names {
 		switch e := u.Entry(n); {
 		case !u.isParked(n):
@@ -236,7 +237,7 @@ func (u *subscription) evaluate(names []string) {
 			u.waiting.dropParked(n)
 		}
 	}
-	u.endWaits()
+	s.endWaits(u)
 }
 
 // findDependents computes dependents, or computes it again if it has grown too large.
@@ -340,10 +341,8 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 
 // waitsSince returns the start of a name's wait, or the present time if the name does not wait yet.
 func (s *Session) waitsSince(u *subscription, name string) time.Time {
-	if u.waiting != nil {
-		if w, ok := u.waiting.waits[name]; ok {
-			return w.since
-		}
+	if w, waits := u.waiting.of(name); waits {
+		return w.since
 	}
 	return s.now
 }

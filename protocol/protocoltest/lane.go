@@ -182,7 +182,7 @@ func (n *lane) deliverUp() bool {
 			settled = e.Kind
 		}
 	}
-	n.checkAnswer(t, req, settled, n.ledger.receive(req))
+	n.checkAnswer(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
 	n.noteInterests()
 	if n.eager {
 		n.respond()

@@ -215,8 +215,8 @@ func (a *account) repeatAll() {
 }
 
 // receive records a request and returns the response that it answers, or nil. The names of a request apply before
-// its ACK.
-func (l *ledger) receive(req xds.Request) *flight {
+// its ACK. Set stale if the session does not know the response.
+func (l *ledger) receive(req xds.Request, stale bool) *flight {
 	t := cmp.Or(req.Type, l.only)
 	if l.began.IsZero() {
 		l.began = l.now
@@ -239,7 +239,7 @@ func (l *ledger) receive(req xds.Request) *flight {
 	if first {
 		l.firstRequest(a, req)
 	} else {
-		answered = l.settle(a, req)
+		answered = l.settle(a, req, stale)
 	}
 	for _, b := range l.accounts {
 		l.updateScopes(b)
@@ -304,7 +304,7 @@ func (l *ledger) resumeVersion(a *account, version string) {
 }
 
 // settle records an answer and returns the response that it answers.
-func (l *ledger) settle(a *account, req xds.Request) *flight {
+func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	i := slices.IndexFunc(a.flights, func(f *flight) bool { return f.nonce == req.Nonce })
 	if i < 0 {
 		if req.Error != nil && l.nonces[req.Nonce] {
@@ -313,9 +313,12 @@ func (l *ledger) settle(a *account, req xds.Request) *flight {
 		return nil
 	}
 	f := a.flights[i]
-	if req.Error != nil {
+	switch {
+	case req.Error != nil && stale && l.mayForget(a, f):
+		a.repeatAll()
+	case req.Error != nil:
 		l.refuse(a, f)
-	} else {
+	default:
 		a.accepted = max(a.accepted, f.seq)
 		for _, o := range a.flights[:i+1] { // the client has processed the earlier responses, too
 			a.accept(o, o == f || l.variant == xds.SotW)

@@ -199,7 +199,7 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	l.resubscribed(a)
 	l.trim(a)
 	for n := range a.lastSent {
-		if star && !a.names[n] && !a.matched[n] {
+		if star && !a.names[n] && !a.matched[n] && !a.wouldMatch(a.lastSent[n].res) {
 			delete(a.lastSent, n) // the client may know the rest by aliases of the past
 		}
 	}

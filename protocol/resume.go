@@ -113,10 +113,16 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	// A later, unanswered response may have brought resources of the view. The client may not hold
 	// them, so they count as new.
 	doubtful := func(st *xds.Stamp) bool {
-		return u.typ.FullState && w.Since && w.Versions.Get(st.Name) == nil && u.current(t, st.Name, st)
+		return u.typ.FullState && w.Since && w.listed(st.Name) == nil && u.current(t, st.Name, st)
+	}
+	surely := func(name string) *xds.Stamp {
+		if st := w.has(name); stands(st) && !doubtful(st) {
+			return st
+		}
+		return absent
 	}
 	for e := range u.Entries() {
-		if st := w.has(e.Name); stands(st) && !doubtful(st) {
+		if st := surely(e.Name); stands(st) {
 			e.Had(st)
 		}
 	}
@@ -126,7 +132,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 	var extra []entry
 	for _, n := range w.Lacks {
-		if told := w.has(n); u.wildcard && u.Entry(n) == nil {
+		if told := surely(n); u.wildcard && u.Entry(n) == nil {
 			extra = append(extra, entry{Name: n, Told: told, State: stateOf(told), Again: !u.typ.FullState})
 		}
 	}

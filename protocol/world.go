@@ -82,7 +82,7 @@ func merged(few, many []*xds.Stamp) []*xds.Stamp {
 
 // has returns a state of a name that the client may hold; if there are several, the first.
 func (w *World) has(name string) *xds.Stamp {
-	if st := w.Versions.Get(name); st != nil && !w.lacks(name) {
+	if st := w.listed(name); st != nil {
 		return st
 	}
 	i, _ := place(w.Others, name)
@@ -94,7 +94,10 @@ func (w *World) has(name string) *xds.Stamp {
 	return absent
 }
 
-func (w *World) lacks(name string) bool {
-	_, ok := slices.BinarySearch(w.Lacks, name)
-	return ok
+// listed returns the state of a name in Versions, or nil if the response lacked it.
+func (w *World) listed(name string) *xds.Stamp {
+	if _, lacks := slices.BinarySearch(w.Lacks, name); lacks {
+		return nil
+	}
+	return w.Versions.Get(name)
 }

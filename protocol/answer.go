@@ -1,36 +1,25 @@
 package protocol
 
-import (
-	"github.com/chancery-xds/chancery/protocol/internal/names"
-	"github.com/chancery-xds/chancery/xds"
-)
+import "github.com/chancery-xds/chancery/protocol/internal/names"
 
-// This file keeps the states of the rows: the answer of the client to the last response with each name.
-// names.State has the table of the transitions.
+// This file finds the answer of the client to the last response with each name. names.State has the states.
 
-// answerOf returns the answer to the last response with a name: in flight, held or refused. The entry e
-// is that of the name.
-func (u *subscription) answerOf(e *entry, name string) names.State {
-	if e != nil && e.State != names.Untold {
-		return e.State
-	}
-	_, _, _, state := u.answer(name, u.toldBy(e, name))
-	return state
-}
-
-// answer works answerOf out from the deliveries and refusals. If the state is in flight, d and p are
-// the response and the message. The nonce refusedIn belongs to the newest refusal of the name; 0: no
-// refusal, or a refusal of an earlier stream.
+// answer returns the answer to the last response with a name: in flight, held or refused. The entry e is that of
+// the name. If the state is in flight, d and p are the response and the message. The nonce refusedIn belongs to
+// the newest refusal of the name; 0: no refusal, or a refusal of an earlier stream.
 //
 // SotW does not report that a resource without full state is removed, so no answer to that is
 // expected. A full state has all names again. So the refusal of a full state also refuses the names
 // of an earlier response.
-func (u *subscription) answer(name string, told *xds.Stamp) (d *delivery, p *part, refusedIn uint64, state names.State) {
-	d, p = u.unanswered(name)
-	if d != nil && d.untold && !stands(told) {
+func (u *subscription) answer(e *entry, name string) (d *delivery, p *part, refusedIn uint64, state names.State) {
+	var in uint64
+	if e != nil {
+		in = e.Nonce
+	}
+	d, p = u.unanswered(name, in)
+	if d != nil && d.untold && !stands(u.toldBy(e, name)) {
 		d = nil
 	}
-	state = names.Held
 	for i := range u.refusals {
 		if r := &u.refusals[i]; r.has(name) || d != nil && d.parts[0].world && d.last() < r.nonce {
 			refusedIn, state = r.nonce, names.Refused
@@ -42,10 +31,20 @@ func (u *subscription) answer(name string, told *xds.Stamp) (d *delivery, p *par
 	return d, p, refusedIn, state
 }
 
-// add adds rows. The state of a row begins as the state that its name had without a row.
+// accepted reports whether the client has accepted the last state of a name.
+func (u *subscription) accepted(name string) bool {
+	_, _, _, state := u.answer(u.Entry(name), name)
+	return state == held
+}
+
+// add adds rows. An unanswered response may have their names already.
 func (u *subscription) add(extra ...entry) {
 	for i := range extra {
-		u.restate(&extra[i])
+		e := &extra[i]
+		if e.Told != absent {
+			e.Had(e.Told)
+		}
+		u.trace(e)
 	}
 	u.Set.Add(extra...)
 }
@@ -58,66 +57,12 @@ func (u *subscription) addTouched(extra []entry) {
 	u.add(extra...)
 }
 
-// restate sets the state of a row again, if its name was told.
-func (u *subscription) restate(e *entry) {
-	if e != nil {
-		_, _, _, state := u.answer(e.Name, e.Told)
-		e.Settle(state)
-	}
-}
-
-// restateAll sets the states of all rows again.
-func (u *subscription) restateAll() {
-	for e := range u.Entries() {
-		u.restate(e)
-	}
-}
-
-// rowSent records that a response with a name is sent, or the removal of a resource that no response reports.
-func (u *subscription) rowSent(e *entry, unreported bool) {
-	e.Sent()
-	if unreported {
-		u.restate(e)
-	}
-}
-
-// rowsUnsent records that names count as told without a response.
-func (u *subscription) rowsUnsent(items []item) {
-	for i := range items {
-		u.restate(u.Entry(items[i].Name))
-	}
-}
-
-// rowsAnswered records that the client has answered a message. The answer to a full state is about all names.
-func (u *subscription) rowsAnswered(d *delivery, p *part) {
-	switch {
-	case u.Set.Len() == 0:
-		return
-	case p.world:
-		u.restateAll()
-		return
-	case d.beats == nil && d.To == nil && p.fate == accepted && d.last() == u.nonce && len(u.refusals) == 0: // the usual case: no other record has these names
-		for i := range d.Items {
-			it := &d.Items[i]
-			if e := u.Entry(it.Name); e != nil && it.Is != nil && p.within(it.Name, it.Is) {
-				e.Acked()
-			}
-		}
+// trace finds the newest unanswered response with the name of a row, if the client was told the name.
+func (u *subscription) trace(e *entry) {
+	if e == nil || e.Untold() {
 		return
 	}
-	for name, it := range d.Each {
-		if p.within(name, it.Is) {
-			u.restate(u.Entry(name))
-		}
-	}
-	for _, r := range d.beats {
-		u.restate(u.Entry(r.Name))
-	}
-}
-
-// rowsForgotten records that the session has forgotten a response without its answer.
-func (u *subscription) rowsForgotten(c *cargo) {
-	for name := range c.Each {
-		u.restate(u.Entry(name))
+	if d, _ := u.unanswered(e.Name, 0); d != nil {
+		e.Sent(d.first())
 	}
 }

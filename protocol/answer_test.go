@@ -13,8 +13,9 @@ func TestAnswers(t *testing.T) {
 		l := newLine(t, v, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "a", "b")})
 		want := func(event string, want names.State) {
 			t.Helper()
-			if e := l.sub(xds.Endpoint).Entry("a"); e == nil || e.State != want {
-				t.Fatalf("%s: %+v, want %s", event, e, want)
+			u := l.sub(xds.Endpoint)
+			if _, _, _, is := u.answer(u.Entry("a"), "a"); is != want {
+				t.Fatalf("%s: %+v is %s, want %s", event, u.Entry("a"), is, want)
 			}
 			if err := l.Check(); err != nil {
 				t.Fatal(err)
@@ -24,7 +25,9 @@ func TestAnswers(t *testing.T) {
 			l.ask(xds.Request{Type: xds.Endpoint, Nonce: l.last[xds.Endpoint.URL], Names: l.names(xds.Endpoint), Error: is})
 		}
 		l.ask(named(v, xds.Endpoint, "a", "b"))
-		want("the row is added", untold)
+		if e := l.sub(xds.Endpoint).Entry("a"); !e.Untold() {
+			t.Errorf("the row is added: %+v", e)
+		}
 		l.drain()
 		want("a response has the name", names.InFlight)
 		answer(nil)
@@ -84,7 +87,7 @@ func TestAnswersOfForgottenResponse(t *testing.T) {
 	for _, name := range []string{"c", "d", "e", "a"} {
 		subscribe(name)
 	}
-	if u := l.sub(xds.Endpoint); u.deliveries[0].Carries("a") != nil || u.Entry("a").State != names.InFlight {
+	if u := l.sub(xds.Endpoint); u.deliveries[0].Carries("a") != nil || u.Entry("a").Nonce != 6 {
 		t.Errorf("%d responses, %+v", len(u.deliveries), u.Entry("a"))
 	}
 }

@@ -215,7 +215,7 @@ func (s *Session) revive(u *subscription, r *xds.Resource, late bool) {
 	if hungry {
 		lost = !s.now.Before(told.Add(r.TTL))
 	}
-	d, p := u.unanswered(r.Name)
+	d, p := u.unanswered(r.Name, 0)
 	passed := p != nil && p.nonce < u.heard // a later response was answered
 	switch {
 	case passed && !s.now.Before(d.sent.Add(r.TTL-r.TTL/beatsPerTTL)) && !u.heldBack(r.Name),

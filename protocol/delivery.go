@@ -177,6 +177,9 @@ func (d *delivery) accepted() bool {
 // answered reports whether the client has answered the newest message.
 func (d *delivery) answered() bool { return d.parts[len(d.parts)-1].fate != unanswered }
 
+// first returns the oldest nonce of the delivery.
+func (d *delivery) first() uint64 { return d.parts[0].nonce }
+
 // last returns the newest nonce of the delivery.
 func (d *delivery) last() uint64 { return d.parts[len(d.parts)-1].nonce }
 
@@ -194,12 +197,9 @@ func (s *Session) addDelivery(u *subscription, d *delivery, drops func(*delivery
 	if u.answered() {
 		u.silent = s.now
 	}
-	lost := u.makeRoom(drops)
+	u.makeRoom(drops)
 	waited := d.counts() && u.crowded()
 	u.deliveries, u.unacked, u.nonce = append(u.deliveries, *d), true, d.last()
-	for i := range lost {
-		u.rowsForgotten(&lost[i])
-	}
 	if waited {
 		s.limitUnanswered(u)
 	}
@@ -225,8 +225,8 @@ func (u *subscription) stuck() bool {
 }
 
 // makeRoom drops responses from the list that do not count: superseded ones and heartbeats. It keeps
-// some, because a late answer may still come. It returns the content of the dropped ones.
-func (u *subscription) makeRoom(drops func(*delivery)) (lost []cargo) {
+// some, because a late answer may still come.
+func (u *subscription) makeRoom(drops func(*delivery)) {
 	for i := 0; i < len(u.deliveries) && len(u.deliveries) >= maxInFlight; {
 		d := &u.deliveries[i]
 		if d.counts() {
@@ -234,11 +234,9 @@ func (u *subscription) makeRoom(drops func(*delivery)) (lost []cargo) {
 			continue
 		}
 		drops(d)
-		lost = append(lost, d.cargo)
 		u.deliveries = slices.Delete(u.deliveries, i, i+1)
 		u.NoteAll()
 	}
-	return lost
 }
 
 // crowded reports whether so many responses are in flight that a further one must wait (SAFE-1).
@@ -304,9 +302,7 @@ func (s *Session) forget(u *subscription, d *delivery) {
 	if d.stuck { // Envoy ACKs the later responses after this one
 		u.deliveries[1].expectNone()
 	}
-	lost := d.cargo
 	u.gone(d)
-	u.rowsForgotten(&lost)
 }
 
 // letGo records that the client has unsubscribed from names. The client holds no resource with
@@ -359,5 +355,7 @@ func (u *subscription) letGoAll() {
 		d.Whole, d.Dropped = d.Whole || world, true
 		d.Add(more)
 	}
-	u.restateAll()
+	for e := range u.Entries() {
+		u.trace(e)
+	}
 }

@@ -57,7 +57,7 @@ func (s *Session) owedKept(u *subscription, e *entry, l *names.Kept) (r *xds.Res
 func (s *Session) owesAbsence(u *subscription, e *entry) bool {
 	onlyMatched := e.Matched > 0 && !e.Named
 	switch {
-	case e.Told == absent && (!e.Again || onlyMatched && e.State == untold):
+	case e.Told == absent && (!e.Again || onlyMatched && e.Untold()):
 		// The client knows that the name does not exist. A matched resource that was removed before
 		// it was sent is not reported, either.
 		return false

@@ -113,9 +113,10 @@ func (u *subscription) checkWant() error {
 // checkAnswers checks that the stored state of each row is the result of answer.
 func (u *subscription) checkAnswers() error {
 	for e := range u.Entries() {
-		_, _, _, is := u.answer(e.Name, e.Told)
-		if e.State != untold && e.State != is {
-			return fmt.Errorf("the state of %q is %s, recorded is %s", e.Name, is, e.State)
+		_, _, _, is := u.answer(e, e.Name)
+		_, _, _, found := u.answer(&entry{Name: e.Name, Told: e.Told}, e.Name)
+		if is != found {
+			return fmt.Errorf("the state of %q is %s with nonce %d, but a search finds %s", e.Name, is, e.Nonce, found)
 		}
 	}
 	return nil

@@ -45,6 +45,6 @@ func (u *subscription) dropUnwanted() {
 	u.unbring(given)
 	u.dropEmpty()
 	for _, name := range quit {
-		u.restate(u.Entry(name))
+		u.trace(u.Entry(name))
 	}
 }

@@ -33,7 +33,7 @@ func (u *subscription) match(t *xds.Table, name string) {
 		is = t.Aliased(name)
 	}
 	name = e.Name // the entry owns the memory of its name; the memory of a request is not kept
-	was, again, gone := u.matches[name], e.Again, e.Told == absent && e.State != untold
+	was, again, gone := u.matches[name], e.Again, e.Told == absent && !e.Untold()
 	switch {
 	case is.Len() > 0:
 		if u.matches == nil {
@@ -125,10 +125,11 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	for name, is := range back {
 		extra = append(extra, entry{Name: name, Told: is})
 	}
-	u.addTouched(extra)
 	for i := range extra {
+		u.Touch(&extra[i])
 		u.lapse(&extra[i])
 	}
+	u.Set.Add(extra...) // untold: the response came before the new subscription
 }
 
 // finding returns the finding of a delivery for the present view. It is computed once per view. So
@@ -195,7 +196,7 @@ func (u *subscription) refer(name, by string) {
 	e := u.Entry(name)
 	if e == nil {
 		told := u.told(name)
-		u.add(entry{Name: name, Told: told, State: stateOf(told)})
+		u.add(entry{Name: name, Told: told})
 		e = u.Entry(name)
 	}
 	was := u.wants(e)
@@ -285,7 +286,7 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 	for _, alias := range s.aliasesOf(u, name) {
 		// In other states, the client was told that the alias matches nothing, or that it is a
 		// resource itself.
-		if e := u.Entry(alias); e.Told == others || e.State == untold {
+		if e := u.Entry(alias); e.Told == others || e.Untold() {
 			names = append(names, alias)
 		}
 	}
@@ -369,7 +370,7 @@ func (u *subscription) rematch(t *xds.Table, name string) {
 // subscribed to the member. An earlier version may not have had the alias.
 func (u *subscription) toldAny(m *xds.Members) bool {
 	for r := range m.All() {
-		if e := u.Entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || e.State != untold) {
+		if e := u.Entry(r.Name); same(u.toldBy(e, r.Name), r.Stamp) && (e == nil || !e.Untold()) {
 			return true
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Session) keepBack(u *subscription, names []string) {
 	until := s.now.Add(d)
 	for _, n := range names {
 		e := u.Entry(n)
-		if e == nil || e.State != untold {
+		if e == nil || !e.Untold() {
 			continue
 		}
 		if u.mute == nil {
@@ -51,10 +51,10 @@ func (u *subscription) queue(m muting) {
 				return true // the client has subscribed to the name again since
 			}
 			e := u.Entry(m.name)
-			if e == nil || e.State != untold {
+			if e == nil || !e.Untold() {
 				delete(l.until, m.name)
 			}
-			return e == nil || e.State != untold
+			return e == nil || !e.Untold()
 		})
 		l.list = slices.Grow(l.list, len(l.list)+1)
 	}
@@ -63,7 +63,7 @@ func (u *subscription) queue(m muting) {
 
 // mutes reports whether the absence of a name must not be reported yet.
 func (s *Session) mutes(u *subscription, e *entry) bool {
-	return e.State == untold && u.mute != nil && s.now.Before(u.mute.until[e.Name])
+	return e.Untold() && u.mute != nil && s.now.Before(u.mute.until[e.Name])
 }
 
 // mutedBy returns the time at which the next absence may be reported; zero: never.
@@ -84,7 +84,7 @@ func (s *Session) unmute(u *subscription) {
 	for len(m.list) > 0 {
 		n, until := m.list[0].name, m.list[0].until
 		e, counts := u.Entry(n), m.until[n].Equal(until)
-		if counts && e != nil && e.State == untold && s.now.Before(until) {
+		if counts && e != nil && e.Untold() && s.now.Before(until) {
 			return
 		}
 		m.list[0] = muting{}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -229,7 +230,6 @@ func (u *subscription) adoptRefused(all [][]item) {
 	for len(u.refusals) > maxRefusals {
 		u.joinRefusals()
 	}
-	u.restateAll()
 }
 
 // phantom reports whether an item can be forgotten, because it removes a name that did not exist
@@ -369,10 +369,10 @@ func (u *subscription) retell(r *refusal, which func(string, item) bool) {
 			e.Repeat(true)
 			u.Touch(e)
 		case u.demand.covers(name): // by the wildcard
-			extra = append(extra, entry{Name: name, Told: u.told(name), State: held, Again: true})
+			extra = append(extra, entry{Name: name, Told: u.told(name), Nonce: names.Earlier, Again: true})
 		case u.stillHeld(name): // the removal of the name is sent again
 			u.addLeftover(name, leftover{why: unmatched})
-			extra = append(extra, entry{Name: name, Told: absent, State: held, Again: true})
+			extra = append(extra, entry{Name: name, Told: absent, Nonce: names.Earlier, Again: true})
 		}
 	}
 	u.addTouched(extra)

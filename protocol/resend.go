@@ -29,7 +29,7 @@ func (s *Session) Resend(t *xds.Type, name string) (count int) {
 		count += u.repeatTold(e)
 	case u.wildcard:
 		if st := u.base.Get(name); st != nil {
-			extra = append(extra, entry{Name: st.Name, Told: st, State: held, Again: true})
+			extra = append(extra, entry{Name: st.Name, Told: st, Again: true})
 			count++
 		}
 	}

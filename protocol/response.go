@@ -20,7 +20,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	}
 	whole := u.wildcard && u.Anew
 	told, others := s.binders(u, d)
-	items := s.tell(u, t, d)
+	items := s.tell(u, t, d, s.nonces+1)
 	if u.wildcard {
 		to = u.base
 	}
@@ -50,10 +50,10 @@ func (s *Session) changes(u *subscription, t *xds.Table, d *diff) *xds.Changes {
 	case s.tellsWorld(u):
 		c = s.fullState(u, t)
 		for r := range u.lingering {
-			u.Entry(r.Name).Tell(r.Stamp) // a full state has the kept state, changed or not
+			u.Entry(r.Name).Tell(r.Stamp, 0) // a full state has the kept state, changed or not
 		}
 		for _, r := range s.substitutes(u) {
-			u.Entry(r.Name).Tell(r.Stamp)
+			u.Entry(r.Name).Tell(r.Stamp, 0)
 		}
 	case s.variant == xds.SotW:
 		c = &xds.Changes{Upserts: d.upserts}

@@ -133,7 +133,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	var extra []entry
 	for _, n := range w.Lacks {
 		if told := surely(n); u.wildcard && u.Entry(n) == nil {
-			extra = append(extra, entry{Name: n, Told: told, State: stateOf(told), Again: !u.typ.FullState})
+			extra = append(extra, entry{Name: n, Told: told, Again: !u.typ.FullState})
 		}
 	}
 	u.addTouched(extra)
@@ -149,7 +149,7 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 			}
 		case !u.covers(st.Name), same(told, st), doubtful(st):
 		case e == nil && told == absent:
-			u.addTouched([]entry{{Name: st.Name, Told: st, State: held, Again: !u.typ.FullState}})
+			u.addTouched([]entry{{Name: st.Name, Told: st, Again: !u.typ.FullState}})
 		default:
 			n := several[st.Name]
 			several[st.Name]++
@@ -268,7 +268,7 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 		if e := u.Entry(v.Name); e != nil {
 			u.adopt(e, is)
 		} else if !is.current || is.onDemand || is.expires {
-			e = &entry{Name: strings.Clone(v.Name), Told: is.told, State: held, Again: is.expires}
+			e = &entry{Name: strings.Clone(v.Name), Told: is.told, Again: is.expires}
 			if is.stray && (u.scopes != nil || u.collects(v.Name)) {
 				u.lapse(e) // the wildcard or the collection matched the resource
 			}
@@ -313,7 +313,7 @@ func (s *Session) statement(u *subscription, t *xds.Table, lately []*xds.Table, 
 
 // adopt applies a statement to the entry of its name.
 func (u *subscription) adopt(e *entry, is statement) {
-	e.Tell(is.told)
+	e.Tell(is.told, 0)
 	e.Repeat(is.expires)
 	u.regain(e.Name) // the client has not unsubscribed from names that its "*" covers
 	if e.Matched == 0 && u.collects(e.Name) {

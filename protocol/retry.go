@@ -78,7 +78,7 @@ func (s *Session) tried(u *subscription) []string {
 		return nil
 	}
 	name, ok := s.opts.Tried(u.typ)
-	if d, _ := u.unanswered(name); !ok || d != nil || !u.hasRefused(name, u.told(name)) {
+	if d, _ := u.unanswered(name, 0); !ok || d != nil || !u.hasRefused(name, u.told(name)) {
 		return nil
 	}
 	return []string{name}

@@ -17,9 +17,7 @@ type (
 
 var absent, others = names.Absent, names.Others
 
-const untold, held = names.Untold, names.Held
-
-func stateOf(told *xds.Stamp) names.State { return names.StateOf(told) }
+const held = names.Held
 
 func stands(s *xds.Stamp) bool  { return names.Stands(s) }
 func known(s *xds.Stamp) bool   { return names.Known(s) }

@@ -145,7 +145,7 @@ func (s *Session) respond(u *subscription, last bool) []*xds.Response {
 	if decided == now {
 		out = s.bring(u, t, &d)
 	} else {
-		u.rowsUnsent(s.tell(u, t, &d))
+		s.tell(u, t, &d, 0)
 	}
 	s.park(u, d.bound, d.any)
 	return out

@@ -30,7 +30,7 @@ func (s *Session) narrow(u *subscription) {
 	var extra []entry
 	for st := range u.base.All() { // names told by way of the wildcard, or listed by the client in initial_resource_versions
 		if u.Entry(st.Name) == nil {
-			extra = append(extra, entry{Name: st.Name, Told: st, State: held})
+			extra = append(extra, entry{Name: st.Name, Told: st})
 		}
 	}
 	anew := u.Anew

@@ -54,7 +54,6 @@ func (u *subscription) pairAnswer(s *Session, req xds.Request, with answering) {
 		s.accept(u, d, p, with)
 		e.Accepted = u.acceptedIn(d, p, with.waits)
 	}
-	u.rowsAnswered(d, p)
 	e.Refuses, e.Withheld = s.refuses(u)
 	u.answerRefusing(&e, s.now)
 	s.event(e)
@@ -129,7 +128,6 @@ func (s *Session) pass(u *subscription, d *delivery, with answering) {
 		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
 			p.fate = passed
 			s.accept(u, d, p, with)
-			u.rowsAnswered(d, p)
 		}
 	}
 }

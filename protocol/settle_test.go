@@ -145,7 +145,7 @@ func TestSettlePartByPart(t *testing.T) {
 		answer(s, u, c.answers)
 		var open, refused []string
 		for _, name := range []string{"a", "b", "c"} {
-			if d, _ := u.unanswered(name); d != nil {
+			if d, _ := u.unanswered(name, 0); d != nil {
 				open = append(open, name)
 			}
 			if u.refuses(name) {

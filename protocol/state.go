@@ -301,14 +301,10 @@ func (o *outlook) state(name string) NameState {
 	}
 	n.Why, n.By = o.why(e, name, r)
 	has := n.Why != NotWanted || u.stillHeld(name)
-	d, p, refusedIn, _ := u.answer(name, told)
+	d, p, refusedIn, answer := u.answer(e, name)
 	n.RefusedIn = nonceOf(refusedIn)
 	l, due := u.lingers(name), o.owes(e, name, told, r)
 	w, waits := u.waiting.of(name)
-	answer := names.Held
-	if has {
-		answer = u.answerOf(e, name)
-	}
 	switch {
 	case waits && due:
 		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
@@ -316,9 +312,9 @@ func (o *outlook) state(name string) NameState {
 		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.until, o.keepers(name, l)
 	case due:
 		n.State = StateDue
-	case answer == names.InFlight && d != nil:
+	case has && answer == names.InFlight:
 		n.State, n.Since, n.Nonce = StateSent, d.sent, p.nonceText()
-	case answer == names.Refused && !o.isUnreported(told):
+	case has && answer == names.Refused && !o.isUnreported(told):
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	default:
 		n.State = o.settled(&n, e, r, told)
@@ -370,11 +366,11 @@ func (o *outlook) settled(n *NameState, e *entry, r *xds.Resource, told *xds.Sta
 
 // missing returns the state of a wanted name without a resource in the view.
 func (o *outlook) missing(name string, e *entry, told *xds.Stamp) NameStatus {
-	answered := e != nil && e.State != untold && !e.Again
+	answered := e != nil && !e.Untold() && !e.Again
 	switch {
 	case o.s.undecided(o.u.typ, name) && (stands(told) || !answered):
 		return StateWaiting
-	case stands(told), e != nil && e.Named && e.State == untold:
+	case stands(told), e != nil && e.Named && e.Untold():
 		return StateDue // the absence of the name is not reported yet (DELTA-7)
 	}
 	return StateAbsent

@@ -7,14 +7,15 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-// tell counts the diff as told and returns the items for names with entries. Terms: see doc.go.
-func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
+// tell counts the diff as told and returns the items for names with entries. The nonce is the first one of
+// the response; 0: there is no response. Terms: see doc.go.
+func (s *Session) tell(u *subscription, t *xds.Table, d *diff, nonce uint64) (items []item) {
 	held := u.held(d)
 	items = slices.Grow(items, len(u.Dirty)+len(d.kept))
 	if u.Set.Len() > 0 {
 		for _, r := range d.upserts {
 			if e := u.Entry(r.Name); e != nil {
-				items = append(items, s.said(u, e, r.Stamp))
+				items = append(items, s.said(u, e, r.Stamp, nonce))
 			}
 		}
 	}
@@ -23,7 +24,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff) (items []item) {
 	}
 	stray := false
 	if len(d.removed) > 0 {
-		items, stray = s.tellRemoved(u, d, items)
+		items, stray = s.tellRemoved(u, d, items, nonce)
 	}
 	slices.SortFunc(items, itemByName)
 	listed := s.clearDirty(u, t, d)
@@ -61,14 +62,14 @@ func (u *subscription) held(d *diff) (held []entry) {
 	for _, w := range d.waiting {
 		if u.Entry(w.name) == nil {
 			told := u.told(w.name)
-			held = append(held, entry{Name: w.name, Told: told, State: stateOf(told), Again: u.Anew && told != absent})
+			held = append(held, entry{Name: w.name, Told: told, Again: u.Anew && told != absent})
 		}
 	}
 	return held
 }
 
 // said counts a state as told for an entry, and returns the item of this change.
-func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
+func (s *Session) said(u *subscription, e *entry, is *xds.Stamp, nonce uint64) item {
 	was := e.Told
 	u.regain(e.Name)
 	if l, held := u.leftovers[e.Name]; held && stands(is) {
@@ -78,8 +79,10 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp) item {
 	if s.variant == xds.Delta && same(was, is) && u.comesFirst(e.Name) {
 		was = absent // the client may have dropped the name in flight and subscribed again
 	}
-	e.Tell(is)
-	u.rowSent(e, is == absent && s.forsakes(u))
+	if is == absent && s.forsakes(u) {
+		nonce = 0 // the response does not report the removal
+	}
+	e.Tell(is, nonce)
 	return item{Name: e.Name, Was: was, Is: is}
 }
 
@@ -96,7 +99,7 @@ func (u *subscription) tellLeftovers(d *diff, items []item) []item {
 
 // tellRemoved counts removals as told and adds their items. The result stray reports whether no
 // subscription matched some of the names any more.
-func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item, stray bool) {
+func (s *Session) tellRemoved(u *subscription, d *diff, items []item, nonce uint64) (_ []item, stray bool) {
 	for _, n := range d.removed {
 		u.fed(n)
 		e := u.Entry(n)
@@ -107,7 +110,7 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item) (_ []item,
 		if s.forsakes(u) && stands(e.Told) {
 			u.addLeftover(n, leftover{cannotRemove, e.Told})
 		}
-		items = append(items, s.said(u, e, absent))
+		items = append(items, s.said(u, e, absent, nonce))
 		if u.isLeftover(n, unmatched) {
 			items[len(items)-1].Lapse(u.collects(n))
 			u.dropLeftover(n, unmatched)

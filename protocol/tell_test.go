@@ -22,8 +22,7 @@ func (l *line) tells(typ *xds.Type) string {
 	l.diff(u, t, &d)
 	l.Session.wait(u, d.waiting, d.upserts)
 	var out []string
-	items := l.tell(u, t, &d)
-	u.rowsUnsent(items)
+	items := l.tell(u, t, &d, 0)
 	for _, it := range items {
 		text := it.Name + ":"
 		if it.Is != nil {
@@ -171,8 +170,8 @@ func TestTellWaitingNames(t *testing.T) {
 		if got := l.toldText(xds.Listener); got != cmp.Or(was, "l:")+" | l2 m2" {
 			t.Errorf("ADS-3: sent states %q", got)
 		}
-		if e := l.sub(xds.Listener).Entry("l"); (e.State != untold) != before || !e.Dirty {
-			t.Errorf("ADS-3: state %v, dirty %v", e.State, e.Dirty)
+		if e := l.sub(xds.Listener).Entry("l"); e.Untold() == before || !e.Dirty {
+			t.Errorf("ADS-3: nonce %v, dirty %v", e.Nonce, e.Dirty)
 		}
 	}
 }

@@ -355,10 +355,14 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 }
 
 // unanswered returns the newest delivery with an unanswered state of a name, and the message with
-// this name. The message is nil if it is no longer listed.
-func (u *subscription) unanswered(name string) (*delivery, *part) {
+// this name. With a nonce, only the delivery with this first nonce counts. The message is nil if it is no longer
+// listed.
+func (u *subscription) unanswered(name string, nonce uint64) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
+		if nonce > 0 && nonce != d.first() {
+			continue
+		}
 		is := d.says(name) // the client answers only what a response reports
 		if is == nil || d.beats != nil || !d.open(name, is) {
 			continue
@@ -371,11 +375,6 @@ func (u *subscription) unanswered(name string) (*delivery, *part) {
 		return d, nil
 	}
 	return nil, nil
-}
-
-// accepted reports whether the client has accepted the last state of a name.
-func (u *subscription) accepted(name string) bool {
-	return u.answerOf(u.Entry(name), name) == held
 }
 
 // refuses reports whether the client has, or may have, refused a state of a name.

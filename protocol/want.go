@@ -190,7 +190,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		} else {
 			n = strings.Clone(n)
 		}
-		extra = append(extra, entry{Name: n, Told: told, State: stateOf(told), Again: true})
+		extra = append(extra, entry{Name: n, Told: told, Again: true})
 	}
 	if len(extra) == 0 {
 		return
@@ -270,7 +270,7 @@ func (u *subscription) arrives(t *xds.Table) {
 	u.lostSinceBase(t, others)
 	extra := make([]entry, 0, len(others))
 	for name, is := range others {
-		extra = append(extra, entry{Name: name, Told: is, State: stateOf(is)})
+		extra = append(extra, entry{Name: name, Told: is})
 	}
 	u.add(extra...)
 }
@@ -381,7 +381,7 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	var extra []entry
 	for _, n := range t.Since(u.base).Removed {
 		if u.Entry(n) == nil && (u.collects(n) || len(s.aliasesOf(u, n)) > 0) {
-			extra = append(extra, entry{Name: n, Told: u.told(n), State: held})
+			extra = append(extra, entry{Name: n, Told: u.told(n)})
 		}
 	}
 	u.addTouched(extra)

@@ -175,7 +175,7 @@ func (u *subscription) repeat(name string) {
 	}
 	if u.Entry(name) == nil {
 		told := u.told(name)
-		u.add(entry{Name: name, Told: told, State: stateOf(told)})
+		u.add(entry{Name: name, Told: told})
 	}
 	e := u.Entry(name)
 	e.Repeat(true)

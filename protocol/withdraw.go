@@ -253,9 +253,9 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		switch {
 		case e != nil:
 		case kept != nil:
-			extra = append(extra, entry{Name: n, Told: told, State: held, Again: u.Anew && !u.typ.FullState})
+			extra = append(extra, entry{Name: n, Told: told, Again: u.Anew && !u.typ.FullState})
 		case blocked: // until the removal of the name is sent, a new resource may refer to it
-			gone := entry{Name: n, Told: told, State: held, Again: u.Anew && !u.typ.FullState}
+			gone := entry{Name: n, Told: told, Again: u.Anew && !u.typ.FullState}
 			u.Touch(&gone)
 			extra = append(extra, gone)
 		}

@@ -79,11 +79,11 @@ func (s *Session) returnWithheld(u *subscription, t *xds.Table, names []string) 
 		if !u.demand.shows(in) || same(u.told(n), in.Stamp) || e != nil && e.Again || !u.hasRefused(n, in.Stamp) || u.Kept(n) != nil {
 			continue
 		}
-		if d, _ := u.unanswered(n); d != nil {
+		if d, _ := u.unanswered(n, 0); d != nil {
 			continue // the answer decides
 		}
 		if e == nil {
-			extra = append(extra, entry{Name: n, Told: in.Stamp, State: held})
+			extra = append(extra, entry{Name: n, Told: in.Stamp})
 		} else {
 			e.Had(in.Stamp)
 		}

@@ -19,12 +19,12 @@ import (
 // if it is leaving. A name also has an entry if its told state is different from the state in the
 // wildcard's table.
 type Entry struct {
-	Name string
-	Told *xds.Stamp // the state that the client was told last: a resource, absent or others; never nil
+	Name  string
+	Told  *xds.Stamp // the state that the client was told last: a resource, absent or others; never nil
+	Nonce uint64     // the first nonce of the newest response with the name; Earlier: of no response on this stream; 0: untold
 
 	Matched int32 // number of subscribed names that match this resource by alias or collection
 	Named   bool  // the client subscribes to the name
-	State   State // the answer to the last response with the name
 	Again   bool  // send the name again, changed or not
 	Dirty   bool  // the name may have to be sent; it is in saying.dirty
 }

@@ -1,69 +1,52 @@
 package names
 
-import "github.com/chancery-xds/chancery/xds"
+import (
+	"cmp"
 
-// A State is the answer of the client to the last response with a name. An entry stores it, and these
-// events change it:
+	"github.com/chancery-xds/chancery/xds"
+)
+
+// A State is the answer of the client to the last response with a name. An entry stores the nonce of this
+// response, and the state is a comparison: in flight while the response is unanswered; refused if a refusal
+// has the name and the response is not a later one; otherwise held. These events change the nonce:
 //
-//	event                                      state                   by
-//	the entry is added                         as without an entry     add
-//	told without a response                    held, if it was untold  Had, Tell
-//	a response has the name                    in flight               Sent
-//	ACK of the newest response with the name   held                    Acked, rowsAnswered
-//	NACK of that response                      refused                 rowsAnswered
-//	NACK of a later full state                 refused                 rowsAnswered
-//	the response is forgotten (SAFE-1)         as before the response  rowsForgotten
-//	a removal that SotW cannot report          held or refused         rowSent
-//	a refusal of an earlier stream (ADS-9)     refused                 adoptRefused
-//	the client unsubscribes under a wildcard   held or in flight       dropUnwanted, letGoAll
+//	event                                      nonce                       by
+//	the entry is added                         of the newest unanswered    trace
+//	                                           response with the name
+//	told without a response                    Earlier, if it was 0        Had, Tell
+//	a response has the name                    of the response             Tell
+//	a removal that SotW cannot report          Earlier, if it was 0        Tell
+//	the client unsubscribes under a wildcard   as for a new entry          trace
 //
-// No state is stored for a name without an entry: the wildcard covers it, and its state follows from
-// the table that was told, the deliveries and the refusals (answer in answer.go).
+// A name without an entry has no nonce: the wildcard covers it, and its last response is searched for
+// (unanswered in told.go).
 //
-// Invariant: the state of an entry that is not untold is the result of answer.
+// Invariant: the search finds the same state for a name with an entry.
 type State uint8
 
-// The states of an entry.
+// The states of a name.
 const (
-	Untold   State = iota // no response had the name, on this stream or an earlier one
+	Held     State = iota // the client has accepted the told state, or was told it without a response
 	InFlight              // the client has not answered the last response with the name
-	Held                  // the client has accepted the told state, or was told it without a response
 	Refused               // the client has refused a state, and has accepted no newer one
 )
 
-func (s State) String() string { return [...]string{"untold", "in flight", "held", "refused"}[s] }
+func (s State) String() string { return [...]string{"held", "in flight", "refused"}[s] }
 
-// StateOf returns the state of a new entry with a told state.
-func StateOf(told *xds.Stamp) State {
-	if told == Absent {
-		return Untold
-	}
-	return Held
-}
+// Earlier stands for the nonce of a state that the client has from an earlier stream, or without a response.
+const Earlier = ^uint64(0)
 
-// Tell records that the client is told this state now, and clears the field Again.
-func (e *Entry) Tell(is *xds.Stamp) {
-	e.Had(is)
-	e.Again = false
+// Untold reports whether no response had the name, on this stream or an earlier one.
+func (e *Entry) Untold() bool { return e.Nonce == 0 }
+
+// Tell records that the client is told this state now, by the response with a nonce, or without a
+// response (0). It clears the field Again.
+func (e *Entry) Tell(is *xds.Stamp, nonce uint64) {
+	e.Told, e.Again, e.Nonce = is, false, cmp.Or(nonce, e.Nonce, Earlier)
 }
 
 // Had records that the client was told this state earlier. It does not clear the field Again.
-func (e *Entry) Had(is *xds.Stamp) {
-	e.Told = is
-	if e.State == Untold {
-		e.State = Held
-	}
-}
+func (e *Entry) Had(is *xds.Stamp) { e.Told, e.Nonce = is, cmp.Or(e.Nonce, Earlier) }
 
-// Sent records that a response with the told state is in flight.
-func (e *Entry) Sent() { e.State = InFlight }
-
-// Acked records that the client has accepted the told state.
-func (e *Entry) Acked() { e.Settle(Held) }
-
-// Settle sets the state of a name that was told.
-func (e *Entry) Settle(is State) {
-	if e.State != Untold {
-		e.State = is
-	}
-}
+// Sent records the newest response with the name.
+func (e *Entry) Sent(nonce uint64) { e.Nonce = nonce }

@@ -34,8 +34,9 @@ type Types interface {
 // Of looks into each google.protobuf.Any whose type is linked into the program. The list never lacks a
 // reference: if a name is unknown, or a part cannot be read (such as an extension that is not linked),
 // the list contains a reference to all resources of the type ([xds.Wildcard]). So a missing import
-// delays an update but never breaks it. A nil message has no references: wire.NewResource returns an
-// error for it.
+// delays an update but never breaks it. The cluster of a config source (api_config_source) is not a
+// reference, because Envoy takes it only from its bootstrap. A nil message has no references:
+// wire.NewResource returns an error for it.
 func Of(m proto.Message) []xds.Ref { return With(protoregistry.GlobalTypes, m) }
 
 // With is [Of] for a program with messages that are not generated code, such as those of descriptors.
@@ -47,7 +48,7 @@ func With(types Types, m proto.Message) []xds.Ref {
 	if types == nil {
 		types = protoregistry.GlobalTypes
 	}
-	found := refs.Of(types, m)
+	found := refs.OfResource(types, m)
 	for i := range found {
 		found[i].Name = xds.CanonicalName(found[i].Name)
 	}

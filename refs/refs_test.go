@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -41,6 +42,29 @@ func TestOf(t *testing.T) {
 	}
 	if got := Of(&endpointv3.ClusterLoadAssignment{ClusterName: "c"}); got == nil || len(got) > 0 {
 		t.Errorf("endpoints refer to %#v: want an empty list, which says that it is known", got)
+	}
+}
+
+// "the cluster … must be statically defined": the cluster of a config source is never a resource. That of an
+// authorization service is.
+func TestClusterOfConfigSourceIsNoReference(t *testing.T) {
+	grpc := func(name string) *corev3.GrpcService {
+		return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: name}}}
+	}
+	eds := &clusterv3.Cluster{
+		Name:                 "c",
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: &corev3.ConfigSource{
+			ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+				ClusterNames: []string{"rest"}, GrpcServices: []*corev3.GrpcService{grpc("xds")},
+			}},
+		}},
+	}
+	if got := Of(eds); slices.ContainsFunc(got, func(r xds.Ref) bool { return r.Type.Is(xds.Cluster) }) {
+		t.Errorf("%v: want no cluster", got)
+	}
+	if got := Of(grpc("authz")); !slices.Contains(got, xds.Ref{Type: xds.Cluster, Name: "authz"}) {
+		t.Errorf("%v: want the cluster authz", got)
 	}
 }
 

@@ -243,7 +243,7 @@ func References(types *envoy.Types) func(*xds.Resource) []xds.Ref {
 		if err != nil {
 			return nil
 		}
-		return internalrefs.Of(types, m)
+		return internalrefs.OfResource(types, m)
 	}
 }
 

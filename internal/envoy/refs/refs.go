@@ -20,10 +20,20 @@ import (
 // A name in a request or a connection is not a reference. But the configuration that reads or sets the
 // name counts as a reference to all resources of the type.
 func Of(types Types, m proto.Message) []xds.Ref {
-	c := collector{types: types, refs: []xds.Ref{}}
-	w := walk{types: types, enter: c.enter, field: c.field, packed: c.packed, at: make(Path, 0, depth)}
+	return collect(collector{types: types}, m)
+}
+
+// OfResource returns the references of a resource that a server sends. It is [Of] without the clusters that a
+// ConfigSource names: Envoy takes these only from its bootstrap ("must be statically defined"), so they are
+// never resources of a server.
+func OfResource(types Types, m proto.Message) []xds.Ref {
+	return collect(collector{types: types, resource: true}, m)
+}
+
+func collect(c collector, m proto.Message) []xds.Ref {
+	c.refs = []xds.Ref{}
 	c.packed(m.ProtoReflect())
-	w.message(m.ProtoReflect())
+	c.walk(m.ProtoReflect())
 	slices.SortFunc(c.refs, func(a, b xds.Ref) int {
 		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Name, b.Name))
 	})
@@ -38,8 +48,15 @@ const collectionName = "envoy.config.endpoint.v3.LedsClusterLocalityConfig.leds_
 const address = "envoy.config.core.v3.SocketAddress.address"
 
 type collector struct {
-	types Types
-	refs  []xds.Ref
+	types    Types
+	resource bool // see OfResource
+	refs     []xds.Ref
+}
+
+// walk adds the references in a message and in all messages inside it.
+func (c *collector) walk(m protoreflect.Message) {
+	w := walk{types: c.types, enter: c.enter, field: c.field, packed: c.packed, at: make(Path, 0, depth)}
+	w.message(m)
 }
 
 // enter checks a message as a whole.
@@ -111,6 +128,10 @@ func (c *collector) field(m protoreflect.Message, f protoreflect.FieldDescriptor
 	}
 	if f.Message() != nil && f.Message().FullName() == configSource {
 		c.source(f, v.Message())
+		if c.resource && !own(v.Message()) {
+			c.withoutClusters(v.Message())
+			return false
+		}
 	}
 	return true
 }
@@ -140,6 +161,17 @@ func (c *collector) source(f protoreflect.FieldDescriptor, source protoreflect.M
 	case !own(source):
 		for _, t := range types {
 			c.addAll(t)
+		}
+	}
+}
+
+// withoutClusters adds the references in a source, except the clusters that it names.
+func (c *collector) withoutClusters(source protoreflect.Message) {
+	inside := collector{types: c.types}
+	inside.walk(source)
+	for _, ref := range inside.refs {
+		if !ref.Type.Is(xds.Cluster) || ref.Name == xds.Wildcard {
+			c.refs = append(c.refs, ref)
 		}
 	}
 }

@@ -70,6 +70,41 @@ func TestCommandsAboutOneClient(t *testing.T) {
 	asks("get groups", 0, "default 2 1 connected: 1 synced")
 }
 
+// A removed member of an aggregate cluster stays while the client refuses the aggregate without it. The commands
+// name the reason.
+func TestCommandsAboutAKeptMember(t *testing.T) {
+	t.Parallel()
+	aggregate := func(timeout, members string) string {
+		return `"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+name: all
+connect_timeout: ` + timeout + `
+lb_policy: CLUSTER_PROVIDED
+cluster_type:
+  name: envoy.clusters.aggregate
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig
+    clusters: [` + members + "]\n"
+	}
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	d := serve(t, []string{"--admin-listen", "unix://" + socket, "--retry-refused=false"}, "all.yaml", aggregate("1s", "a, b")+"---\n"+cluster("a")+"---\n"+cluster("b"))
+	asks := d.asks("unix://" + socket)
+	s := d.clusters()
+	s.gets("a", "all", "b")
+
+	write(t, d.dir, "all.yaml", aggregate("0s", "a")+"---\n"+cluster("a"))
+	r, err := s.stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(&discoveryv3.DiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &status.Status{Message: "Error adding/updating cluster(s) all: no"}})
+	d.loggedAround("resource in quarantine: the client refuses it, and gets the others")
+	asks("get all --node test", 0, "CDS b LEAVING - ", " still used by CDS all")
+	asks("explain test cluster/b", 1,
+		`✘ defined no file has CDS "b"`, `✔ sent it was removed from the files, and is kept while CDS "all" may refer to it`,
+		`→ the client keeps it because of CDS "all": chancery explain test CDS/all. If it is missing by mistake, put it into a file of the directory`)
+	asks("explain test cluster/all", 1, "✘ accepted the client refused it")
+}
+
 // asks returns a function that runs a command and checks its exit code and parts of its output.
 func (d *runningServer) asks(admin string) func(line string, code int, want ...string) {
 	return func(line string, code int, want ...string) {

@@ -23,7 +23,7 @@ type dependencies struct {
 	before map[key]xds.Sum                    // dependents that are not held back
 	later  map[key]held                       // dependents that came during the quarantine of the resource
 	looked map[string]weak.Pointer[xds.Table] // by type URL
-	extra  []*xds.Resource                    // resources to which replacements refer and that the wrapped view lacks, by type and name
+	extra  []Kept                             // resources to which replacements refer and that the wrapped view lacks, by type and name
 	active []held                             // held back dependents, by name
 }
 
@@ -75,7 +75,7 @@ func refers(st *xds.Stamp, to map[key]bool) bool {
 // changed.
 func (n *dependencies) look(w *Watch, view xds.View) (moved bool) {
 	moved = n.findDependents(w, view)
-	var extra []*xds.Resource
+	var extra []Kept
 	if len(w.holds) > 0 {
 		extra = n.findExtra(w, view)
 	}
@@ -192,15 +192,15 @@ func (n *dependencies) all(holds []held) (all []*xds.Resource) {
 			all = append(all, h.old)
 		}
 	}
-	return append(all, n.extra...)
+	return append(all, bodies(n.extra)...)
 }
 
 // findExtra returns the resources to which replacements refer, directly or indirectly, and that the view
 // lacks.
-func (n *dependencies) findExtra(w *Watch, view xds.View) (all []*xds.Resource) {
+func (n *dependencies) findExtra(w *Watch, view xds.View) (all []Kept) {
 	seen := map[key]bool{}
 	var queue []*xds.Resource
-	add := func(t *xds.Type, name string) {
+	add := func(by *xds.Resource, t *xds.Type, name string) {
 		k := keyOf(t, name)
 		if seen[k] {
 			return
@@ -210,7 +210,7 @@ func (n *dependencies) findExtra(w *Watch, view xds.View) (all []*xds.Resource) 
 			return
 		}
 		if r := n.lastKnown(w, t, name); r != nil {
-			queue, all = append(queue, r), append(all, r)
+			queue, all = append(queue, r), append(all, Kept{r, xds.Ref{Type: by.Type, Name: by.Name}})
 		}
 	}
 	for _, h := range w.holds {
@@ -224,22 +224,22 @@ func (n *dependencies) findExtra(w *Watch, view xds.View) (all []*xds.Resource) 
 	for ; len(queue) > 0; queue = queue[1:] {
 		for _, ref := range refsOf(queue[0]) {
 			if ref.Name != xds.Wildcard {
-				add(ref.Type, ref.Name)
+				add(queue[0], ref.Type, ref.Name)
 				continue
 			}
 			for _, r := range n.extra {
 				if r.Type.Is(ref.Type) {
-					add(r.Type, r.Name)
+					add(queue[0], r.Type, r.Name)
 				}
 			}
 			for _, t := range w.recent(ref.Type)[:min(1, len(w.recent(ref.Type)))] {
 				for st := range t.Versions().All() {
-					add(ref.Type, st.Name)
+					add(queue[0], ref.Type, st.Name)
 				}
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *xds.Resource) int {
+	slices.SortFunc(all, func(a, b Kept) int {
 		return cmp.Or(strings.Compare(a.Type.URL, b.Type.URL), strings.Compare(a.Name, b.Name))
 	})
 	return all
@@ -263,7 +263,7 @@ func refsOf(r *xds.Resource) []xds.Ref {
 // lastKnown returns the last known version of a resource that the view lacks; nil if no version is known. If the
 // client has refused the newest version, the result is the replacement.
 func (n *dependencies) lastKnown(w *Watch, t *xds.Type, name string) *xds.Resource {
-	for _, r := range slices.Concat(n.extra, w.freed) {
+	for _, r := range slices.Concat(bodies(n.extra), w.freed) {
 		if r.Name == name && r.Type.Is(t) {
 			return r
 		}

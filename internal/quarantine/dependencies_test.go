@@ -1,6 +1,7 @@
 package quarantine
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -60,6 +61,7 @@ func TestReplacementKeepsItsReferences(t *testing.T) {
 		if held := c.Held(xds.Cluster); !slices.Contains(held, "old") {
 			t.Errorf("the client has %v, and a route to old", held)
 		}
+		r.keeps("old: RDS r")
 		r.route("2", "new", func(*store.Tx) {})
 		c.ACK(c.Next(xds.Route))
 		c.ACK(c.Next(xds.Cluster))
@@ -67,7 +69,24 @@ func TestReplacementKeepsItsReferences(t *testing.T) {
 			t.Errorf("the client has %v", held)
 		}
 		r.holds(0)
+		r.keeps()
 	})
+}
+
+// keeps checks which removed resources the streams are shown, each with the resource that refers to it.
+func (r *fixture) keeps(want ...string) {
+	r.Helper()
+	var got []string
+	r.source.watches.Range(func(_, v any) bool {
+		for _, k := range v.(*Watch).kept {
+			got = append(got, fmt.Sprintf("%s: %s %s", k.Name, k.By.Type, k.By.Name))
+		}
+		return true
+	})
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		r.Errorf("kept: %q, want %q", got, want)
+	}
 }
 
 // With a stream for each type, the stream of clusters keeps a removed cluster to which the old version of a
@@ -103,6 +122,7 @@ func TestReplacementKeepsItsReferencesOnSiblings(t *testing.T) {
 				has(other, false)
 				clusters.ExpectNothing()
 				has(clusters, true)
+				r.keeps("old: RDS r", "old: RDS r") // the stream of routes, which lends it to that of clusters
 
 				if ends {
 					routes.Close()
@@ -113,6 +133,7 @@ func TestReplacementKeepsItsReferencesOnSiblings(t *testing.T) {
 				clusters.ACK(clusters.Next(xds.Cluster))
 				has(clusters, false)
 				r.holds(0)
+				r.keeps()
 				for _, c := range []*xdstest.Client{clusters, routes, other} {
 					c.Close()
 				}

@@ -125,6 +125,20 @@ type Held struct {
 	RetryAt  time.Time // time of the next retry (HEAL-2), from Of; zero: none, or the session schedules it
 }
 
+// A Kept is a resource that the view lacks and that the client keeps, because a replacement of a resource in
+// quarantine refers to it, directly or indirectly.
+type Kept struct {
+	*xds.Resource
+	By xds.Ref // a resource of the client that refers to it
+}
+
+func bodies(of []Kept) (all []*xds.Resource) {
+	for _, k := range of {
+		all = append(all, k.Resource)
+	}
+	return all
+}
+
 // A Reason is the reason why a resource is in quarantine.
 type Reason uint8
 
@@ -219,6 +233,20 @@ func (s *Source) Of(st *server.Stream, t *xds.Type) []Held {
 		return w.held(t)
 	}
 	return nil
+}
+
+// Kept returns the resources of a type that are shown to a stream only because of the quarantine.
+func (s *Source) Kept(st *server.Stream, t *xds.Type) (all []Kept) {
+	if w := s.watchOf(st); w != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, k := range w.kept {
+			if k.Type.Is(t) {
+				all = append(all, k)
+			}
+		}
+	}
+	return all
 }
 
 // Refused is a version of a resource that a client refused because the resource is faulty.

@@ -26,7 +26,7 @@ func (w *Watch) client() client { return client{w.node.ID, w.scope, w.owner} }
 // A family has the streams of a client. A stream in it does not change its types.
 type family struct {
 	streams map[*Watch]bool
-	lent    map[*Watch][]*xds.Resource // by lender; without empty ones
+	lent    map[*Watch][]Kept // by lender; without empty ones
 }
 
 // maxSiblings bounds the streams that one change of a quarantine wakes. Further streams of a client have no
@@ -42,7 +42,7 @@ func (s *siblings) join(w *Watch) {
 		if s.all == nil {
 			s.all = map[client]*family{}
 		}
-		f = &family{map[*Watch]bool{}, map[*Watch][]*xds.Resource{}}
+		f = &family{map[*Watch]bool{}, map[*Watch][]Kept{}}
 		s.all[w.client()] = f
 	}
 	if len(f.streams) < maxSiblings {
@@ -66,7 +66,7 @@ func (s *siblings) leave(w *Watch) {
 }
 
 // lend sets the resources that a stream lends, and wakes the siblings that may lack them.
-func (s *siblings) lend(w *Watch, all []*xds.Resource) {
+func (s *siblings) lend(w *Watch, all []Kept) {
 	for _, o := range s.lent(w, all) {
 		if r, ok := o.of.(ringer); ok {
 			r.Ring()
@@ -75,7 +75,7 @@ func (s *siblings) lend(w *Watch, all []*xds.Resource) {
 }
 
 // lent sets the resources that a stream lends. It returns the siblings of the types of changed resources.
-func (s *siblings) lent(w *Watch, all []*xds.Resource) (wake []*Watch) {
+func (s *siblings) lent(w *Watch, all []Kept) (wake []*Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.all[w.client()]
@@ -88,7 +88,7 @@ func (s *siblings) lent(w *Watch, all []*xds.Resource) (wake []*Watch) {
 		delete(f.lent, w)
 	}
 	for o := range f.streams {
-		if o != w && slices.ContainsFunc(changed, func(r *xds.Resource) bool { return r.Type.Is(o.types[0]) }) {
+		if o != w && slices.ContainsFunc(changed, func(r Kept) bool { return r.Type.Is(o.types[0]) }) {
 			wake = append(wake, o)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *siblings) lent(w *Watch, all []*xds.Resource) (wake []*Watch) {
 }
 
 // borrow returns the resources of the type of a stream that its siblings lend, by name, each name once.
-func (s *siblings) borrow(w *Watch) (all []*xds.Resource) {
+func (s *siblings) borrow(w *Watch) (all []Kept) {
 	s.mu.Lock()
 	if f := s.all[w.client()]; f != nil && f.streams[w] {
 		for o, lent := range f.lent {
@@ -108,19 +108,19 @@ func (s *siblings) borrow(w *Watch) (all []*xds.Resource) {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b *xds.Resource) int {
+	slices.SortFunc(all, func(a, b Kept) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Sum.String(), b.Sum.String()))
 	})
-	return slices.CompactFunc(all, func(a, b *xds.Resource) bool { return a.Name == b.Name })
+	return slices.CompactFunc(all, func(a, b Kept) bool { return a.Name == b.Name })
 }
 
 // borrow sets the resources that siblings lend and that the view lacks. It reports whether they changed.
 func (w *Watch) borrow(view xds.View) (moved bool) {
-	var all []*xds.Resource
+	var all []Kept
 	if w.hasSiblings() {
-		all = slices.DeleteFunc(w.source.siblings.borrow(w), func(r *xds.Resource) bool {
+		all = slices.DeleteFunc(w.source.siblings.borrow(w), func(r Kept) bool {
 			t := view.Table(r.Type)
-			return t.Lookup(r.Name) != nil || t.Aliased(r.Name).Len() > 0 || slices.ContainsFunc(w.deps.extra, func(o *xds.Resource) bool {
+			return t.Lookup(r.Name) != nil || t.Aliased(r.Name).Len() > 0 || slices.ContainsFunc(w.deps.extra, func(o Kept) bool {
 				return o.Name == r.Name && o.Type.Is(r.Type)
 			})
 		})

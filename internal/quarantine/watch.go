@@ -37,12 +37,13 @@ type Watch struct {
 	keeps []*xds.Resource // resources that the client is shown and that the wrapped view lacks
 	freed []*xds.Resource // the last replacements of resources that the view has lost, at most maxHeld
 
-	borrowed []*xds.Resource // resources that siblings lend and that the wrapped view lacks
+	borrowed []Kept // resources that siblings lend and that the wrapped view lacks
 
 	mu      sync.Mutex // held for memory access only
 	pending []order
 	holds   []held // the applied orders; only the stream's goroutine writes the field
 	delays  []Held // held back dependents
+	kept    []Kept // resources that are shown only because of the quarantine
 	closed  bool
 	exam    examination
 }
@@ -476,10 +477,16 @@ func (w *Watch) Next() (xds.View, []xds.Names, error) {
 	if w.borrow(view) {
 		names = nil
 	}
+	kept := slices.Concat(w.deps.extra, w.borrowed)
+	if len(kept)+len(w.kept) > 0 {
+		w.mu.Lock()
+		w.kept = kept
+		w.mu.Unlock()
+	}
 	if len(w.holds)+len(w.borrowed) == 0 {
 		return view, names, nil
 	}
-	s := &substituted{of: view, holds: w.made.group(w.holds, w.deps.active, slices.Concat(w.deps.extra, w.borrowed)), made: &w.made}
+	s := &substituted{of: view, holds: w.made.group(w.holds, w.deps.active, bodies(kept)), made: &w.made}
 	if u, ok := view.(xds.Undecided); ok {
 		return &undecided{substituted: s, of: u}, names, nil
 	}

@@ -187,7 +187,7 @@ func (c *chain) subscribedAll() {
 		return
 	}
 	var all []string
-	for _, is := range c.each {
+	for _, is := range c.openedTypes() {
 		switch {
 		case is.Wildcard && is.Names == 0:
 			all = append(all, "all "+is.Type.String())
@@ -205,6 +205,21 @@ func (c *chain) subscribedAll() {
 	default:
 		c.breaks(subscribed, "", "look at the client's bootstrap: it must subscribe to something", "the client has no subscription")
 	}
+}
+
+// openedTypes returns the subscriptions of the types in question, each type once: a client with a stream for each
+// ClusterLoadAssignment subscribes to the names of all of them.
+func (c *chain) openedTypes() (all []protocol.TypeState) {
+	for _, is := range c.each {
+		at := slices.IndexFunc(all, func(o protocol.TypeState) bool { return o.Type.Is(is.Type) })
+		if at < 0 {
+			at, all = len(all), append(all, protocol.TypeState{Type: is.Type})
+		}
+		all[at].Wildcard = all[at].Wildcard || is.Wildcard
+		all[at].Names += is.Names
+	}
+	slices.SortStableFunc(all, func(a, b protocol.TypeState) int { return a.Type.Rank() - b.Type.Rank() })
+	return all
 }
 
 func (c *chain) sentAll() {

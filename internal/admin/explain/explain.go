@@ -74,6 +74,10 @@ type Deps struct {
 	// calls the function. Nil: none.
 	Held func(st *server.Stream, t *xds.Type) []quarantine.Held
 
+	// Kept returns the removed resources of a type that a stream is still shown because of the quarantine. The
+	// stream's goroutine calls the function. Nil: none.
+	Kept func(st *server.Stream, t *xds.Type) []quarantine.Kept
+
 	// Upstream returns a text about the upstream of a relay and the upstream's state, and reports whether
 	// the relay has received resources from the upstream. Nil: the server is not a relay.
 	Upstream func() (text string, known bool)

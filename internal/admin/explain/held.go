@@ -18,10 +18,20 @@ func (e *Explainer) held(st *server.Stream, t *xds.Type) []quarantine.Held {
 	return e.d.Held(st, t)
 }
 
+// keeps returns the removed resources of a type that a stream is still shown because of the quarantine.
+func (e *Explainer) keeps(st *server.Stream, t *xds.Type) []quarantine.Kept {
+	if e.d.Kept == nil {
+		return nil
+	}
+	return e.d.Kept(st, t)
+}
+
 // state returns the state of a name on a stream. For a name in quarantine it returns StateRefused or
-// StateWaiting, because the session serves another version and does not know about the quarantine.
+// StateWaiting, because the session serves another version and does not know about the quarantine. For a removed
+// name to which a replacement refers it returns StateLingering.
 func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, name string) protocol.NameState {
 	n := s.NameState(t, name)
+	markKept(e.keeps(st, t), &n)
 	for _, h := range e.held(st, t) {
 		markRefused(h, &n)
 	}
@@ -32,9 +42,10 @@ func (e *Explainer) state(st *server.Stream, s *protocol.Session, t *xds.Type, n
 // states as the method state does.
 func (e *Explainer) states(st *server.Stream, s *protocol.Session, t *xds.Type) iter.Seq[protocol.NameState] {
 	return func(yield func(protocol.NameState) bool) {
-		held := e.held(st, t)
+		held, kept := e.held(st, t), e.keeps(st, t)
 		seen := map[string]bool{}
 		for n := range s.NameStates(t) {
+			markKept(kept, &n)
 			for _, h := range held {
 				if markRefused(h, &n) {
 					seen[h.Name] = true
@@ -78,6 +89,16 @@ func markRefused(h quarantine.Held, n *protocol.NameState) bool {
 	}
 	n.Told, n.View = is, is // n.Held keeps the version that the session serves instead
 	return true
+}
+
+// markKept sets the state of a name that the client has accepted, if it is one of the removed resources that the
+// client keeps.
+func markKept(all []quarantine.Kept, n *protocol.NameState) {
+	for _, k := range all {
+		if k.Name == n.Name && n.State == protocol.StateSynced {
+			n.State, n.View, n.WaitsFor = protocol.StateLingering, nil, []xds.Ref{k.By}
+		}
+	}
 }
 
 // kept returns a text about the version that the client keeps of a refused resource, and about the next retry.

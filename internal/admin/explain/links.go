@@ -15,6 +15,7 @@ import (
 	"github.com/chancery-xds/chancery/server"
 	"github.com/chancery-xds/chancery/source/dir"
 	"github.com/chancery-xds/chancery/store"
+	"github.com/chancery-xds/chancery/xds"
 )
 
 // The links from "loaded" to "subscribed", except "referenced". They use the source, the store and the
@@ -198,6 +199,10 @@ func (c *chain) defined() {
 				"endpoints of %s are registered in group %s, which the node does not get", quote(c.name), list(all, 5))
 			return
 		}
+		if c.is != nil && c.is.State == protocol.StateLingering {
+			c.breaks(defined, "", c.untilRemoved(advice), "%s", text)
+			return
+		}
 		if near := c.e.d.Source.Nearest(c.t, c.name); near != "" {
 			advice = fmt.Sprintf("did you mean %s?", quote(near))
 		}
@@ -209,6 +214,17 @@ func (c *chain) defined() {
 		}
 		c.breaks(defined, place, advice, "%s", text)
 	}
+}
+
+// untilRemoved returns the advice for a removed resource that the client still has. The argument restore is the
+// advice to have it back.
+func (c *chain) untilRemoved(restore string) string {
+	lead := "the server removes it from the client by itself"
+	if at := slices.IndexFunc(c.is.WaitsFor, func(r xds.Ref) bool { return r.Name != xds.Wildcard }); at >= 0 {
+		by := c.is.WaitsFor[at]
+		lead = fmt.Sprintf("the client keeps it because of %s: %s", title(by.Type, by.Name), c.command(by.Type, by.Name))
+	}
+	return lead + ". If it is missing by mistake, " + restore
 }
 
 // frozen returns a text and the advice about a resource that the node does not get because its group is
@@ -569,7 +585,9 @@ func (c *chain) opened() string {
 	var all []string
 	for i := range c.streams {
 		for _, is := range c.streams[i].types {
-			all = append(all, is.Type.String())
+			if name := is.Type.String(); !slices.Contains(all, name) {
+				all = append(all, name)
+			}
 		}
 	}
 	return list(all, 12)

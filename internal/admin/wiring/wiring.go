@@ -100,7 +100,7 @@ func (p *Parts) Server(deps explain.Deps, otherServices ...string) *admin.Server
 	s := &admin.Server{Tracker: p.Tracker, Page: web.Files(), Log: p.o.Log, Note: p.Tracker.Note}
 	var held func(*server.Stream, *xds.Type) []live.Held
 	if p.Held != nil {
-		deps.Held, s.Release, held = p.Held.Of, p.Held.Release, p.heldForCSDS
+		deps.Held, deps.Kept, s.Release, held = p.Held.Of, p.Held.Kept, p.Held.Release, p.heldForCSDS
 	}
 	status := csds.New(csds.Options{Types: p.o.Types, Clients: live.Clients(p.Tracker, held), OtherServices: otherServices, Log: p.o.Log})
 	s.Explainer, s.Dump, s.GRPC = explainer{explain.New(deps)}, status.ConfigDump(), status.GRPC()

@@ -110,9 +110,10 @@ func (g *Siblings) Release() {
 	}
 }
 
-// Idle reports whether the session has nothing to send, and does not depend on its siblings. It needs a view.
+// Idle reports whether the session has nothing to send, and does not depend on its siblings. A session that got no
+// view is idle: its stream is about to end.
 func (s *Session) Idle() bool {
-	return !s.Depends() && !slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.pending(s.table(u.typ)) })
+	return s.view == nil || !s.Depends() && !slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.pending(s.table(u.typ)) })
 }
 
 // Depends reports whether anything waits for another type. It needs no view.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/chancery-xds/chancery/store"
 	"github.com/chancery-xds/chancery/xds"
@@ -219,6 +222,64 @@ func TestUnits(t *testing.T) {
 			t.Errorf("the old cluster left after %v", took)
 		}
 	})
+}
+
+// An expiring source has watches that end one by one, as tokens expire.
+type expiring struct {
+	*store.Store
+	watches []*expiringWatch
+}
+
+type expiringWatch struct {
+	*store.Watch
+	ended *error // the error is nil: the content is unknown
+}
+
+func (e *expiring) Watch(ctx context.Context, n *xds.Node) (*expiringWatch, error) {
+	of, err := e.Store.Watch(ctx, n)
+	w := &expiringWatch{Watch: of}
+	e.watches = append(e.watches, w)
+	return w, err
+}
+
+func (w *expiringWatch) Next() (xds.View, []xds.Names, error) {
+	if w.ended != nil {
+		return nil, nil, *w.ended
+	}
+	return w.Watch.Next()
+}
+
+// ADS-11: the end of one stream leaves the others of its client alone, also if a step of another stream finds the end.
+func TestUnitsEndAlone(t *testing.T) {
+	for what, end := range map[string]struct {
+		err  error
+		want codes.Code
+	}{
+		"the token of one stream expires":         {errors.New("expired"), codes.PermissionDenied},
+		"the content for one stream gets unknown": {nil, codes.Unavailable},
+	} {
+		within(t, "ADS-11 "+what, func(t *testing.T) {
+			e := &expiring{Store: store.New()}
+			p := &perType{serveFrom(t, New(e)), e.Store, t}
+			p.commit(func(tx *store.Tx) {
+				tx.Set(of(xds.Cluster, refers("x"))...)
+				tx.Set(of(xds.Route, refers("r", xds.Ref{Type: xds.Cluster, Name: "x"}))...)
+			})
+			conn := p.dialFrom(t, "192.0.2.1")
+			c := p.open(conn, xds.Cluster, "n")
+			c.send(takes(t, c, "x"))
+			r := p.open(conn, xds.Route, "n", "r")
+			ack := takes(t, r, "r")
+			synctest.Wait()
+			e.watches[0].ended = &end.err
+			r.send(ack)
+			if err := c.end(); status.Code(err) != end.want {
+				t.Error(err)
+			}
+			p.commit(func(tx *store.Tx) { tx.Set(of(xds.Route, refers("r"))...) })
+			r.send(takes(t, r, "r"))
+		})
+	}
 }
 
 // ADS-11: many streams of a client come and go while the resources change. Nothing is left behind.

@@ -34,16 +34,16 @@ func (a condition) and(b condition) condition {
 	return a
 }
 
-// or returns the condition that a or b holds. It may end, and is decided anew, with the first of
-// the two.
+// or returns the condition that a or b holds. It ends with the last of the two.
 func (a condition) or(b condition) condition {
 	switch {
 	case !a.holds:
 		return b
-	case !b.holds:
-		return a
+	case b.holds && (b.until.IsZero() || !a.until.IsZero() && b.until.After(a.until)):
+		a.until = b.until
 	}
-	return a.and(b)
+	a.patient = a.patient || b.patient
+	return a
 }
 
 // before is the condition that the time t is still in the future.

@@ -5,33 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 const (
-	// patience is how long a response may stay unanswered before the session sends the newest state
-	// anyway (see blocked).
-	patience = 5 * time.Second
-
-	// silence is how long a type may stay unanswered before other types stop waiting (ADS-3,
-	// ADS-6). Then the session sends removals of resources to which this type may refer, and
-	// resources that refer to this type. A NACK is an answer, too.
-	silence = 15 * time.Second
-
-	// opensWithin is how late a resuming client may open CDS on an aggregated stream: Envoy 1.40 does so while
-	// clusters of an earlier stream are warming.
-	opensWithin = 15 * time.Second
-
-	// vagueFor is how long resources of an earlier stream with unknown content, or of a response that was
-	// dropped from the list, count as held.
-	vagueFor = 15 * time.Second
-
-	// dropsWithin is how long a removal waits for a client that unsubscribes from unused names by itself (see
-	// dropsByItself).
-	dropsWithin = 15 * time.Second
-
 	// maxInFlight is how many responses of a type may be unanswered. Each further response, also to a
-	// new subscription, waits for an answer, for at most the time patience (SAFE-1).
+	// new subscription, waits for an answer, see delay.Behind (SAFE-1).
 	maxInFlight = 4
 
 	// maxWaited is how many responses that waited in vain may be unanswered. Then the stream ends
@@ -292,7 +272,7 @@ func (d *delivery) wait(counts bool) {
 // forget drops d, the oldest delivery, from the list. The client may then hold any content of its
 // names.
 func (s *Session) forget(u *subscription, d *delivery) {
-	u.doubt(s.now.Add(vagueFor), u.vagueAll || d.Whole)
+	u.doubt(s.now.Add(delay.Earlier.Limit(0)), u.vagueAll || d.Whole)
 	var names []string
 	for name := range d.Each {
 		names = append(names, name)

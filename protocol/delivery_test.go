@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -272,10 +273,10 @@ func TestSilence(t *testing.T) {
 		t.Error("silent before a new response:", w.silent.Unix())
 	}
 	at(200)
-	if got := u.waitsUntil(time.Unix(205, 0)); got != time.Unix(205, 0).Add(silence) {
+	if got := u.silentUntil(delay.Unanswered, time.Unix(205, 0)); got != time.Unix(205, 0).Add(silence) {
 		t.Error("since a later loss:", got.Unix())
 	}
-	if got := u.waitsUntil(time.Unix(150, 0)); got != time.Unix(200, 0).Add(silence) {
+	if got := u.silentUntil(delay.Unanswered, time.Unix(150, 0)); got != time.Unix(200, 0).Add(silence) {
 		t.Error("since the response:", got.Unix())
 	}
 }

@@ -17,6 +17,7 @@
 // A subscription is one type on one stream. Each part of it belongs to a room: a package, or a group
 // of files. A room uses only the rooms before it, and only a room writes its fields (internal/arch):
 //
+//	internal/delay   the reasons why anything waits or is kept, with their time limits
 //	internal/names   one row for each name, kept names, and the lists of touched names
 //	internal/sent    the contents of responses
 //	sent             told.go answer.go delivery.go settle.go refusal.go withheld.go
@@ -34,9 +35,9 @@
 //	when nothing may be sent       blocked (due.go)
 //	the content to send            owed (due.go) for a name, respond (say.go) for a type
 //	what counts as held            held, keeps (told.go)
-//	which removals wait, how long  leaverOf and holdOf (withdraw.go)
+//	which removals wait, how long  keep and holdOf (withdraw.go)
 //	which news wait, how long      mustWait and mayLack (order.go), waitForAddresses (diff.go)
-//	how long a silent type counts  silence (delivery.go); awaited (order.go), waitsUntil (withdraw.go)
+//	why it waits, how long at most internal/delay; within (order.go), ends (withdraw.go)
 //	which streams are one client   Siblings.joined, ordersTypes (siblings.go)
 //	the order inside a response    binders (handover.go), xds.Changes.HandOver
 //	when a wait is evaluated again inputs (waiting.go)

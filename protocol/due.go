@@ -3,6 +3,7 @@ package protocol
 import (
 	"slices"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -114,7 +115,7 @@ func (u *subscription) news(t *xds.Table) bool {
 // for any DiscoveryRequest that has a stale nonce."
 func (s *Session) blocked(u *subscription) bool {
 	d := u.newest(s.variant)
-	if d == nil || !s.now.Before(d.sent.Add(patience)) || u.stuck() {
+	if d == nil || !s.within(delay.Behind, d.sent).holds || u.stuck() {
 		return false
 	}
 	// Delta: "the server must honor changes to the subscription state even if the nonce is stale"
@@ -123,7 +124,7 @@ func (s *Session) blocked(u *subscription) bool {
 }
 
 // mayHold yields the stamps that the client may hold and the view no longer has (see held).
-func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, firm bool)) {
+func (s *Session) mayHold(u *subscription, yield func(st *xds.Stamp, why delay.Reason)) {
 	s.held(u, s.unsent(u), yield)
 }
 

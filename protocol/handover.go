@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -20,7 +21,7 @@ func (s *Session) binders(u *subscription, d *diff) (told, others []*xds.Stamp) 
 			told = append(told, st)
 		}
 	}
-	s.mayHold(u, func(st *xds.Stamp, _ bool) {
+	s.mayHold(u, func(st *xds.Stamp, _ delay.Reason) {
 		if st.Addresses != nil {
 			others = append(others, st)
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -49,7 +50,8 @@ func (s *Session) mustWaitInside(u *subscription, r *xds.Resource) condition {
 	}
 	t := s.table(u.typ)
 	by := s.reached(t, u.typ, r)
-	cycle := reachedFrom(r.Name, by) // r reaches them, and they reach r
+	cycle := map[string]bool{}
+	spread(r.Name, by, cycle) // r reaches them, and they reach r
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if cycle[name] || !slices.ContainsFunc(by[name], func(n string) bool { return cycle[n] }) {
 			continue
@@ -105,16 +107,35 @@ func (s *Session) found(t *xds.Table, ref string) iter.Seq2[string, *xds.Resourc
 	}
 }
 
-// reachedFrom returns the names that a name reaches, with the name itself.
-func reachedFrom(name string, next map[string][]string) map[string]bool {
-	reached := map[string]bool{name: true}
-	for todo := next[name]; len(todo) > 0; todo = todo[1:] {
-		if n := todo[0]; !reached[n] {
-			reached[n] = true
-			todo = append(slices.Clip(todo), next[n]...)
+// spread adds the names that a name reaches to seen, and returns the new ones, with the name itself.
+func spread(name string, next map[string][]string, seen map[string]bool) (fresh []string) {
+	for todo := []string{name}; len(todo) > 0; todo = todo[1:] {
+		if n := todo[0]; !seen[n] {
+			seen[n], fresh = true, append(fresh, n)
+			todo = append(todo, next[n]...)
 		}
 	}
-	return reached
+	return fresh
+}
+
+// fromRoots yields all names of a graph, each with one root that reaches it. Only names of its own cycle reach
+// a root.
+func fromRoots(next map[string][]string) iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		var roots []string // no root is reached by an earlier one, so the last is a root of the graph
+		seen := map[string]bool{}
+		for name := range next {
+			if len(spread(name, next, seen)) > 0 {
+				roots = append(roots, name)
+			}
+		}
+		clear(seen)
+		for _, name := range slices.Backward(roots) {
+			if reached := spread(name, next, seen); len(reached) > 0 && !yield(name, reached) {
+				return
+			}
+		}
+	}
 }
 
 // mayLackWithMembers is the condition that the resource waiter of u must wait for a cluster or for one of
@@ -171,89 +192,73 @@ func (s *Session) substitutes(u *subscription) []*xds.Resource {
 	return slices.Collect(s.outdatedByWait(u))
 }
 
-// referrerInside returns the references of a type to itself.
-func (s *Session) referrerInside(t *xds.Type) referrer {
-	u := s.sub(t)
-	r := referrer{by: t, sub: u}
-	s.mayHold(u, func(st *xds.Stamp, firm bool) {
-		switch {
-		case st.Refs == nil: // unknown references count only to other types
-		case u.leaving[st.Name] != nil:
-			r.kept.add(t, st)
-		case firm:
-			r.firm.add(t, st)
-		default:
-			r.loose.add(t, st)
-		}
-	})
-	return r
-}
-
-// keptRefs has the references of kept resources to others of their type, by name of the kept resource.
-// They hold a kept member only while the kept resource itself is held, or not removed yet.
-type keptRefs map[string]*refSet
-
-func (k *keptRefs) add(t *xds.Type, st *xds.Stamp) {
-	for _, ref := range st.Refs {
-		if !ref.Type.Is(t) || ref.Name == xds.Wildcard {
-			continue
-		}
-		if *k == nil {
-			*k = keptRefs{}
-		}
-		if (*k)[st.Name] == nil {
-			(*k)[st.Name] = &refSet{}
-		}
-		(*k)[st.Name].add(t, &xds.Stamp{Refs: []xds.Ref{ref}})
-	}
-}
-
-// refer reports whether any kept resource refers to a resource.
-func (k keptRefs) refer(name string, body *xds.Resource) bool {
-	for _, set := range k {
-		if set.has(name, body) {
-			return true
-		}
-	}
-	return false
-}
-
 // holdMembers holds the kept members of kept resources: of those that are held, and of those whose
-// removal must be acknowledged first. The members of a cycle go together.
+// removal must be acknowledged first. The members of a cycle go together. The cost is the number of
+// kept resources and of their references (SAFE-9).
 func (u *subscription) holdMembers(refs []referrer) {
-	i := slices.IndexFunc(refs, func(r referrer) bool { return len(r.kept) > 0 })
+	i := slices.IndexFunc(refs, func(r referrer) bool { return r.why == delay.Member })
 	if i < 0 {
 		return
 	}
-	members := refs[i].kept.members(u.leaving)
+	members, by := u.members(refs[i].kept)
+	var holders []string
 	for name, l := range u.leaving {
-		if !l.holds {
-			continue
+		if l.holds {
+			holders = append(holders, name)
 		}
-		for n := range reachedFrom(name, members) {
-			if m := u.leaving[n]; n != name {
-				m.join(l.condition)
+	}
+	slices.SortFunc(holders, func(a, b string) int { return u.leaving[b].end().Compare(u.leaving[a].end()) })
+	seen := map[string]bool{}
+	for _, name := range holders { // the longest hold first, so each member is visited once
+		for _, n := range spread(name, members, seen) {
+			if n != name {
+				u.leaving[n].join(u.leaving[name].condition)
 			}
 		}
 	}
-	for name := range members {
-		for n := range reachedFrom(name, members) {
-			if m := u.leaving[n]; n != name && !m.holds && !reachedFrom(n, members)[name] {
-				m.join(condition{holds: true})
+	for root, reached := range fromRoots(members) {
+		cycle := map[string]bool{}
+		spread(root, by, cycle)
+		for _, n := range reached {
+			if m := u.leaving[n]; !cycle[n] && !m.holds {
+				m.join(because(delay.Member))
 			}
 		}
 	}
 }
 
-// members returns the kept members of each kept resource.
-func (k keptRefs) members(leaving map[string]*leaver) map[string][]string {
-	members := map[string][]string{}
-	for name, set := range k {
-		for n, l := range leaving {
-			if !l.Released && set.has(n, l.Body) {
-				members[name] = append(members[name], n)
+// members returns the kept members of each kept resource, and the kept resources that refer to each of them.
+func (u *subscription) members(kept []*xds.Stamp) (members, by map[string][]string) {
+	found := map[string][]string{} // kept names by name, collection and alias
+	for name, l := range u.leaving {
+		if !l.Released {
+			for _, n := range l.called(u.typ, name) {
+				found[n] = append(found[n], name)
 			}
 		}
 	}
-	return members
+	members, by = map[string][]string{}, map[string][]string{}
+	for _, st := range kept {
+		for _, ref := range st.Refs {
+			if !ref.Type.Is(u.typ) {
+				continue
+			}
+			for _, n := range found[ref.Name] {
+				members[st.Name], by[n] = append(members[st.Name], n), append(by[n], st.Name)
+			}
+		}
+	}
+	return members, by
+}
+
+// called returns the names by which references find a kept resource.
+func (l *leaver) called(t *xds.Type, name string) []string {
+	all := []string{name}
+	if c := t.Collection(name); c != "" {
+		all = append(all, c)
+	}
+	if l.Body != nil {
+		all = append(all, l.Body.Aliases...)
+	}
+	return all
 }

@@ -10,7 +10,14 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/internal/testkit/tabletest"
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
+)
+
+// Time limits of the table of reasons.
+var (
+	patience = delay.Behind.Limit(0)
+	silence  = delay.Unanswered.Limit(0)
 )
 
 // Tables and resources of tests.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -17,7 +18,8 @@ import (
 // A condition is the answer to a question of which time may change the answer. The zero value: the
 // condition does not hold.
 type condition struct {
-	holds   bool      // if not set, the other fields are zero
+	holds   bool // if not set, the other fields are zero
+	why     delay.Reason
 	until   time.Time // the condition may end at this time; zero: no time ends it
 	patient bool      // the condition may also end when the client is silent for too long (see canWait)
 }
@@ -36,22 +38,34 @@ func (a condition) and(b condition) condition {
 
 // or returns the condition that a or b holds. It ends with the last of the two.
 func (a condition) or(b condition) condition {
-	switch {
-	case !a.holds:
-		return b
-	case b.holds && (b.until.IsZero() || !a.until.IsZero() && b.until.After(a.until)):
-		a.until = b.until
+	patient := a.patient || b.patient
+	if b.end().After(a.end()) {
+		a = b
 	}
-	a.patient = a.patient || b.patient
+	a.patient = patient
 	return a
 }
 
-// before is the condition that the time t is still in the future.
-func (s *Session) before(t time.Time) condition {
-	if !s.now.Before(t) {
+// end returns the time until which a condition holds. It is for comparisons: never is the last time.
+func (a condition) end() time.Time {
+	if a.holds && a.until.IsZero() {
+		return never
+	}
+	return a.until
+}
+
+var never = time.Unix(1<<40, 0)
+
+// because is the condition that no time ends.
+func because(why delay.Reason) condition { return condition{holds: true, why: why} }
+
+// within is the condition that the limit of a reason, counted from the time since, has not passed.
+func (s *Session) within(why delay.Reason, since time.Time) condition {
+	until := since.Add(why.Limit(s.opts.Grace))
+	if !s.now.Before(until) {
 		return condition{}
 	}
-	return condition{holds: true, until: t}
+	return condition{holds: true, why: why, until: until}
 }
 
 // ordered reports whether resources of u may have to wait for another type.
@@ -76,9 +90,9 @@ func (s *Session) ordered(u *subscription) bool {
 func (s *Session) opensLater(t *xds.Type) (is condition) {
 	switch {
 	case s.resumes && s.only == nil:
-		is = s.before(s.began.Add(opensWithin))
+		is = s.within(delay.UnopenedClusters, s.began)
 	case s.resumes:
-		is = s.before(s.began.Add(s.opts.Grace))
+		is = s.within(delay.Unopened, s.began)
 	}
 	return is.or(s.opensAgain(t))
 }
@@ -167,7 +181,7 @@ func (s *Session) mayAnyCome(first *subscription) condition {
 	t := s.table(first.typ)
 	switch {
 	case s.owes(first, t), first.waiting.len() > 0:
-		return condition{holds: true}
+		return because(delay.Unsent)
 	case first.stuck(): // no ACK of the clusters is expected, so only existing assignments matter
 		return s.anyCold(first, t)
 	case !first.unacked:
@@ -231,9 +245,9 @@ func (s *Session) mayLack(u, first *subscription, t *xds.Table, name, waiter str
 	var is condition
 	switch {
 	case comes && told == absent:
-		return condition{holds: true} // the cluster is sent after at most the duration patience
+		return because(delay.Unsent) // see delay.Behind
 	case comes && differs(told, c):
-		is = s.canWait(u, first, waiter)
+		is = because(delay.Unsent).and(s.canWait(u, first, waiter))
 	case !first.stuck():
 		if flies := s.flies(first, name, false); flies.holds {
 			is = flies.and(s.canWait(u, first, waiter))
@@ -260,9 +274,9 @@ func (s *Session) doubtful(u, first *subscription, waiter string, c *xds.Resourc
 		}
 		cold, exists := s.cold(first, c)
 		if !exists {
-			return s.before(s.waitsSince(u, waiter).Add(silence))
+			return s.within(delay.Unassigned, s.waitsSince(u, waiter))
 		}
-		return cold.and(s.canWait(u, first, waiter))
+		return because(delay.Refused).and(cold).and(s.canWait(u, first, waiter))
 	case first.stuck():
 		flies := s.flies(first, c.Name, true)
 		if !flies.holds {
@@ -289,7 +303,7 @@ func (s *Session) cold(first *subscription, c *xds.Resource) (is condition, exis
 			continue
 		case t.Lookup(ref.Name) == nil && !s.lingersAt(eds, ref.Name):
 			if s.undecided(eds, ref.Name) {
-				return condition{holds: true}, true
+				return because(delay.Undecided), true
 			}
 			continue
 		}
@@ -304,7 +318,7 @@ func (s *Session) cold(first *subscription, c *xds.Resource) (is condition, exis
 // lacksAddresses is the condition that the client has not acknowledged an assignment. If it subscribes to the
 // assignment on several streams, the ACK on one of them suffices.
 func (s *Session) lacksAddresses(t *xds.Type, name string) condition {
-	is := condition{holds: true}
+	is := because(delay.Unsent)
 	for eds := range s.clientOf(t) {
 		if !eds.toldWanted(name) {
 			continue
@@ -313,7 +327,7 @@ func (s *Session) lacksAddresses(t *xds.Type, name string) condition {
 		if !flies.holds {
 			return condition{}
 		}
-		is = is.and(flies)
+		is = flies.and(is)
 	}
 	return is
 }
@@ -356,16 +370,15 @@ func (s *Session) flies(u *subscription, name string, novel bool) condition {
 	return s.awaited(last)
 }
 
-// awaited is the condition that other names still wait for the answer to a response: it was sent
-// less than the duration silence ago.
-func (s *Session) awaited(d *delivery) condition { return s.before(d.sent.Add(silence)) }
+// awaited is the condition that other names still wait for the answer to a response.
+func (s *Session) awaited(d *delivery) condition { return s.within(delay.Unanswered, d.sent) }
 
 // canWait is the condition that a name of u can wait longer for answers of the type first. Each
 // answer of this type moves the end of the wait, so the session computes one Deadline for all
 // waiting names (waitEnds).
 func (s *Session) canWait(u, first *subscription, name string) condition {
-	if first.unacked && !s.now.Before(first.waitsUntil(s.waitsSince(u, name))) {
+	if first.unacked && !s.now.Before(first.silentUntil(delay.Unanswered, s.waitsSince(u, name))) {
 		return condition{}
 	}
-	return condition{holds: true, patient: true}
+	return condition{holds: true, why: delay.Unanswered, patient: true}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -114,7 +115,7 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		}
 	}
 	slices.Sort(w.Lacks)
-	s.mayHold(u, func(st *xds.Stamp, _ bool) {
+	s.mayHold(u, func(st *xds.Stamp, _ delay.Reason) {
 		if stands(st) && (st.Name != "" || u.vagueAfter(d, parts, u.waiting.len() > 0)) {
 			w.Others = append(w.Others, st)
 		}

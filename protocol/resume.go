@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -92,7 +93,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	}
 	w := s.world(u.typ, version, t)
 	if w == nil || s.refusedBefore(u.typ) {
-		u.doubt(s.now.Add(vagueFor), u.wildcard || u.typ.FullState)
+		u.doubt(s.now.Add(delay.Earlier.Limit(0)), u.wildcard || u.typ.FullState)
 		if !u.typ.FullState {
 			u.bringNamed()
 		}

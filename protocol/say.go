@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -28,7 +29,7 @@ func (y *saying) unstall() { y.stalled = false }
 // returns zero if no difference, heartbeat or removal waits for the answer.
 func (s *Session) blockedBy(u *subscription) time.Time {
 	if d := u.newest(s.variant); d != nil && (u.stalled || u.overdueBeat(s.now) || len(u.leaving) > 0) {
-		return d.sent.Add(patience)
+		return d.sent.Add(delay.Behind.Limit(0))
 	}
 	return time.Time{}
 }

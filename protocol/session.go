@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -268,7 +269,7 @@ func (s *Session) Waits() (until time.Time) {
 		if !s.blocked(u) {
 			return time.Time{}
 		}
-		if at := u.newest(s.variant).sent.Add(patience); until.IsZero() || at.Before(until) {
+		if at := u.newest(s.variant).sent.Add(delay.Behind.Limit(0)); until.IsZero() || at.Before(until) {
 			until = at
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -52,7 +53,7 @@ func (s *Session) opensAgain(t *xds.Type) condition {
 	if !ok {
 		return condition{}
 	}
-	return s.before(at.Add(s.opts.Grace))
+	return s.within(delay.Unopened, at)
 }
 
 // Separate makes all sessions alone, now and later: the client has a stream whose session is not here.

@@ -503,47 +503,18 @@ func (o *outlook) wholeWaitsFor() []xds.Ref {
 // keepers returns the resources on the client that refer to a kept name.
 func (o *outlook) keepers(name string, l *leaver) (all []xds.Ref) {
 	if !o.looked {
-		o.looked, o.holders = true, o.s.holders(o.u.typ)
+		o.looked = true
+		o.s.holders(o.u.typ, func(from origin, st *xds.Stamp) { o.holders = append(o.holders, holder{from.typ, st}) })
 	}
-	var also []string
-	if c := o.u.typ.Collection(name); c != "" {
-		also = append(also, c)
-	}
-	if l.Body != nil {
-		also = append(also, l.Body.Aliases...)
-	}
+	called := l.called(o.u.typ, name)
 	for _, h := range o.holders {
 		ref := xds.Ref{Type: h.typ, Name: cmp.Or(h.st.Name, xds.Wildcard)}
-		if h.st.MayRefer(o.u.typ, name, also...) && !slices.Contains(all, ref) {
+		if h.st.MayRefer(o.u.typ, name, called...) && !slices.Contains(all, ref) {
 			all = append(all, ref)
 		}
 	}
 	slices.SortFunc(all, func(a, b xds.Ref) int { // the order of mayHold is random
 		return cmp.Or(cmp.Compare(a.Type.Rank(), b.Type.Rank()), cmp.Compare(a.Name, b.Name))
 	})
-	return all
-}
-
-// holders returns the resources of referring types that the client may hold and the view no longer
-// has.
-func (s *Session) holders(t *xds.Type) (all []holder) {
-	s.mayHold(s.sub(t), func(st *xds.Stamp, _ bool) {
-		if st.Refs != nil { // ADS-10
-			all = append(all, holder{t, st})
-		}
-	})
-	if !s.ordersTypes() {
-		return all // a stream of one type sees no other types
-	}
-	for _, by := range t.ReferredBy() {
-		opened := false
-		for u := range s.clientOf(by) {
-			opened = true
-			s.mayHold(u, func(st *xds.Stamp, _ bool) { all = append(all, holder{by, st}) })
-		}
-		if !opened && s.mayOpen() || s.opensAgain(by).holds {
-			all = append(all, holder{by, &xds.Stamp{}})
-		}
-	}
 	return all
 }

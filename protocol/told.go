@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -386,16 +387,15 @@ func (u *subscription) refuses(name string) bool {
 // states that have changed or vanished in the view, the states before an unaccepted delivery, and
 // the refused states.
 //
-// A state refused on this stream is firm until it is sent again: however long the client is silent, the state
-// counts as held. A client does not hold names from which it has unsubscribed. Names in flight are
+// Each has the reason why it still counts. A client does not hold names from which it has unsubscribed. Names in flight are
 // the exception, since the client may subscribe again before they arrive.
 //
 // The cost is the number of names that changed, are in flight or were refused: mayHold looks at an
 // entry only if it is dirty, parked or leaving. So each entry that differs from the view must be one
 // of these.
-func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, firm bool)) {
+func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, why delay.Reason)) {
 	if s.isVague(u, rest) {
-		yield(&xds.Stamp{}, false)
+		yield(&xds.Stamp{}, delay.Earlier)
 	}
 	s.keeps(u, rest.parked, yield)
 	t := s.table(u.typ)
@@ -406,10 +406,10 @@ func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, f
 				continue // if untold: no response removes the name; the client cannot be told
 			}
 			if u.outdated(t, name, it.Was) {
-				yield(it.Was, false)
+				yield(it.Was, delay.Unanswered)
 			}
 			if u.unacked && stands(it.Is) && !same(u.told(name), it.Is) && !u.current(t, name, it.Is) {
-				yield(it.Is, false)
+				yield(it.Is, delay.Unanswered)
 			}
 		}
 	}
@@ -417,30 +417,30 @@ func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, f
 
 // keeps yields the stamps of mayHold that the client holds even after it accepts everything in
 // flight.
-func (s *Session) keeps(u *subscription, parked []string, yield func(st *xds.Stamp, firm bool)) {
+func (s *Session) keeps(u *subscription, parked []string, yield func(st *xds.Stamp, why delay.Reason)) {
 	t := s.table(u.typ)
 	if u.base != nil && u.base != t.Versions() {
 		for was := range t.Versions().Since(u.base) {
 			if was != nil && u.Entry(was.Name) == nil && u.outdated(t, was.Name, was) {
-				yield(was, false)
+				yield(was, delay.Unsent)
 			}
 		}
 	}
 	for _, listed := range [][]string{u.Dirty, parked} {
 		for _, n := range listed {
 			if e := u.Entry(n); e != nil && u.Kept(n) == nil && u.outdated(t, n, e.Told) {
-				yield(e.Told, false)
+				yield(e.Told, delay.Unsent)
 			}
 		}
 	}
 	for n := range u.AllKept {
 		if told := u.told(n); u.outdated(t, n, told) {
-			yield(told, false)
+			yield(told, delay.Unsent)
 		}
 	}
 	for _, l := range u.leftovers {
 		if l.why == cannotRemove {
-			yield(l.stamp, false)
+			yield(l.stamp, delay.Unsent)
 		}
 	}
 	for i := range u.refusals {
@@ -448,19 +448,24 @@ func (s *Session) keeps(u *subscription, parked []string, yield func(st *xds.Sta
 	}
 }
 
-// keepsRefused yields the states of a refusal that the client may hold. A refused state is firm
-// until it is sent again. A refusal with the nonce 0 has states from an earlier stream, which the
-// client perhaps never refused.
-func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield func(st *xds.Stamp, firm bool)) {
+// keepsRefused yields the states of a refusal that the client may hold. A state counts as refused until it
+// is sent again. A refusal with the nonce 0 has states from an earlier stream, which the client perhaps
+// never refused.
+func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield func(st *xds.Stamp, why delay.Reason)) {
 	later := u.laterThan(s.variant, r.nonce)
 	for name, it := range r.members {
-		firm := r.nonce > 0 && (!r.retold || !later(name))
-		if firm && u.hadBefore(name) {
-			yield(&xds.Stamp{}, true)
+		why := delay.Refused
+		switch {
+		case r.nonce == 0:
+			why = delay.Earlier
+		case r.retold && later(name):
+			why = delay.Unanswered
+		case u.hadBefore(name):
+			yield(&xds.Stamp{}, why)
 		}
 		for _, st := range []*xds.Stamp{it.Was, it.Is} {
 			if u.outdated(t, name, st) {
-				yield(st, firm)
+				yield(st, why)
 			}
 		}
 	}

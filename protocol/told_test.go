@@ -6,19 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // held returns the states of a type that the client may hold and the view does not have: "a1" is a
-// at version 1, "a1!" is firm, "?" has unknown content.
+// at version 1, "a1!" counts as refused, "?" has unknown content.
 func (l *line) held(typ *xds.Type) string {
 	var out []string
-	l.mayHold(l.sub(typ), func(st *xds.Stamp, firm bool) {
+	l.mayHold(l.sub(typ), func(st *xds.Stamp, why delay.Reason) {
 		s := st.Name + st.Version
 		switch {
 		case st.Name == "":
 			s = "?"
-		case firm:
+		case why == delay.Refused:
 			s += "!"
 		}
 		out = append(out, s)
@@ -56,8 +57,8 @@ func TestMayHold(t *testing.T) {
 		{"ADS-3 sent and not accepted", steps{set(2, "a"), tell}, "a1"},
 		{"ADS-3 accepted", steps{set(2, "a"), tell, ack}, ""},
 		{"ADS-3 refused: the earlier state is firm", steps{set(2, "a"), tell, nack}, "a1!"},
-		{"ADS-3 refused and changed: both, firm", steps{set(2, "a"), tell, nack, set(3, "a")}, "a1! a2 a2!"},
-		{"ADS-3 refused and sent again: not firm", steps{set(2, "a"), tell, nack, set(3, "a"), tell}, "a1 a2"},
+		{"ADS-3 refused and changed: both, refused", steps{set(2, "a"), tell, nack, set(3, "a")}, "a1! a2 a2!"},
+		{"ADS-3 refused and sent again: not refused", steps{set(2, "a"), tell, nack, set(3, "a"), tell}, "a1 a2"},
 		{"ADS-3 refused, sent again and accepted", steps{set(2, "a"), tell, nack, set(3, "a"), tell, ack}, ""},
 		{"ADS-3 two in flight: the states before each", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell}, "a1 a2"},
 		{"ADS-3 two in flight, the later accepted", steps{set(2, "a"), tell, pass(patience), set(3, "a"), tell, ack}, ""},

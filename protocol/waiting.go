@@ -3,6 +3,7 @@ package protocol
 import (
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -332,7 +333,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 		return ends
 	}
 	if first := s.other(u.first()); first != nil && first.unacked {
-		if until := first.waitsUntil(w.patient.at); ends.IsZero() || until.Before(ends) {
+		if until := first.silentUntil(delay.Unanswered, w.patient.at); ends.IsZero() || until.Before(ends) {
 			ends = until
 		}
 	}
@@ -412,12 +413,9 @@ func (w *waiting) limit() {
 // waive reports an event for each name whose wait has ended because the client was silent for too
 // long.
 func (s *Session) waive(u *subscription, sent []*xds.Resource) {
-	if u.waiting.len() == 0 {
-		return
-	}
 	first := s.other(u.first())
 	for _, r := range sent {
-		if _, waited := u.waiting.waits[r.Name]; !waited {
+		if _, waited := u.waiting.of(r.Name); !waited {
 			continue
 		}
 		over := first == nil && !s.opensLater(u.first()).holds || first != nil && !s.canWait(u, first, r.Name).holds

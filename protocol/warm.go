@@ -5,12 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
 // A warming lists the new clusters of a per-type stream, with the times at which they were sent. On such a
 // stream the client ACKs a cluster before the cluster is warm, and opens a stream for its assignment. So what
-// refers to the cluster waits for the ACK of the assignment, at most for the duration silence (ADS-11). The
+// refers to the cluster waits for the ACK of the assignment (ADS-11). The
 // first response is left out: then the client has no streams for assignments yet.
 type warming struct {
 	fresh map[string]time.Time
@@ -18,7 +19,7 @@ type warming struct {
 
 // freshen adds the new clusters of a response, and drops those that nothing waits for any more.
 func (s *Session) freshen(u *subscription, clusters []*xds.Resource) {
-	maps.DeleteFunc(u.fresh, func(_ string, at time.Time) bool { return !s.now.Before(at.Add(silence)) })
+	maps.DeleteFunc(u.fresh, func(_ string, at time.Time) bool { return !s.within(delay.Warming, at).holds })
 	if s.siblings == nil || s.other(u.typ.Warms) == nil {
 		return
 	}
@@ -42,7 +43,7 @@ func (s *Session) isWarming(first *subscription, c *xds.Resource) condition {
 		return condition{}
 	}
 	is, _ := s.cold(first, c)
-	return is.and(s.before(at.Add(silence)))
+	return s.within(delay.Warming, at).and(is)
 }
 
 // anyWarming is the condition that any cluster is warming.
@@ -98,11 +99,8 @@ func (s *Session) warmOne(u *subscription, c *xds.Resource) (lacks bool) {
 // client all the same.
 func (s *Session) warmWorld(u *subscription) (stuck bool) {
 	t := s.table(u.typ)
-	var substitutes map[string]*xds.Resource
+	substitutes := map[string]*xds.Resource{}
 	for _, r := range s.substitutes(u) {
-		if substitutes == nil {
-			substitutes = map[string]*xds.Resource{}
-		}
 		substitutes[r.Name] = r
 		if e := u.Entry(r.Name); u.Anew || e != nil && e.Again {
 			s.warmOne(u, r)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -65,94 +66,110 @@ func (u *subscription) lingeringStamps(yield func(*xds.Stamp) bool) {
 	}
 }
 
-// A referrer is a type whose resources may refer to resources of another type. The referrer has the
-// references from all resources that the client may hold and the view no longer has.
+// An origin is where lost resources are referred to, and why the resources there count: the client may hold them,
+// and the view no longer has them.
+type origin struct {
+	typ   *xds.Type
+	sub   *subscription // nil: the client has not opened the type
+	why   delay.Reason
+	until time.Time // from then on, they do not count; zero: see ends
+}
+
+// A referrer has the references from the resources of an origin to another type.
 type referrer struct {
-	by    *xds.Type
-	sub   *subscription // nil: the client has not opened it yet
-	firm  refSet        // references of refused resources
-	loose refSet        // references of resources without an ACK or NACK on this stream: unanswered, not sent, or of an earlier stream
-	until time.Time     // until then, the client may hold unknown resources that refer to anything; zero: it holds none
-	kept  keptRefs      // references of kept resources to others of their type
-	grace bool          // the client may have the type on another connection (see outside)
+	origin
+	refSet
+	kept []*xds.Stamp // delay.Member: the resources
 }
 
 // A refSet is a set of references to resources of one type.
 type refSet struct {
-	typ   *xds.Type // the type that the references point to; nil: the set is empty
+	to    *xds.Type // the type that the references point to; nil: the set is empty
 	all   bool
 	names map[string]bool
 }
 
+// add adds the references of a resource. Unknown references refer to everything.
 func (s *refSet) add(t *xds.Type, st *xds.Stamp) {
-	s.typ = t
 	if st.Refs == nil {
-		s.all = true
+		s.refer(t, xds.Wildcard)
 	}
 	for _, ref := range st.Refs {
-		switch {
-		case !ref.Type.Is(t):
-		case ref.Name == xds.Wildcard:
-			s.all = true
-		default:
-			if s.names == nil {
-				s.names = map[string]bool{}
-			}
-			s.names[ref.Name] = true
+		if ref.Type.Is(t) {
+			s.refer(t, ref.Name)
 		}
 	}
 }
 
-// has reports whether the set refers to a resource: by its name, an alias, or its collection, as
+func (s *refSet) refer(t *xds.Type, name string) {
+	s.to = t
+	if name == xds.Wildcard {
+		s.all = true
+		return
+	}
+	if s.names == nil {
+		s.names = map[string]bool{}
+	}
+	s.names[name] = true
+}
+
+// has reports whether the set has a reference to a resource: by its name, an alias, or its collection, as
 // assignments refer to endpoints.
 func (s *refSet) has(name string, body *xds.Resource) bool {
-	return s.all || len(s.names) > 0 && (s.names[name] || s.names[s.typ.Collection(name)] || body != nil && slices.ContainsFunc(body.Aliases, func(a string) bool { return s.names[a] }))
+	return s.all || len(s.names) > 0 && (s.names[name] || s.names[s.to.Collection(name)] || body != nil && slices.ContainsFunc(body.Aliases, func(a string) bool { return s.names[a] }))
 }
 
-// referrers returns the types that may refer to resources of a type on the client.
-func (s *Session) referrers(t *xds.Type) (all []referrer) {
-	if r := s.referrerInside(t); !r.empty() {
-		all = append(all, r)
-	}
-	if !s.ordersTypes() {
-		return all
-	}
-	for _, by := range t.ReferredBy() {
-		opened := false
-		for u := range s.clientOf(by) {
-			opened = true
-			if r := s.referrer(u, t); !r.empty() {
-				all = append(all, r)
-			}
+// holders yields the resources that the client may hold, that the view no longer has, and that may refer to a type.
+func (s *Session) holders(t *xds.Type, yield func(from origin, st *xds.Stamp)) {
+	u := s.sub(t)
+	s.mayHold(u, func(st *xds.Stamp, why delay.Reason) {
+		if u.leaving[st.Name] != nil {
+			why = delay.Member
 		}
-		// The client may hold resources of this type from an earlier stream, with their references.
-		if again := s.opensAgain(by); again.holds {
-			all = append(all, referrer{by: by, loose: refSet{typ: t, all: true}, until: again.until})
-		} else if !opened && s.mayOpen() {
-			all = append(all, referrer{by: by, loose: refSet{typ: t, all: true}, until: s.began.Add(s.opts.Grace)})
-		}
-	}
-	return all
-}
-
-// referrer returns the references to a type from the resources of a subscription.
-func (s *Session) referrer(u *subscription, t *xds.Type) referrer {
-	r := referrer{by: u.typ, sub: u}
-	if s.vague(u) && s.now.Before(u.vague) {
-		r.until = u.vague
-	}
-	s.mayHold(u, func(st *xds.Stamp, firm bool) {
-		if firm {
-			r.firm.add(t, st)
-		} else {
-			r.loose.add(t, st)
+		if st.Refs != nil { // unknown references count only to other types (ADS-10)
+			yield(origin{typ: t, sub: u, why: why}, st)
 		}
 	})
-	return r
+	if !s.ordersTypes() {
+		return // a stream of one type sees no other types
+	}
+	for _, by := range t.ReferredBy() {
+		opens := s.opensAgain(by) // the client may hold resources from an earlier stream (ADS-9)
+		if s.resumes && s.other(by) == nil && !opens.holds {
+			opens = s.within(delay.Unopened, s.began)
+		}
+		if opens.holds {
+			yield(origin{typ: by, why: opens.why, until: opens.until}, &xds.Stamp{})
+		}
+		for u := range s.clientOf(by) {
+			early := s.now.Before(u.vague) && s.vague(u)
+			s.mayHold(u, func(st *xds.Stamp, why delay.Reason) {
+				from := origin{typ: by, sub: u, why: why}
+				if early && why == delay.Earlier {
+					from.until = u.vague
+				}
+				yield(from, st)
+			})
+		}
+	}
 }
 
-func (r *referrer) empty() bool {
-	return !r.firm.all && !r.loose.all && len(r.firm.names)+len(r.loose.names)+len(r.kept) == 0
+// referrers returns the references to a type from the resources on the client.
+func (s *Session) referrers(t *xds.Type) (all []referrer) {
+	s.holders(t, func(from origin, st *xds.Stamp) {
+		if st.Refs != nil && !slices.ContainsFunc(st.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) }) {
+			return
+		}
+		i := slices.IndexFunc(all, func(r referrer) bool { return r.origin == from })
+		if i < 0 {
+			i, all = len(all), append(all, referrer{origin: from})
+		}
+		all[i].add(t, st)
+		if from.why == delay.Member {
+			all[i].kept = append(all[i].kept, st)
+		}
+	})
+	return all
 }
 
 // outside returns the referrers of a type that the client has not opened on this connection. It may have them
@@ -165,50 +182,43 @@ func (s *Session) outside(t *xds.Type) (all []referrer) {
 		if s.other(by) != nil {
 			continue
 		}
-		r := referrer{by: by, grace: true}
-		r.loose.typ, r.loose.all = t, s.opts.Recent == nil
+		r := referrer{origin{typ: by, why: delay.Elsewhere}, refSet{to: t, all: s.opts.Recent == nil}, nil}
 		for _, table := range slices.Concat(s.recent(by), []*xds.Table{s.table(by)}) {
 			for st := range table.Versions().All() {
-				r.loose.add(t, st)
+				r.add(t, st)
 			}
 		}
-		if !r.empty() {
+		if r.all || len(r.names) > 0 {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
-// mayOpen reports whether a resuming client may still open a type of which it holds resources
-// (ADS-9).
-func (s *Session) mayOpen() bool { return s.resumes && s.now.Before(s.began.Add(s.opts.Grace)) }
-
-// holds reports whether a referrer keeps a name that the view lost at the time since. The result
-// until is the time at which the referrer releases the name at the latest; zero: until the client
-// answers.
-func (r *referrer) holds(name string, body *xds.Resource, since time.Time) (holds bool, until time.Time) {
+// ends returns the time at which a referrer releases a name that the view lost at the time since, even if the
+// client does not answer; zero: never.
+func (r *referrer) ends(since time.Time) time.Time {
+	limit, fromAnswer := r.why.Limit(0), r.why.Start() == delay.Answer
 	switch {
-	case r.firm.has(name, body):
-		return true, time.Time{}
-	case !r.loose.has(name, body):
-		return false, time.Time{}
-	case r.sub == nil || !r.sub.unacked:
-		return true, r.until // zero: until the session sends a newer state
+	case limit == 0 || r.sub == nil || fromAnswer && !r.sub.unacked:
+		return r.until // zero: until the client answers, or the session sends a newer state
+	case !fromAnswer:
+		return since.Add(limit)
 	}
-	until = r.sub.waitsUntil(since)
-	if !r.until.IsZero() && r.until.Before(until) {
-		until = r.until // unknown references do not count after that time
+	silent := r.sub.silentUntil(r.why, since)
+	if !r.until.IsZero() && r.until.Before(silent) {
+		return r.until
 	}
-	return true, until
+	return silent
 }
 
-// waitsUntil returns the end of a wait that began at the time since. The wait ends when the
-// duration silence has passed since then and since the client's last answer.
-func (u *subscription) waitsUntil(since time.Time) time.Time {
+// silentUntil returns the end of a delay that began at the time since: its limit counts from then, or from the last
+// answer of the client if that is later.
+func (u *subscription) silentUntil(why delay.Reason, since time.Time) time.Time {
 	if u.silent.After(since) {
 		since = u.silent
 	}
-	return since.Add(silence)
+	return since.Add(why.Limit(0))
 }
 
 // withdrawsLate reports whether the session may keep resources of u on the client when the view
@@ -229,10 +239,16 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 	if !s.withdrawsLate(u) {
 		return
 	}
-	t := s.table(u.typ)
+	t, blocked := s.table(u.typ), s.blocked(u)
 	var refs []referrer
-	asked, blocked := false, s.blocked(u)
-	unheld := false // no resource on the client refers to a lost name
+	asked, unheld := false, false // unheld: no resource on the client refers to a lost name
+	ask := func() []referrer {
+		if !asked {
+			asked, refs = true, slices.Concat(s.referrers(u.typ), s.outside(u.typ))
+			unheld = !blocked && s.ordersTypes() && len(refs) == 0
+		}
+		return refs
+	}
 	var extra []entry
 	look := func(n string, e *entry) {
 		if unheld && !s.undecided(u.typ, n) {
@@ -242,17 +258,10 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		if !s.lost(u, t, n, e, told) {
 			return
 		}
-		if !asked {
-			asked, refs = true, slices.Concat(s.referrers(u.typ), s.outside(u.typ))
-			unheld = !blocked && s.ordersTypes() && len(refs) == 0
-		}
-		kept := s.leaverOf(u, refs, n, told)
-		if kept != nil {
-			u.keep(n, kept)
-		}
+		kept := s.keep(u, ask(), n, told)
 		switch {
 		case e != nil:
-		case kept != nil:
+		case kept:
 			extra = append(extra, entry{Name: n, Told: told, Again: u.Anew && !u.typ.FullState})
 		case blocked: // until the removal of the name is sent, a new resource may refer to it
 			gone := entry{Name: n, Told: told, Again: u.Anew && !u.typ.FullState}
@@ -265,7 +274,7 @@ func (s *Session) retain(u *subscription, touched []xds.Names) {
 		if e := u.Entry(n); e != nil || u.wildcard {
 			look(n, e)
 		}
-		s.retainFound(u, t, n)
+		s.retainFound(u, t, n, blocked, ask)
 	}
 	u.add(extra...)
 }
@@ -294,27 +303,18 @@ func (u *subscription) lookCovered(t *xds.Table, touched []xds.Names, look func(
 // retainFound keeps resources that a name matched, if no subscription of this client matches them
 // in the present view. The view has not lost these resources, but the client loses them all the
 // same.
-func (s *Session) retainFound(u *subscription, t *xds.Table, name string) {
+func (s *Session) retainFound(u *subscription, t *xds.Table, name string, blocked bool, ask func() []referrer) {
 	was := u.matches[name]
-	if was.Len() == 0 {
-		return
-	}
-	var refs []referrer
-	asked := false
 	for r := range was.All() {
 		e, is := u.Entry(r.Name), t.Lookup(r.Name)
 		if is == nil || u.leaving[r.Name] != nil || !stands(e.Told) || u.findable(t, is) {
 			continue
 		}
-		if !asked {
-			asked, refs = true, slices.Concat(s.referrers(u.typ), s.outside(u.typ))
-			if s.blocked(u) { // until the removal of the resource is sent, a new one may refer to it
-				refs = append(refs, referrer{loose: refSet{all: true}})
-			}
+		refs := ask()
+		if blocked { // until the removal of the resource is sent, a new one may refer to it
+			refs = append(slices.Clip(refs), referrer{refSet: refSet{all: true}})
 		}
-		if kept := s.leaverOf(u, refs, r.Name, e.Told); kept != nil {
-			u.keep(r.Name, kept)
-		}
+		s.keep(u, refs, r.Name, e.Told)
 	}
 }
 
@@ -357,35 +357,31 @@ func (s *Session) warms(t *xds.Type) bool {
 	return s.ordersTypes() && slices.ContainsFunc(t.ReferredBy(), func(by *xds.Type) bool { return t.Is(by.Warms) })
 }
 
-// leaverOf returns the leaver of a lost resource if a resource on the client may refer to it;
-// otherwise nil.
-func (s *Session) leaverOf(u *subscription, refs []referrer, name string, told *xds.Stamp) *leaver {
+// keep makes a lost resource a leaver if a resource on the client may refer to it. It reports whether it did.
+func (s *Session) keep(u *subscription, refs []referrer, name string, told *xds.Stamp) bool {
 	body := s.body(u.typ, name, told)
 	if body == nil && (s.variant == xds.SotW || told == absent) {
-		return nil // the lost resource is no longer known
+		return false // the lost resource is no longer known
 	}
 	// A name that the view is still looking for is kept even without a reference, so that later
-	// references to it count.
-	untold := stands(told) && s.undecided(u.typ, name)
-	refers := func(r referrer) bool {
-		holds, _ := r.holds(name, body, s.now)
-		return holds || r.kept.refer(name, body)
+	// references to it count. A stream of one type does not know the references.
+	referred, outside := stands(told) && s.undecided(u.typ, name) || !s.ordersTypes(), false
+	for i := range refs {
+		if refs[i].has(name, body) {
+			referred, outside = true, outside || refs[i].why == delay.Elsewhere
+		}
 	}
-	if s.ordersTypes() && !untold && !slices.ContainsFunc(refs, refers) {
-		return nil
+	if !referred {
+		return false
 	}
-	outside := slices.ContainsFunc(refs, func(r referrer) bool { return r.grace && refers(r) })
-	return &leaver{Kept: names.Kept{Stamp: told, Body: body}, outside: outside}
-}
-
-// keep makes a lost resource a leaver.
-func (u *subscription) keep(name string, l *leaver) {
 	if u.leaving == nil {
 		u.leaving = map[string]*leaver{}
 	}
+	l := &leaver{Kept: names.Kept{Stamp: told, Body: body}, outside: outside}
 	u.leaving[name] = l
 	u.Keep(name, &l.Kept)
 	u.Note(name)
+	return true
 }
 
 // withdraw releases the kept names to which nothing refers any more. It reports whether it has
@@ -463,27 +459,25 @@ func (s *Session) departed(u *subscription, name string) {
 // not answered the referring types for too long. A stream of one type does not see other types.
 // There the grace period protects the name from them.
 func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leaver) hold {
-	grace := s.before(l.since.Add(s.opts.Grace))
 	is := hold{referred: l.referred}
 	if l.outside || !s.ordersTypes() {
-		is.condition = grace
+		is.condition = s.within(delay.Elsewhere, l.since)
 	}
 	for i := range refs {
-		holds, until := refs[i].holds(name, l.Body, l.since)
-		if !holds {
+		r := &refs[i]
+		if r.why == delay.Member || !r.has(name, l.Body) { // see holdMembers
 			continue
 		}
-		is.referred = is.referred || refs[i].sub != nil
-		if !until.IsZero() && !s.now.Before(until) {
-			if !slices.Contains(is.waived, refs[i].by) {
-				is.waived = append(is.waived, refs[i].by)
-			}
-			continue
+		is.referred = is.referred || r.sub != nil
+		until := r.ends(l.since)
+		if until.IsZero() || s.now.Before(until) {
+			is.condition = is.or(condition{holds: true, why: r.why, until: until})
+		} else if !slices.Contains(is.waived, r.typ) {
+			is.waived = append(is.waived, r.typ)
 		}
-		is.condition = is.or(condition{holds: true, until: until})
 	}
 	if is.referred && u.dropsByItself() && s.ordersTypes() {
-		is.condition = is.or(s.before(l.since.Add(dropsWithin)))
+		is.condition = is.or(s.within(delay.Dropping, l.since))
 	}
 	return is
 }

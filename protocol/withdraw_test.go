@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -41,42 +42,36 @@ func TestRefSet(t *testing.T) {
 	}
 }
 
-// ADS-3: the types that keep a cluster, and the end of that. A refused route keeps the cluster for
-// ever. A route without an answer keeps it until the client is silent. A type that the client may
-// still open keeps it for the grace period.
-func TestReferrerHolds(t *testing.T) {
+// ADS-3: the end of the time for which a type keeps a cluster. A refused route keeps the cluster for ever. A
+// route without an answer keeps it until the client is silent. A type that the client may still open keeps
+// it for the grace period.
+func TestReferrerEnds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	lost := now.Add(-10 * time.Second)
-	set := func(name string) refSet { return refSet{names: map[string]bool{name: true}} }
 	sub := func(unacked bool, silent time.Time) *subscription {
 		u := newSubscription(xds.Route)
 		u.unacked, u.silent = unacked, silent
 		return u
 	}
-	waits := sub(false, time.Time{})
-	waits.waiting = &waiting{waits: map[string]wait{"r": {since: lost}}}
+	sent := sub(false, time.Time{})
 	until := now.Add(5 * time.Second)
 	for _, c := range []struct {
-		name  string
-		r     referrer
-		holds bool
-		until time.Time
+		name string
+		from origin
+		want time.Time
 	}{
-		{"ADS-3 nothing refers to it", referrer{sub: sub(true, lost), loose: set("y"), firm: set("y")}, false, time.Time{}},
-		{"ADS-3 a NACK holds", referrer{sub: sub(true, lost), firm: set("x")}, true, time.Time{}},
-		{"ADS-3 a NACK holds despite unanswered responses", referrer{sub: sub(true, lost), firm: set("x"), loose: set("x")}, true, time.Time{}},
-		{"ADS-3 unanswered since the loss", referrer{sub: sub(true, lost.Add(-time.Hour)), loose: set("x")}, true, lost.Add(silence)},
-		{"ADS-3 unanswered since the removal was sent", referrer{sub: sub(true, lost.Add(time.Second)), loose: set("x")}, true, lost.Add(time.Second + silence)},
-		{"ADS-3 not sent yet", referrer{sub: sub(false, time.Time{}), loose: set("x")}, true, time.Time{}},
-		{"ADS-3 not opened yet", referrer{loose: refSet{all: true}, until: until}, true, until},
-		{"ADS-3 unknown earlier resources", referrer{sub: sub(false, time.Time{}), loose: refSet{all: true}, until: until}, true, until},
-		{"ADS-3 unknown earlier resources, unanswered", referrer{sub: sub(true, now), loose: refSet{all: true}, until: until}, true, until},
-		{"ADS-3 unknown earlier resources, silent for longer", referrer{sub: sub(true, lost), loose: refSet{all: true}, until: now.Add(time.Hour)}, true, lost.Add(silence)},
-		{"ADS-3 unknown earlier resources, a name waits", referrer{sub: waits, loose: refSet{all: true}, until: until}, true, until},
+		{"ADS-3 a NACK holds", origin{sub: sub(true, lost), why: delay.Refused}, time.Time{}},
+		{"ADS-3 unanswered since the loss", origin{sub: sub(true, lost.Add(-time.Hour)), why: delay.Unanswered}, lost.Add(silence)},
+		{"ADS-3 unanswered since the removal was sent", origin{sub: sub(true, lost.Add(time.Second)), why: delay.Unanswered}, lost.Add(time.Second + silence)},
+		{"ADS-3 not sent yet", origin{sub: sent, why: delay.Unsent}, time.Time{}},
+		{"ADS-3 not sent yet, and an earlier response is unanswered", origin{sub: sub(true, lost), why: delay.Unsent}, lost.Add(silence)},
+		{"ADS-3 not opened yet", origin{why: delay.Unopened, until: until}, until},
+		{"ADS-3 unknown earlier resources", origin{sub: sent, why: delay.Earlier, until: until}, until},
+		{"ADS-3 unknown earlier resources, unanswered", origin{sub: sub(true, now), why: delay.Earlier, until: until}, until},
+		{"ADS-3 unknown earlier resources, silent for longer", origin{sub: sub(true, lost), why: delay.Earlier, until: now.Add(time.Hour)}, lost.Add(silence)},
 	} {
-		holds, end := c.r.holds("x", nil, lost)
-		if holds != c.holds || !end.Equal(c.until) {
-			t.Errorf("%s: %v until %v, want %v until %v", c.name, holds, end, c.holds, c.until)
+		if got := (&referrer{origin: c.from}).ends(lost); !got.Equal(c.want) {
+			t.Errorf("%s: until %v, want %v", c.name, got, c.want)
 		}
 	}
 }
@@ -575,5 +570,58 @@ func TestRemovedWhileUndecided(t *testing.T) {
 	l.ask(xds.Request{Type: xds.Cluster, Initial: []xds.Version{{Name: "c", Version: "1"}, {Name: "a", Version: "1"}}})
 	if u := l.sub(xds.Cluster); len(u.leaving) != 1 || u.leaving["c"] == nil {
 		t.Errorf("leaving names: %v", u.leaving)
+	}
+}
+
+// Kept clusters that refer to each other, and to lost clusters, cost their number: a long chain of kept aggregates,
+// and many kept aggregates of the same members.
+func TestKeptMembersAreCheap(t *testing.T) {
+	refer := func(names ...string) (refs []xds.Ref) {
+		for _, n := range names {
+			refs = append(refs, xds.Ref{Type: xds.Cluster, Name: n})
+		}
+		return refs
+	}
+	shapes := map[string]func(names []string) []*xds.Resource{
+		"a chain": func(names []string) (rs []*xds.Resource) {
+			for i, n := range names {
+				rs = append(rs, resource(n, 1, refer(names[min(i+1, len(names)-1)])...))
+			}
+			return rs
+		},
+		"a cycle": func(names []string) (rs []*xds.Resource) {
+			for i, n := range names {
+				rs = append(rs, resource(n, 1, refer(names[(i+1)%len(names)])...))
+			}
+			return rs
+		},
+		"many aggregates and many members": func(names []string) (rs []*xds.Resource) {
+			for i, n := range names {
+				rs = append(rs, resource(n, 1, refer(names[i/2*2+1])...))
+			}
+			return rs
+		},
+	}
+	for name, shape := range shapes {
+		run := func(n int) time.Duration {
+			names := numbered(n)
+			clusters := shape(names)
+			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{
+				xds.Cluster.URL: with(xds.NewTable(xds.Cluster), clusters),
+				xds.Route.URL:   with(xds.NewTable(xds.Route), route(1, names[0])),
+			})
+			l.ask(xds.Request{Type: xds.Cluster})
+			l.ask(xds.Request{Type: xds.Route, Subscribe: []string{"r"}})
+			l.settle()
+			next := xds.Tables{xds.Cluster.URL: xds.NewTable(xds.Cluster), xds.Route.URL: with(xds.NewTable(xds.Route), []*xds.Resource{resource("r", 2)})}
+			return computing(func() {
+				l.Change(next, []xds.Names{{xds.Cluster.URL: names, xds.Route.URL: {"r"}}})
+				for range l.Responses() {
+				}
+			})
+		}
+		t.Run("SAFE-9 "+name, func(t *testing.T) {
+			grows(t, 25, func() time.Duration { return run(1000) }, func() time.Duration { return run(8000) })
+		})
 	}
 }

@@ -44,15 +44,7 @@ func (s *Session) withhold(u *subscription) {
 	}
 	for i := range u.refusals {
 		r := &u.refusals[i]
-		free := map[string]bool{}
-		for n := range r.apart {
-			if !slices.Contains(names, n) && !slices.Contains(tried, n) {
-				free[n] = true
-			}
-		}
-		for n := range free {
-			delete(r.apart, n)
-		}
+		free := r.rejoin(slices.Concat(names, tried))
 		if len(free) > 0 {
 			later := u.laterThan(s.variant, r.nonce) // the answer to a later response decides
 			u.retell(r, func(name string, _ item) bool { return free[name] && !later(name) && (!world || !u.toldGone(name)) })
@@ -112,6 +104,18 @@ func (r *refusal) setApart(name string) {
 		r.apart = map[string]bool{}
 	}
 	r.apart[name] = true
+}
+
+// rejoin holds back the members that are not among names with the others again, and returns them.
+func (r *refusal) rejoin(names []string) (free map[string]bool) {
+	free = map[string]bool{}
+	for n := range r.apart {
+		if !slices.Contains(names, n) {
+			free[n] = true
+			delete(r.apart, n)
+		}
+	}
+	return free
 }
 
 // separate holds the members among names back alone. It reports whether the refused message had any of these

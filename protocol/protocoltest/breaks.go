@@ -54,7 +54,7 @@ func (n *lane) lostByItself(cluster string) bool { return n.unaccepted[cluster] 
 // has removed. In SotW no response can remove it, so its clusters are kept for 15 s.
 func (n *lane) holdsUnknown(t *xds.Type, r *xds.Resource) bool {
 	a := n.ledger.account(t)
-	return n.content.dead[r.Sum] && a != nil && n.cfg.Variant == xds.SotW && n.ledger.resumes && a.lastSent[r.Name].absent() && n.ledger.now.Sub(n.ledger.began) >= silentAfter
+	return n.content.dead[r.Sum] && a != nil && n.cfg.Variant == xds.SotW && n.ledger.resumes && a.lastSent[r.Name].absent() && n.ledger.now.Sub(n.ledger.began) >= opensWithin
 }
 
 // statesNoClusters reports whether a client with clusters of an earlier stream has stated nothing about them, and has

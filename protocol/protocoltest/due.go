@@ -44,7 +44,7 @@ func (l *ledger) mayWait(a *account) bool {
 	}
 	first := l.account(a.typ.After)
 	if first == nil {
-		return l.resumes && l.now.Sub(l.began) < silentAfter
+		return l.resumes && l.now.Sub(l.began) < opensWithin
 	}
 	return len(first.flights) > 0 || len(first.refused) > 0 || l.hasUndecided(first) || slices.ContainsFunc(l.knownNames(first), func(n string) bool { return l.lacks(first, n) != "" })
 }

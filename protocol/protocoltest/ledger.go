@@ -7,19 +7,24 @@ import (
 	"time"
 
 	"github.com/chancery-xds/chancery/protocol"
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
-const (
+// The time limits are those of the session.
+var (
 	// answerTimeout is how long an unanswered response holds back newer states of its type.
-	answerTimeout = 5 * time.Second
+	answerTimeout = delay.Behind.Limit(0)
 
 	// silentAfter is how long a type waits for the answer of another type.
-	silentAfter = 15 * time.Second
+	silentAfter = delay.Unanswered.Limit(0)
 
-	// maxTracked is how many responses a session tracks although nothing waits for their answers.
-	maxTracked = 4
+	// opensWithin is how long a resuming client may take to subscribe to clusters.
+	opensWithin = delay.UnopenedClusters.Limit(0)
 )
+
+// maxTracked is how many responses a session tracks although nothing waits for their answers.
+const maxTracked = 4
 
 // A ledger records what one stream subscribed to, was sent and answered. It knows what the client should have by
 // the view. It does not compute what a session must send in each situation: it checks only rules that have no
@@ -164,7 +169,7 @@ func (l *ledger) silent(a *account) bool {
 // opensLate reports whether a client that resumes has opened a type too late: the order of types ignores it.
 func (l *ledger) opensLate() bool {
 	after := l.now.Sub(l.began)
-	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= silentAfter && l.account(xds.Cluster) == nil)
+	return l.resumes && (after >= l.opts.Grace && (l.account(xds.Listener) == nil || l.account(xds.Route) == nil) || after >= opensWithin && l.account(xds.Cluster) == nil)
 }
 
 // beginBatch notes that the session is asked for its responses.

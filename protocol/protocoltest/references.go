@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -24,7 +25,7 @@ func (l *ledger) checkClusters(a *account, r *xds.Response) error {
 				continue
 			}
 			if first == nil {
-				if l.resumes && l.now.Sub(l.began) < silentAfter && same(l.shown(a, x.Name), x) {
+				if l.resumes && l.now.Sub(l.began) < opensWithin && same(l.shown(a, x.Name), x) {
 					return fmt.Errorf("ADS-9: %s may refer to clusters, but the resuming client has not opened CDS yet", show(x))
 				}
 				continue
@@ -109,7 +110,7 @@ func (l *ledger) surelyRefers(t *xds.Type, name string) (by *xds.Type, held *xds
 func (l *ledger) mayBeKept(a *account, name string) bool {
 	waited := l.now.Sub(a.lostAt(name, l.now))
 	byTime := l.only != nil && waited < l.opts.Grace || l.only == nil && (l.resumes || l.tardy) ||
-		l.only == nil && a.typ.FullState && !a.wildcard && waited < silentAfter // or the client reached it by other names
+		l.only == nil && a.typ.FullState && !a.wildcard && waited < delay.Dropping.Limit(0) // or the client reached it by other names
 	return byTime || l.mayBeReferred(a, name)
 }
 

@@ -601,10 +601,21 @@ func stateText(s api.TypeStatus) string {
 	return string(s.State)
 }
 
+// streamsText returns the kinds of the streams, each once, with its number.
 func streamsText(all []api.Stream) string {
-	var texts []string
+	var kinds []string
+	number := map[string]int{}
 	for _, s := range all {
-		texts = append(texts, s.API+" "+s.Variant)
+		kind := s.API + " " + s.Variant
+		number[kind]++
+		if number[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
 	}
-	return strings.Join(texts, ", ")
+	for i, kind := range kinds {
+		if n := number[kind]; n > 1 {
+			kinds[i] = fmt.Sprintf("%d %s", n, kind)
+		}
+	}
+	return strings.Join(kinds, ", ")
 }

@@ -100,19 +100,22 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 		line("SERVER", "%s", c.Replica)
 	}
 	line("GROUPS", "%s", cli.OrDash(strings.Join(c.Groups, ", ")))
-	for i, s := range c.Streams {
+	for i, s := range streamLines(c.Streams, o.Wide()) {
 		title := "STREAMS"
 		if i > 0 {
 			title = ""
 		}
-		line(title, "%d: %s %s, since %s", s.ID, s.API, s.Variant, text.Since(s.Since))
+		line(title, "%s", s)
 	}
 	t := cli.Table{Headers: []string{"TYPE", "STATE", "SUBSCRIBES TO", "SENT", "ACCEPTED"}}
 	if o.Wide() {
 		t.Headers = append(t.Headers, "NONCE", "RESOURCES", "BYTES", "STREAM")
 	}
-	for _, s := range c.Types {
-		row := []string{s.Type, stateText(s), subscription(s), messageText(s.Sent), messageText(s.Acked)}
+	for _, s := range typeRows(c.Types, o.Wide()) {
+		row := []string{s.Type, stateText(s.TypeStatus), subscription(s.TypeStatus), messageText(s.Sent), messageText(s.Acked)}
+		if s.streams > 1 {
+			row[2] += fmt.Sprintf(" on %d streams", s.streams)
+		}
 		if o.Wide() {
 			if m := s.Sent; m != nil {
 				size := "" // the size is unknown
@@ -146,6 +149,56 @@ func printClientCard(w io.Writer, o *cli.Output, c api.Client) {
 		}
 		t.Print(w, o)
 	}
+}
+
+// streamLines returns a line for each stream. Without wide, the streams of a type with a stream for each name
+// have one line.
+func streamLines(all []api.Stream, wide bool) (lines []string) {
+	for i, s := range all {
+		same := func(o api.Stream) bool { return !wide && o.API == s.API && o.Variant == s.Variant }
+		if slices.ContainsFunc(all[:i], same) {
+			continue
+		}
+		id := fmt.Sprint(s.ID)
+		if n := len(all[i:]) - len(slices.DeleteFunc(slices.Clone(all[i:]), same)); n > 1 {
+			id = fmt.Sprintf("%d and %d more", s.ID, n-1)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s %s, since %s", id, s.API, s.Variant, text.Since(s.Since)))
+	}
+	return lines
+}
+
+// A typeRow is the state of a type on one or more streams.
+type typeRow struct {
+	api.TypeStatus
+	streams int
+}
+
+// typeRows returns a row for each type of each stream. Without wide, the streams of a type on which the client has
+// accepted all resources of its names have one row, with the newest messages.
+func typeRows(all []api.TypeStatus, wide bool) (rows []typeRow) {
+	for _, s := range all {
+		at := slices.IndexFunc(rows, func(o typeRow) bool { return o.URL == s.URL && isSyncedByName(o.TypeStatus) })
+		if wide || at < 0 || !isSyncedByName(s) {
+			rows = append(rows, typeRow{s, 1})
+			continue
+		}
+		is := &rows[at]
+		is.streams++
+		is.Names += s.Names
+		is.Sent, is.Acked = newest(is.Sent, s.Sent), newest(is.Acked, s.Acked)
+	}
+	return rows
+}
+
+func isSyncedByName(s api.TypeStatus) bool { return s.State == api.Synced && !s.Wildcard }
+
+// newest returns the later one of two messages; nil if both are nil.
+func newest(a, b *api.Message) *api.Message {
+	if a == nil || b != nil && b.At.After(a.At) {
+		return b
+	}
+	return a
 }
 
 // nackText prints the resources that a client refuses, with their places. For a disconnected client it

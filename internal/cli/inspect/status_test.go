@@ -117,3 +117,33 @@ func TestStatusShowsEarlierVersions(t *testing.T) {
 		t.Errorf("%s lacks %q", b.String(), want)
 	}
 }
+
+// A client with a stream for each name has one line for the streams of a type, and one row for the accepted ones.
+func TestStreamsOfOneTypeShareALine(t *testing.T) {
+	at := time.Now().Add(-time.Minute)
+	c := api.Client{Node: "n"}
+	for id, typ := range []string{"CDS", "EDS", "EDS", "EDS"} {
+		s := api.TypeStatus{Type: typ, URL: typ, Stream: uint64(id), State: api.Synced, Wildcard: id == 0, Sent: &api.Message{Version: "v" + typ, At: at}}
+		if id > 0 {
+			s.Names = 1
+		}
+		c.Streams = append(c.Streams, api.Stream{ID: uint64(id), API: typ, Variant: "delta", Since: at})
+		c.Types = append(c.Types, s)
+	}
+	c.Types[2].State = api.Nacked
+	if got := streamsText(c.Streams); got != "CDS delta, 3 EDS delta" {
+		t.Error(got)
+	}
+	for format, want := range map[string][]string{
+		"table": {"STREAMS 0: CDS delta, since 1m", " 1 and 2 more: EDS delta, since 1m", "CDS SYNCED all ", "EDS SYNCED 2 names on 2 streams vEDS 1m ago", "EDS NACKED 1 name vEDS"},
+		"wide":  {" 3: EDS delta, since 1m", "EDS SYNCED 1 name vEDS 1m ago"},
+	} {
+		var b strings.Builder
+		printClientCard(&b, &cli.Output{Format: format}, c)
+		for _, part := range want {
+			if !strings.Contains(strings.Join(strings.Fields(b.String()), " "), part) {
+				t.Errorf("%s: no %q in\n%s", format, part, &b)
+			}
+		}
+	}
+}

@@ -11,10 +11,10 @@ import (
 )
 
 // This file has the order inside a type (ADS-10): aggregate clusters refer to clusters, and extension
-// configs to extension configs. The resources to which a resource refers in its type are its members.
-// A type that waits for no other type waits for itself, with the rules of order.go: first returns the
-// type itself. Only references by name count here. Otherwise each cluster with unknown references would
-// wait for every other cluster.
+// configs to extension configs. The members of a resource are the resources of its own type to which it
+// refers. A type that waits for no other type waits for itself, by the rules of order.go: its function first
+// returns the type itself. Only references by name count. Otherwise each cluster with unknown references
+// would wait for all other clusters.
 
 // first returns the type that the client must answer before resources of u that refer to it are sent.
 func (u *subscription) first() *xds.Type {
@@ -24,11 +24,11 @@ func (u *subscription) first() *xds.Type {
 	return u.typ.After
 }
 
-// ordersItself reports whether resources of u may wait for others of their type.
+// ordersItself reports whether resources of u may wait for other resources of their type.
 func (u *subscription) ordersItself() bool { return u.typ.After == nil }
 
-// mayOrder reports whether any of the upserts of the wildcard's table may have to wait. A client that
-// holds nothing has nothing to break.
+// mayOrder reports whether an upsert of the wildcard's table may have to wait. On a client without clusters no
+// cluster has to: a new cluster goes with its members.
 func (s *Session) mayOrder(u *subscription, upserts []*xds.Resource) bool {
 	if !u.ordersItself() {
 		return true
@@ -41,9 +41,10 @@ func refersTo(r *xds.Resource, t *xds.Type) bool {
 	return slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name != xds.Wildcard })
 }
 
-// mustWaitInside is the condition that the client may lack a member of r, or of a resource in a cycle
-// with r: the members of a cycle go together. A resource that is new to the client does not wait,
-// because its referrers wait for it and its members (mayLackWithMembers).
+// mustWaitInside is the condition that r must wait, because the client may lack a member of r. If r is in a
+// cycle, the resources of the cycle do not wait for each other, but each waits for the members of all. A
+// resource that is new to the client does not wait, because its referrers wait for it and its members
+// (mayLackWithMembers).
 func (s *Session) mustWaitInside(u *subscription, r *xds.Resource) condition {
 	if !refersTo(r, u.typ) || !s.canStay(u, r) {
 		return condition{}
@@ -51,7 +52,7 @@ func (s *Session) mustWaitInside(u *subscription, r *xds.Resource) condition {
 	t := s.table(u.typ)
 	by := s.reached(t, u.typ, r)
 	cycle := map[string]bool{}
-	spread(r.Name, by, cycle) // r reaches them, and they reach r
+	spread(r.Name, by, cycle) // with r: each resource that r reaches and that reaches r
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if cycle[name] || !slices.ContainsFunc(by[name], func(n string) bool { return cycle[n] }) {
 			continue
@@ -63,7 +64,7 @@ func (s *Session) mustWaitInside(u *subscription, r *xds.Resource) condition {
 	return condition{}
 }
 
-// canStay reports whether the client can go on with an earlier state of r. A full state must have that
+// canStay reports whether the client can go on with an earlier state of r. A full state repeats that
 // state, so its content must be known, and the client must not have refused it.
 func (s *Session) canStay(u *subscription, r *xds.Resource) bool {
 	told := cmp.Or(u.leftovers[r.Name].stamp, u.told(r.Name))
@@ -192,9 +193,9 @@ func (s *Session) substitutes(u *subscription) []*xds.Resource {
 	return slices.Collect(s.outdatedByWait(u))
 }
 
-// holdMembers holds the kept members of kept resources: of those that are held, and of those whose
-// removal must be acknowledged first. The members of a cycle go together. The cost is the number of
-// kept resources and of their references (SAFE-9).
+// holdMembers holds the kept members of kept resources. A member of a held resource is held as long. A
+// member of a resource that leaves now is held until the client acknowledges that removal. Resources in a
+// cycle leave together. The cost is the number of kept resources and of their references (SAFE-9).
 func (u *subscription) holdMembers(refs []referrer) {
 	i := slices.IndexFunc(refs, func(r referrer) bool { return r.why == delay.Member })
 	if i < 0 {

@@ -14,14 +14,14 @@ import (
 // stream. Two open streams of a full-state type prove several clients. Then each session is alone,
 // and the grace period protects removed resources.
 //
-// Siblings is not safe for concurrent use, together with all its sessions. Before an input of one
-// session, give all of them the present time and view (Update). After the input and its responses,
-// the sessions that are not Idle may have responses, and other deadlines.
+// Siblings and its sessions are not safe for concurrent use: one lock must protect all of them. Before
+// an input of one session, call Update. After the input and its responses, ask each other session that
+// is not Idle for its responses and its Deadline: both may have changed.
 type Siblings struct {
 	all      []*Session
-	several  bool // the streams are of several clients
-	separate bool // several stays set
-	epoch    uint64
+	several  bool                 // the streams are of several clients
+	separate bool                 // Separate was called: several stays set
+	epoch    uint64               // counts the calls of joined (see inputs)
 	closed   map[string]time.Time // when a stream of a type last ended, by type URL
 }
 
@@ -44,7 +44,8 @@ func (g *Siblings) Leave(s *Session, now time.Time) {
 	g.joined()
 }
 
-// opensAgain is the condition that a stream of a type has just ended, so that the client may open it again.
+// opensAgain is the condition that a stream of type t ended less than the grace period ago. The client may
+// open it again, and may hold its resources.
 func (s *Session) opensAgain(t *xds.Type) condition {
 	if s.siblings == nil || s.siblings.several {
 		return condition{}
@@ -62,8 +63,8 @@ func (g *Siblings) Separate() {
 	g.joined()
 }
 
-// joined finds out whether the streams are of several clients. A client has one stream of a type whose
-// responses have the full state. Of other types it may have one stream for each name.
+// joined is called when the set of sessions changes. It decides whether the streams are of several clients.
+// One client has at most one stream of a full-state type. Of another type it may have one stream for each name.
 func (g *Siblings) joined() {
 	g.epoch++
 	g.several = g.separate
@@ -77,8 +78,8 @@ func (g *Siblings) joined() {
 // Len returns the number of sessions.
 func (g *Siblings) Len() int { return len(g.all) }
 
-// maxLooks limits how often Update asks for the views. Views change seldom, so two times are enough
-// unless the changed names are not known.
+// maxLooks limits how often Update asks for the views. Usually the second time no view has changed. A view
+// whose changed names are unknown counts as changed each time.
 const maxLooks = 4
 
 // Update gives all sessions the present time and their views, which next returns like the parameters of
@@ -117,12 +118,13 @@ func (s *Session) Idle() bool {
 	return s.view == nil || !s.Depends() && !slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.pending(s.table(u.typ)) })
 }
 
-// Depends reports whether anything waits for another type. It needs no view.
+// Depends reports whether a resource waits for another one, or a lost resource is kept. So the siblings decide
+// what the session sends next. It may be called after Release.
 func (s *Session) Depends() bool {
 	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 || len(u.leaving) > 0 })
 }
 
-// ordersTypes reports whether the session knows the other types of its client: on an aggregated stream, or by siblings.
+// ordersTypes reports whether the session sees all types of its client: on an aggregated stream, or with siblings.
 func (s *Session) ordersTypes() bool {
 	return s.only == nil || s.siblings != nil && !s.siblings.several
 }
@@ -153,7 +155,8 @@ func (s *Session) clientOf(t *xds.Type) iter.Seq[*subscription] {
 	}
 }
 
-// other returns the first subscription of the client to a type, or nil. A client has one to a full-state type.
+// other returns a subscription of the client to a type: of the session itself if it has one, else of the first
+// sibling with the type, or nil. To a full-state type a client has only one.
 func (s *Session) other(t *xds.Type) *subscription {
 	if u := s.sub(t); u != nil || s.siblings == nil {
 		return u

@@ -12,8 +12,8 @@ import (
 )
 
 // A unit has the per-type streams of one connection and node: they are one client (ADS-11). Their sessions
-// depend on each other, so a step of one stream holds the lock, and brings all sessions up to date first. After it,
-// streams that may have something to send are notified. Each stream still reads and writes on its own.
+// depend on each other. So a step of one stream holds the lock, and first brings all sessions up to date. At its
+// end it notifies the streams that may have something to send. Each stream still reads and writes on its own.
 type unit struct {
 	key  unitKey
 	node *xds.Node
@@ -21,7 +21,7 @@ type unit struct {
 	mu       sync.Mutex
 	siblings protocol.Siblings
 	streams  map[*protocol.Session]*stream
-	changed  bool // the other streams may have something to send
+	changed  bool // an input or a response may have changed what the other streams can send: notify them
 }
 
 // A unitKey identifies a unit. The connection is identified by its net.Addr pointer, as in admission.
@@ -31,7 +31,7 @@ type unitKey struct {
 	variant xds.Variant
 }
 
-// units are the units of all connections. The zero value is ready to use. There is at most one for each stream.
+// units are the units of all connections. The zero value is ready to use. A unit exists only while it has streams.
 type units struct {
 	mu  sync.Mutex
 	all map[unitKey]*unitStreams
@@ -48,8 +48,8 @@ type unitStreams struct {
 // streams with different nodes, the streams are not ordered, and the grace period protects removed resources.
 const maxUnit = 200
 
-// enter returns the unit of a stream, which leave must give back. It returns nil if the streams of the client are not
-// known: the stream is aggregated, the client has no node id, or its connection is unknown.
+// enter returns the unit of a stream. Each enter needs a leave. It returns nil for a stream without a unit: the stream is
+// aggregated, the client has no node id, or its connection is unknown.
 func (us *units) enter(info *Stream) *unit {
 	if info.Type == nil || info.Node.ID == "" || reflect.ValueOf(info.Peer).Kind() != reflect.Pointer {
 		return nil
@@ -80,7 +80,7 @@ func (us *units) leave(u *unit) {
 	}
 }
 
-// join adds a stream with its session to its unit. It takes the lock of the unit, which unlock gives back.
+// join adds a stream with its session to its unit. It returns with the lock of the unit held.
 func (s *stream) join() {
 	u := s.server.units.enter(&s.info)
 	if u == nil {
@@ -108,7 +108,7 @@ func (s *stream) leaveUnit() {
 		u.siblings.Leave(s.session, time.Now())
 		delete(u.streams, s.session)
 		for session, other := range u.streams {
-			if u.changed || session.Depends() { // changed: the last step has failed before it notified others
+			if u.changed || session.Depends() { // changed: the last step failed before it notified the others
 				other.poke()
 			}
 		}
@@ -126,7 +126,7 @@ func (s *stream) lock() {
 	}
 }
 
-// unlock gives the lock back, if the stream has it.
+// unlock releases the lock, if the stream has it.
 func (s *stream) unlock() {
 	if s.locked {
 		s.locked = false
@@ -134,10 +134,10 @@ func (s *stream) unlock() {
 	}
 }
 
-// shares reports whether the session has siblings. The stream has the lock.
+// shares reports whether the session is in the unit, with or without siblings. The stream must have the lock.
 func (s *stream) shares() bool { return s.unit != nil && s.unit.streams[s.session] != nil }
 
-// refreshAll is refresh for all sessions of the unit.
+// refreshAll is refresh for all sessions of the unit. It returns only the failures of this stream.
 func (s *stream) refreshAll() (err error) {
 	u := s.unit
 	u.siblings.Update(time.Now(), func(session *protocol.Session) (xds.View, []xds.Names) {

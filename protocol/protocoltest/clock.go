@@ -79,9 +79,7 @@ func (n *lane) expire() {
 		if !n.client.expire(c.typ, c.res) {
 			continue // the client has dropped the resource before, or has another state
 		}
-		if n.story != nil {
-			n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
-		}
+		n.logf("%d drops %s %s, which has expired", n.id, c.typ, key[1])
 		transit := slices.ContainsFunc(n.down, func(r *xds.Response) bool {
 			return r.Type.Is(c.typ) && slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.Name == key[1] })
 		})

@@ -318,6 +318,9 @@ func (e *edit) touch(url string, r *xds.Resource) {
 
 // show describes a resource for the story.
 func show(r *xds.Resource) string {
+	if r == nil || r.Stamp == nil {
+		return "nothing"
+	}
 	out := fmt.Sprintf("%s@%s", r.Name, r.Body)
 	if r.Refs == nil {
 		out += "?"

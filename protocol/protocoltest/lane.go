@@ -67,9 +67,7 @@ func (n *lane) connect() {
 	n.advance()
 	n.quiet = len(n.client.held(xds.Cluster)) > 0
 	n.client.connected()
-	if n.story != nil {
-		n.logf("%d connects", n.id)
-	}
+	n.logf("%d connects", n.id)
 }
 
 // giveView gives the session the new view.
@@ -81,7 +79,7 @@ func (n *lane) giveView() {
 	n.still = time.Time{}
 	n.advance()
 	n.session.Change(n.content.seen(), n.hint())
-	if n.story != nil && n.behind {
+	if n.behind {
 		n.logf("%d gets the view", n.id)
 	}
 	n.pending, n.behind = nil, false
@@ -140,9 +138,7 @@ func (n *lane) request() (progress bool) {
 	}
 	requests := n.disturbAnswers(n.client.requests())
 	for _, r := range requests {
-		if n.story != nil {
-			n.logf("%d > %s", n.id, describeRequest(r))
-		}
+		n.logf("%d > %s", n.id, requestText(r))
 		n.up, progress = append(n.up, r), true
 	}
 	return progress
@@ -156,9 +152,7 @@ func (n *lane) deliverUp() bool {
 	req := n.up[0]
 	n.up = n.up[1:]
 	n.wake()
-	if n.story != nil {
-		n.logf("%d arrives: %s", n.id, describeRequest(req))
-	}
+	n.logf("%d arrives: %s", n.id, requestText(req))
 	t := req.Type
 	if t == nil {
 		t = n.only
@@ -226,9 +220,7 @@ func (n *lane) respond() (progress bool) {
 	n.ledger.beginBatch()
 	sent := 0
 	for r := range n.session.Responses() {
-		if n.story != nil {
-			n.logf("%d < %s", n.id, describeResponse(r))
-		}
+		n.logf("%d < %s", n.id, (*responseText)(r))
 		if err := n.ledger.judgeResponse(r); err != nil {
 			n.fail(err)
 		}
@@ -254,7 +246,7 @@ func (n *lane) respond() (progress bool) {
 	var events []protocol.Event
 	for e := range n.session.Events() {
 		events = append(events, e)
-		if e.Kind != protocol.Sent && n.story != nil {
+		if e.Kind != protocol.Sent {
 			n.logf("%d ! %s %s %s", n.id, e.Kind, e.Type, e.Name)
 		}
 	}
@@ -282,9 +274,7 @@ func (n *lane) deliverDown() bool {
 	}
 	r := n.down[0]
 	n.down = n.down[1:]
-	if n.story != nil {
-		n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
-	}
+	n.logf("%d gets %s nonce=%s", n.id, r.Type, r.Nonce)
 	n.client.receive(r)
 	n.noteUnaccepted(r)
 	lapsed := len(n.expired) > 0 // an expired resource that is sent again must warm first

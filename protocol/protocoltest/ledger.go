@@ -405,10 +405,3 @@ func (l *ledger) resend(t *xds.Type, name string) {
 }
 
 func same(a, b *xds.Resource) bool { return a == b || a != nil && b != nil && a.Sum == b.Sum }
-
-func textOf(r *xds.Resource) string {
-	if r == nil {
-		return "nothing"
-	}
-	return show(r)
-}

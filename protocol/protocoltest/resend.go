@@ -47,9 +47,7 @@ func (n *lane) disconnect() {
 // resend makes the session send resources of a type again; "" means all names.
 func (n *lane) resend(t *xds.Type, name string) {
 	n.wake()
-	if n.story != nil {
-		n.logf("%d resends %s %q", n.id, t, name)
-	}
+	n.logf("%d resends %s %q", n.id, t, name)
 	n.still = time.Time{}
 	n.session.Resend(t, name)
 	n.ledger.resend(t, name)

@@ -25,7 +25,7 @@ func SimulateClient(cfg ClientConfig) (responses int, err error) {
 	responses, err = runServed(cfg, nil)
 	if err != nil {
 		f := &Failure{Config: Config{Seed: cfg.Seed, Variant: cfg.Variant, Choices: cfg.Choices}, Err: err}
-		if _, again := runServed(cfg, &f.Story); again == nil {
+		if _, again := runServed(cfg, (*story)(&f.Story)); again == nil {
 			f.Err = fmt.Errorf("the failure did not occur again, so it depends on more than the seed: %w", err)
 		}
 		return responses, f
@@ -33,23 +33,18 @@ func SimulateClient(cfg ClientConfig) (responses int, err error) {
 	return responses, nil
 }
 
-func runServed(cfg ClientConfig, story *[]string) (n int, err error) {
+func runServed(cfg ClientConfig, story *story) (n int, err error) {
 	w := newServed(cfg, story)
-	defer func() {
-		if p, ok := recover().(broken); ok {
-			n, err = w.got, p.error
-		}
-	}()
-	w.run()
-	return w.got, nil
+	err = story.play(w.run)
+	return w.got, err
 }
 
 // A served is the world of one client. The application changes its subscriptions. The server has changing
 // content, and sends it as its personality allows.
 type served struct {
+	*story
 	cfg     ClientConfig
 	dice    dice
-	story   *[]string
 	now     time.Time
 	client  *protocol.Client
 	judge   *clientJudge
@@ -78,7 +73,7 @@ var servedKinds = []servedKind{
 
 var errBad = errors.New("bad content")
 
-func newServed(cfg ClientConfig, story *[]string) *served {
+func newServed(cfg ClientConfig, story *story) *served {
 	w := &served{cfg: cfg, story: story, dice: newDice(cfg.Seed, 10+uint64(cfg.Variant)), now: epoch, streams: map[string]bool{}}
 	if cfg.Choices != nil {
 		w.dice = &bytesDice{slices.Clone(cfg.Choices)}
@@ -103,14 +98,6 @@ func newServed(cfg ClientConfig, story *[]string) *served {
 	w.logf("a world of %s, %s: per type %v, %+v", cfg.Server, cfg.Variant, w.perType, opts)
 	return w
 }
-
-func (w *served) logf(format string, args ...any) {
-	if w.story != nil {
-		*w.story = append(*w.story, fmt.Sprintf(format, args...))
-	}
-}
-
-func (w *served) fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
 
 // run plays the random part. Then an honest server sends everything, and the application unsubscribes.
 func (w *served) run() {
@@ -266,7 +253,7 @@ func (w *served) disconnect(only *xds.Type) {
 // sendRequests lets the client send its requests.
 func (w *served) sendRequests() {
 	for r := range w.client.Requests() {
-		w.logf("> %s", describeRequest(r))
+		w.logf("> %s", requestText(r))
 		w.judge.checkRequest(r)
 		w.up = append(w.up, r)
 	}
@@ -289,7 +276,7 @@ func (w *served) deliverDown() bool {
 	}
 	r := w.down[0]
 	w.down = w.down[1:]
-	w.logf("< %s %v %v", describeResponse(r), r.Errors, r.Malformed)
+	w.logf("< %s %v %v", (*responseText)(r), r.Errors, r.Malformed)
 	w.got++
 	w.judge.receive(r, w.client.Receive(r))
 	w.judge.compare()

@@ -103,7 +103,7 @@ func (w *world) rest() {
 	}
 	for _, n := range w.lanes {
 		if len(n.down) > 0 && !w.keepsAlive() {
-			n.fail(fmt.Errorf("%s was sent because time passed, but the session had no deadline", describeResponse(n.down[0])))
+			n.fail(fmt.Errorf("%s was sent because time passed, but the session had no deadline", (*responseText)(n.down[0])))
 		}
 		_, idles := n.session.Session.(idler)
 		if err := n.ledger.checkRest(!n.forever, idles); err != nil {
@@ -155,7 +155,7 @@ func (n *lane) converged() {
 		for _, name := range names {
 			is, has := n.ledger.shown(a, name), held[name]
 			if !same(is, has) && !n.mayDiffer(a, name, is, has) {
-				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, textOf(has), name, textOf(is)))
+				n.fail(fmt.Errorf("%s: the client holds %v of %s, the view has %v", a.typ, show(has), name, show(is)))
 			}
 		}
 	}

@@ -61,28 +61,18 @@ func Simulate(open Open, cfg Config) (Result, error) {
 }
 
 // runWorld plays a world.
-func runWorld(open Open, cfg Config, story *[]string) (w *world, err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case broken:
-			err = p.error
-		default:
-			if story != nil {
-				*story = append(*story, "panic")
-			}
-			panic(p)
-		}
-	}()
-	w = newWorld(open, cfg, story)
-	w.run()
-	return w, nil
+func runWorld(open Open, cfg Config, story *story) (w *world, err error) {
+	err = story.play(func() {
+		w = newWorld(open, cfg, story)
+		w.run()
+	})
+	return w, err
 }
 
 // withStory plays the world again to record its story.
 func withStory(open Open, cfg Config, err error) error {
 	f := &Failure{Config: cfg, Err: err}
-	if _, again := runWorld(open, cfg, &f.Story); again != nil && again.Error() != err.Error() {
+	if _, again := runWorld(open, cfg, (*story)(&f.Story)); again != nil && again.Error() != err.Error() {
 		f.Err = errors.Join(err, fmt.Errorf("the second run failed in another way, so it depends on more than the seed: %w", again))
 	}
 	return f

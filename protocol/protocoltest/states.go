@@ -150,9 +150,9 @@ func (n *lane) cache(a *account) map[string]*xds.Resource {
 func cached(has *xds.Resource, st protocol.NameState, tellsGone bool) error {
 	switch {
 	case st.State == protocol.StateSynced && st.Finds == 0 && (has == nil || has.Sum != st.View.Sum):
-		return fmt.Errorf("reported as synced, but the client holds %s", textOf(has))
+		return fmt.Errorf("reported as synced, but the client holds %s", show(has))
 	case st.State == protocol.StateAbsent && tellsGone && has != nil:
-		return fmt.Errorf("reported as absent, but the client holds %s", textOf(has))
+		return fmt.Errorf("reported as absent, but the client holds %s", show(has))
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (l *ledger) nameState(a *account, st protocol.NameState) error {
 	case st.State == protocol.StateAbsent && shown != nil:
 		return errors.New("the client should have it")
 	case st.State == protocol.StateSynced && st.Finds == 0 && (shown == nil || !told.is(shown)):
-		return fmt.Errorf("the view has %s, the client was sent %s", textOf(shown), textOf(told.res))
+		return fmt.Errorf("the view has %s, the client was sent %s", show(shown), show(told.res))
 	}
 	return nil
 }

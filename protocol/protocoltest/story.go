@@ -8,18 +8,50 @@ import (
 	"github.com/chancery-xds/chancery/xds"
 )
 
-func (w *world) logf(format string, args ...any) {
-	*w.story = append(*w.story, fmt.Sprintf(format, args...))
+// A story lists the steps of a world; nil: no story is wanted.
+type story []string
+
+func (s *story) logf(format string, args ...any) {
+	if s != nil {
+		*s = append(*s, fmt.Sprintf(format, args...))
+	}
 }
 
-func (w *world) describe(touched xds.Names) string {
+// A broken is the panic that ends a world with a failure.
+type broken struct{ error }
+
+func (*story) fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
+
+// play runs a world and returns its failure.
+func (s *story) play(run func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case broken:
+			err = p.error
+		default:
+			s.logf("panic")
+			panic(p)
+		}
+	}()
+	run()
+	return nil
+}
+
+// A commitText describes the touched names of a commit.
+type commitText struct {
+	*content
+	touched xds.Names
+}
+
+func (c commitText) String() string {
 	var b strings.Builder
 	for _, k := range kinds {
-		for i, name := range touched[k.url] {
-			if slices.Contains(touched[k.url][:i], name) {
+		for i, name := range c.touched[k.url] {
+			if slices.Contains(c.touched[k.url][:i], name) {
 				continue
 			}
-			if r := w.content.view.Table(k.typ()).Lookup(name); r != nil {
+			if r := c.view.Table(k.typ()).Lookup(name); r != nil {
 				fmt.Fprintf(&b, " %s %s", k.typ(), show(r))
 			} else {
 				fmt.Fprintf(&b, " %s -%s", k.typ(), name)
@@ -29,7 +61,10 @@ func (w *world) describe(touched xds.Names) string {
 	return b.String()
 }
 
-func describeRequest(r xds.Request) string {
+// A requestText describes a request.
+type requestText xds.Request
+
+func (r requestText) String() string {
 	var b strings.Builder
 	if r.Type != nil {
 		b.WriteString(r.Type.Short)
@@ -61,9 +96,12 @@ func describeRequest(r xds.Request) string {
 	return b.String()
 }
 
-func describeResponse(r *xds.Response) string {
+// A responseText describes a response.
+type responseText xds.Response
+
+func (r *responseText) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s nonce=%s version=%s [", r.Type.Short, r.Nonce, r.Version)
+	fmt.Fprintf(&b, "%s nonce=%s version=%s [", r.Type, r.Nonce, r.Version)
 	for i, x := range r.Upserts {
 		if i > 0 {
 			b.WriteString(", ")

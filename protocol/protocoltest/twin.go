@@ -82,11 +82,11 @@ func (t *twins) Responses() iter.Seq[*xds.Response] {
 	for i := range max(len(a), len(b)) {
 		switch {
 		case i >= len(b):
-			differ("only the session with hints sends %s", describeResponse(a[i]))
+			differ("only the session with hints sends %s", (*responseText)(a[i]))
 		case i >= len(a):
-			differ("only the session without hints sends %s", describeResponse(b[i]))
+			differ("only the session without hints sends %s", (*responseText)(b[i]))
 		case !equalResponse(a[i], b[i]):
-			differ("with hints the session sends\n%s, and without\n%s", describeResponse(a[i]), describeResponse(b[i]))
+			differ("with hints the session sends\n%s, and without\n%s", (*responseText)(a[i]), (*responseText)(b[i]))
 		}
 	}
 	return slices.Values(a)

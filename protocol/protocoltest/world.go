@@ -1,7 +1,6 @@
 package protocoltest
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 // two dice of one seed. The dice plan decide the commits and the subscriptions, and are the same in
 // both variants. The dice chance decide the order of events and the refusals.
 type world struct {
+	*story
 	cfg    Config
 	open   Open
 	plan   dice
@@ -33,21 +33,15 @@ type world struct {
 
 	deliveries, judged int // see [Result]
 
-	sent  []*xds.Response // all responses, in order
-	story *[]string       // nil: no story is wanted
+	sent []*xds.Response // all responses, in order
 }
 
 var epoch = time.Unix(1_700_000_000, 0)
 
-// A broken is the panic that ends a world with a failure.
-type broken struct{ error }
-
-func (w *world) fail(format string, args ...any) { panic(broken{fmt.Errorf(format, args...)}) }
-
 func (n *lane) fail(err error) { n.world.fail("client %d: %w", n.id, err) }
 
 // newWorld makes a world and connects its clients.
-func newWorld(open Open, cfg Config, story *[]string) *world {
+func newWorld(open Open, cfg Config, story *story) *world {
 	w := &world{cfg: cfg, open: open, now: epoch, story: story,
 		plan: newDice(cfg.Seed, 0), chance: newDice(cfg.Seed, 1+uint64(cfg.Variant))}
 	w.noise = newDice(cfg.Seed, 3)
@@ -84,9 +78,7 @@ func (w *world) populate(who string) {
 	if w.plan.IntN(4) == 0 {
 		limit = []int{300, 40}[w.plan.IntN(2)] // two resources fill a message, or one
 	}
-	if w.story != nil {
-		w.logf("a world of %s clients (%s), whole=%v named=%v flips=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, w.cfg.Variant, w.content.whole, w.content.named, w.content.flips, w.content.rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
-	}
+	w.logf("a world of %s clients (%s), whole=%v named=%v flips=%v rich=%v eager=%v timed=%v prompt=%v release=%v limit=%d %+v", who, w.cfg.Variant, w.content.whole, w.content.named, w.content.flips, w.content.rich, w.eager, w.timed, w.prompt, release, limit, w.terms)
 	add := func(c client, only *xds.Type) {
 		n := &lane{world: w, id: len(w.lanes), client: c, only: only, release: release, sloppy: sloppy, limit: limit, spread: uint64(w.plan.IntN(100)), refused: map[string]bool{}, full: map[string][]*xds.Resource{}}
 		w.lanes = append(w.lanes, n)
@@ -165,9 +157,7 @@ func (w *world) step() {
 		if n.mute && w.chance.IntN(4) == 0 {
 			n.forever = true
 		}
-		if w.story != nil {
-			w.logf("%d mute=%v for ever=%v", n.id, n.mute, n.forever)
-		}
+		w.logf("%d mute=%v for ever=%v", n.id, n.mute, n.forever)
 	case k < 8:
 		if w.timed {
 			w.pass(w.duration())
@@ -201,15 +191,13 @@ func (w *world) op() {
 		return
 	}
 	n := w.lanes[w.plan.IntN(len(w.lanes))]
-	if what := n.client.act(); what != "" && w.story != nil {
+	if what := n.client.act(); what != "" {
 		w.logf("%d %s", n.id, what)
 	}
 }
 
 func (w *world) commit(touched xds.Names) {
-	if w.story != nil {
-		w.logf("commit %s", w.describe(touched))
-	}
+	w.logf("commit %s", commitText{w.content, touched})
 	for _, n := range w.lanes {
 		n.behind, n.still = true, time.Time{}
 		n.pending = append(n.pending, touched)
@@ -240,9 +228,7 @@ func (w *world) pass(d time.Duration) {
 			}
 		}
 		w.now = next
-		if w.story != nil {
-			w.logf("the time is %v", w.now.Sub(epoch))
-		}
+		w.logf("the time is %v", w.now.Sub(epoch))
 		for _, n := range w.lanes {
 			n.client.advance(w.now)
 			n.ledger.advance(w.now)

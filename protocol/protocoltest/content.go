@@ -316,6 +316,24 @@ func (e *edit) touch(url string, r *xds.Resource) {
 	}
 }
 
+// refs returns the names of a type to which a resource refers.
+func refs(r *xds.Resource, t *xds.Type) (names []string) {
+	if r == nil {
+		return nil
+	}
+	for _, ref := range r.Refs {
+		if ref.Type.Is(t) {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
+// refersTo reports whether a resource refers to a name of a type.
+func refersTo(r *xds.Resource, t *xds.Type, name string) bool {
+	return slices.Contains(refs(r, t), name)
+}
+
 // show describes a resource for the story.
 func show(r *xds.Resource) string {
 	if r == nil || r.Stamp == nil {

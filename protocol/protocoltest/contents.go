@@ -356,17 +356,11 @@ func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
 	cold := false
 	eds, table := l.account(t), l.view.Table(t)
 	for _, x := range r.Upserts {
-		for _, ref := range x.Refs {
-			if !ref.Type.Is(t) {
-				continue
-			}
-			cold = cold || table.Lookup(ref.Name) == nil && table.Aliased(ref.Name).Len() == 0
-			l.warmed[[2]string{t.URL, ref.Name}] = true
-			if eds == nil {
-				continue
-			}
-			for n, k := range eds.lastSent {
-				eds.repeat(n, n == ref.Name || t.Collection(n) == ref.Name || k.version != "" || k.res != nil && matches(t, k.res, ref.Name))
+		for _, ref := range refs(x, t) {
+			cold = cold || table.Lookup(ref) == nil && table.Aliased(ref).Len() == 0
+			l.warmed[[2]string{t.URL, ref}] = true
+			if eds != nil {
+				eds.repeatMatching(ref)
 			}
 		}
 	}
@@ -374,5 +368,12 @@ func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
 	cold = cold || slices.ContainsFunc(batch, func(o *flight) bool { return o.cold })
 	for _, o := range append(batch, f) { // the messages of a split response are stuck together
 		o.cold = cold
+	}
+}
+
+// repeatMatching allows the resources that a name matches to be sent again.
+func (a *account) repeatMatching(name string) {
+	for n, k := range a.lastSent {
+		a.repeat(n, n == name || a.typ.Collection(n) == name || k.version != "" || k.res != nil && matches(a.typ, k.res, name))
 	}
 }

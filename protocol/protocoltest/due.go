@@ -88,11 +88,9 @@ func (l *ledger) lacksRemoval(a *account, n string) string {
 
 // keptFor reports whether a name matched a resource when it was sent, which may be kept.
 func (l *ledger) keptFor(a *account, n string) bool {
-	for _, facts := range []map[string]fact{a.lastSent, a.acked} {
-		for _, k := range facts {
-			if k.version != "" || k.res != nil && matches(a.typ, k.res, n) {
-				return true
-			}
+	for _, k := range a.sentOrAcked {
+		if k.version != "" || k.res != nil && matches(a.typ, k.res, n) {
+			return true
 		}
 	}
 	return false

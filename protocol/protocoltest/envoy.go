@@ -203,10 +203,8 @@ func (e *envoy) refers(to *xds.Type, from ...*xds.Type) map[string]bool {
 			continue
 		}
 		for _, r := range e.of(t).cache {
-			for _, ref := range r.Refs {
-				if ref.Type.Is(to) {
-					names[ref.Name] = true
-				}
+			for _, n := range refs(r, to) {
+				names[n] = true
 			}
 		}
 	}
@@ -318,19 +316,6 @@ func (e *envoy) apply(s *envoyType, r *xds.Response, refused, changed map[string
 	}
 }
 
-// assignments returns the assignments that a cluster refers to.
-func assignments(c *xds.Resource) (out []string) {
-	if c == nil {
-		return nil
-	}
-	for _, ref := range c.Refs {
-		if ref.Type.Is(xds.Endpoint) {
-			out = append(out, ref.Name)
-		}
-	}
-	return out
-}
-
 // clusters starts to warm the changed clusters.
 func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 	for _, c := range gone {
@@ -342,15 +327,15 @@ func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 	}
 	wait := false
 	for c := range changed {
-		names := assignments(s.cache[c])
+		names := refs(s.cache[c], xds.Endpoint)
 		wait = wait || len(names) > 0
 		var needs []need
 		for _, n := range names {
 			needs = append(needs, need{xds.Endpoint, n})
 		}
-		for _, ref := range s.cache[c].Refs {
-			if ref.Type.Is(xds.Secret) && !e.has(ref) {
-				needs = append(needs, need{xds.Secret, ref.Name})
+		for _, n := range refs(s.cache[c], xds.Secret) {
+			if !e.has(xds.Secret, n) {
+				needs = append(needs, need{xds.Secret, n})
 			}
 		}
 		if len(needs) > 0 {
@@ -359,19 +344,13 @@ func (e *envoy) clusters(s *envoyType, changed map[string]bool, gone []string) {
 			e.warm(c)
 		}
 	}
-	names := map[string]bool{}
-	for _, c := range s.cache {
-		for _, n := range assignments(c) {
-			names[n] = true
-		}
-	}
-	e.want(e.of(xds.Endpoint), names, wait)
+	e.want(e.of(xds.Endpoint), e.refers(xds.Endpoint, xds.Cluster), wait)
 }
 
 // has reports whether a resource of that name or alias is held.
-func (e *envoy) has(ref xds.Ref) bool {
-	for n, r := range e.of(ref.Type).cache {
-		if n == ref.Name || slices.Contains(r.Aliases, ref.Name) {
+func (e *envoy) has(t *xds.Type, name string) bool {
+	for n, r := range e.of(t).cache {
+		if n == name || slices.Contains(r.Aliases, name) {
 			return true
 		}
 	}
@@ -386,11 +365,9 @@ func (e *envoy) meet(t *xds.Type, name string) {
 		if len(left) == len(needs) {
 			continue
 		}
-		if a := e.of(t).cache[name]; t.Is(xds.Endpoint) && a != nil && e.of(xds.LbEndpoint) != nil {
-			for _, ref := range a.Refs {
-				if ref.Type.Is(xds.LbEndpoint) {
-					left = append(left, need{ref.Type, ref.Name})
-				}
+		if t.Is(xds.Endpoint) && e.of(xds.LbEndpoint) != nil {
+			for _, n := range refs(e.of(t).cache[name], xds.LbEndpoint) {
+				left = append(left, need{xds.LbEndpoint, n})
 			}
 		}
 		e.needs[c] = left
@@ -402,9 +379,8 @@ func (e *envoy) meet(t *xds.Type, name string) {
 
 // moved reports whether the assignments of a cluster no longer refer to a collection that it warms for.
 func (e *envoy) moved(cluster string, n need) bool {
-	return n.typ.Is(xds.LbEndpoint) && !slices.ContainsFunc(assignments(e.of(xds.Cluster).cache[cluster]), func(name string) bool {
-		a := e.of(xds.Endpoint).cache[name]
-		return a != nil && slices.ContainsFunc(a.Refs, func(ref xds.Ref) bool { return ref.Type.Is(n.typ) && ref.Name == n.name })
+	return n.typ.Is(xds.LbEndpoint) && !slices.ContainsFunc(refs(e.of(xds.Cluster).cache[cluster], xds.Endpoint), func(name string) bool {
+		return refersTo(e.of(xds.Endpoint).cache[name], n.typ, n.name)
 	})
 }
 
@@ -512,13 +488,15 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 			if unknown(s.typ, r) {
 				continue
 			}
-			for _, ref := range r.Refs {
-				if ref.Type.Is(xds.Cluster) && !e.active[ref.Name] && !spurns(ref.Name) {
-					return fmt.Sprintf("%s is held, but %s is missing or was never warm", show(r), ref.Name)
+			for _, c := range refs(r, xds.Cluster) {
+				if !e.active[c] && !spurns(c) {
+					return fmt.Sprintf("%s is held, but %s is missing or was never warm", show(r), c)
 				}
+			}
+			for _, f := range refs(r, xds.ExtensionConfig) {
 				// Envoy ignores removals of assignments and secrets, and drops an extension config at once.
-				if ref.Type.Is(xds.ExtensionConfig) && e.of(ref.Type).lost[ref.Name] {
-					return fmt.Sprintf("%s is held, but %s was removed", show(r), ref.Name)
+				if e.of(xds.ExtensionConfig).lost[f] {
+					return fmt.Sprintf("%s is held, but %s was removed", show(r), f)
 				}
 			}
 		}

@@ -198,9 +198,9 @@ func (g *generic) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xd
 			if g.cfg.Variant == xds.SotW && g.content.dead[r.Sum] {
 				continue // no response could remove it
 			}
-			for _, ref := range r.Refs {
-				if ref.Type.Is(xds.Cluster) && clusters[ref.Name] == nil && !spurns(ref.Name) {
-					return fmt.Sprintf("%s is held without %s", show(r), ref.Name)
+			for _, c := range refs(r, xds.Cluster) {
+				if clusters[c] == nil && !spurns(c) {
+					return fmt.Sprintf("%s is held without %s", show(r), c)
 				}
 			}
 		}

@@ -73,11 +73,12 @@ func (g *grpc) walk() {
 		g.subscribe(s, slices.Sorted(maps.Keys(want)))
 		want = map[string]bool{}
 		for _, n := range s.names {
-			if r := s.cache[n]; r != nil && i+1 < len(g.steps) {
-				for _, ref := range r.Refs {
-					if ref.Type.Is(g.steps[i+1].typ) && ref.Name != xds.Wildcard {
-						want[ref.Name] = true
-					}
+			if i+1 == len(g.steps) {
+				break
+			}
+			for _, n := range refs(s.cache[n], g.steps[i+1].typ) {
+				if n != xds.Wildcard {
+					want[n] = true
 				}
 			}
 		}
@@ -177,13 +178,9 @@ func (g *grpc) calm()               { g.off = true }
 func (g *grpc) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xds.Resource) bool) string {
 	routes, clusters := g.steps[1], g.steps[2]
 	for _, n := range routes.names {
-		r := routes.cache[n]
-		if r == nil {
-			continue
-		}
-		for _, ref := range r.Refs {
-			if ref.Type.Is(xds.Cluster) && g.lost[ref.Name] && slices.Contains(clusters.names, ref.Name) && clusters.cache[ref.Name] == nil && !spurns(ref.Name) {
-				return fmt.Sprintf("%s is in use, but %s was removed", show(r), ref.Name)
+		for _, c := range refs(routes.cache[n], xds.Cluster) {
+			if g.lost[c] && slices.Contains(clusters.names, c) && clusters.cache[c] == nil && !spurns(c) {
+				return fmt.Sprintf("%s is in use, but %s was removed", show(routes.cache[n]), c)
 			}
 		}
 	}

@@ -44,52 +44,39 @@ func (c *content) group(k kind, needed map[string]bool) (again map[string]bool) 
 	return again
 }
 
-// refersInside reports whether a resource of a type refers to the name in its own type; "": to any name.
-func refersInside(t *xds.Type, r *xds.Resource, name string) bool {
-	return r != nil && slices.ContainsFunc(r.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && (name == "" || ref.Name == name) })
-}
-
 // leadsInside reports whether references inside a type lead from one name to another.
 func leadsInside(t *xds.Type, from, to string, resources func(string) []*xds.Resource) bool {
 	seen := map[string]bool{}
 	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
 		for _, r := range resources(todo[0]) {
-			if refersInside(t, r, to) {
-				return true
-			}
-			for _, ref := range r.Refs {
-				if ref.Type.Is(t) && !seen[ref.Name] {
-					seen[ref.Name] = true
-					todo = append(todo, ref.Name)
+			for _, name := range refs(r, t) {
+				if !seen[name] {
+					seen[name] = true
+					todo = append(todo, name)
 				}
 			}
 		}
 	}
-	return false
+	return seen[to]
 }
 
 // waitsInside reports whether a resource may wait for others of its type, so that the client keeps an earlier state.
 func (l *ledger) waitsInside(a *account, name string) bool {
-	return a.typ.After == nil && refersInside(a.typ, l.shown(a, name), "")
+	return a.typ.After == nil && len(refs(l.shown(a, name), a.typ)) > 0
 }
 
 // checkMembers checks that a resource that the client holds changes after its members.
 func (l *ledger) checkMembers(a *account, r *xds.Response) error {
+	inView := func(n string) []*xds.Resource { return []*xds.Resource{a.table.Lookup(n)} } // also members to which the client has not subscribed
 	for _, x := range r.Upserts {
-		if k := a.acked[x.Name]; !l.waitsInside(a, x.Name) || k.res == nil || a.lastSent[x.Name].res == nil || a.lastSent[x.Name].is(x) || len(a.refused) > 0 || a.full && k.seq == 0 {
+		if !l.changesInside(a, x) {
 			continue
 		}
-		inView := func(n string) []*xds.Resource { // a cycle may pass through members that the client has not subscribed to
-			if is := a.table.Lookup(n); is != nil {
-				return []*xds.Resource{is}
-			}
-			return nil
-		}
-		for _, ref := range x.Refs {
-			if !ref.Type.Is(a.typ) || ref.Name == x.Name || leadsInside(a.typ, ref.Name, x.Name, inView) {
+		for _, n := range refs(x, a.typ) {
+			if n == x.Name || leadsInside(a.typ, n, x.Name, inView) {
 				continue // members of a cycle go together
 			}
-			if err := l.checkCluster(a, a, x, ref.Name); err != nil {
+			if err := l.checkCluster(a, a, x, n); err != nil {
 				return fmt.Errorf("ADS-10: %w", err)
 			}
 		}
@@ -97,48 +84,39 @@ func (l *ledger) checkMembers(a *account, r *xds.Response) error {
 	return nil
 }
 
+// changesInside reports whether a resource changes on the client, and should wait for its members.
+func (l *ledger) changesInside(a *account, x *xds.Resource) bool {
+	held, sent := a.acked[x.Name], a.lastSent[x.Name]
+	surely := held.res != nil && len(a.refused) == 0 && !(a.full && held.seq == 0)
+	return surely && l.waitsInside(a, x.Name) && sent.res != nil && !sent.is(x)
+}
+
 // refersInsideSurely returns a resource on the client that the view has lost or replaced, and that refers to a removed
 // name of its type.
 func (l *ledger) refersInsideSurely(a *account, name string) *xds.Resource {
-	held := func(n string) (all []*xds.Resource) {
-		for _, k := range []fact{a.acked[n], a.lastSent[n]} {
-			if k.res != nil {
-				all = append(all, k.res)
-			}
-		}
-		return all
-	}
-	if slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) >= silentAfter }) {
+	held := func(n string) []*xds.Resource { return []*xds.Resource{a.acked[n].res, a.lastSent[n].res} }
+	if l.variant == xds.SotW && !a.full || l.waitsTooLong(a) {
 		return nil
 	}
 	for n, k := range a.acked {
-		if k.res == nil || k.is(l.shown(a, n)) || l.variant == xds.SotW && !a.full || n == name || !a.covers(n) {
-			continue
-		}
-		if refersInside(a.typ, k.res, name) && !leadsInside(a.typ, name, n, held) {
+		if n != name && a.covers(n) && !k.is(l.shown(a, n)) && refersTo(k.res, a.typ, name) && !leadsInside(a.typ, name, n, held) {
 			return k.res
 		}
 	}
 	return nil
 }
 
-// mayBeMember reports whether any state of a resource that the client may hold refers to a name of its type.
+// mayBeMember reports whether any state of a resource that the client may hold refers to a name of its type. After a
+// response without an answer the client may hold any earlier state.
 func (l *ledger) mayBeMember(a *account, name string) bool {
-	refers := func(r *xds.Resource) bool { return refersInside(a.typ, r, name) }
-	for _, t := range l.opts.Recent(a.typ) {
-		if (len(a.refused) > 0 || l.resumes) && slices.ContainsFunc(slices.Collect(t.All()), refers) {
+	refers := func(r *xds.Resource) bool { return refersTo(r, a.typ, name) }
+	unsure := len(a.refused)+len(a.flights) > 0 || l.resumes
+	if unsure && slices.ContainsFunc(l.opts.Recent(a.typ), func(t *xds.Table) bool { return slices.ContainsFunc(slices.Collect(t.All()), refers) }) {
+		return true
+	}
+	for n, k := range a.sentOrAcked {
+		if refers(k.res) && !k.is(l.shown(a, n)) {
 			return true
-		}
-	}
-	all := []map[string]fact{a.lastSent, a.acked}
-	for _, f := range a.flights {
-		all = append(all, f.carried)
-	}
-	for _, facts := range all {
-		for n, k := range facts {
-			if refers(k.res) && !k.is(l.shown(a, n)) {
-				return true
-			}
 		}
 	}
 	return false
@@ -151,9 +129,9 @@ func (n *lane) brokenMember() string {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
-		for _, ref := range held[name].Refs {
-			if ref.Type.Is(xds.Cluster) && held[ref.Name] == nil && !n.lostByItself(ref.Name) && !n.lostByItself(name) {
-				return fmt.Sprintf("ADS-10: %s is held without %s", show(held[name]), ref.Name)
+		for _, member := range refs(held[name], xds.Cluster) {
+			if held[member] == nil && !n.lostByItself(member) && !n.lostByItself(name) {
+				return fmt.Sprintf("ADS-10: %s is held without %s", show(held[name]), member)
 			}
 		}
 	}

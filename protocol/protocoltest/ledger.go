@@ -161,6 +161,22 @@ func (l *ledger) advance(now time.Time) {
 	l.tardy = l.tardy || l.opensLate()
 }
 
+// sentOrAcked yields the last states that were sent, and the last states that were accepted.
+func (a *account) sentOrAcked(yield func(string, fact) bool) {
+	for _, facts := range []map[string]fact{a.lastSent, a.acked} {
+		for n, k := range facts {
+			if !yield(n, k) {
+				return
+			}
+		}
+	}
+}
+
+// waitsTooLong reports whether a response has not been answered for 15 s, answered later ones included.
+func (l *ledger) waitsTooLong(a *account) bool {
+	return slices.ContainsFunc(a.flights, func(f *flight) bool { return l.now.Sub(f.at) >= silentAfter })
+}
+
 // silent reports whether a response has not been answered for 15 s.
 func (l *ledger) silent(a *account) bool {
 	return slices.ContainsFunc(a.flights, func(f *flight) bool { return f.seq >= a.answered && !f.excused && l.now.Sub(f.at) >= silentAfter })

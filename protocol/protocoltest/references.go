@@ -20,17 +20,14 @@ func (l *ledger) checkClusters(a *account, r *xds.Response) error {
 	}
 	first := l.account(a.typ.After)
 	for _, x := range r.Upserts {
-		for _, ref := range x.Refs {
-			if !ref.Type.Is(a.typ.After) || ref.Name == xds.Wildcard || a.lastSent[x.Name].is(x) {
+		if a.lastSent[x.Name].is(x) {
+			continue
+		}
+		for _, c := range refs(x, a.typ.After) {
+			if c == xds.Wildcard {
 				continue
 			}
-			if first == nil {
-				if l.resumes && l.now.Sub(l.began) < opensWithin && same(l.shown(a, x.Name), x) {
-					return fmt.Errorf("ADS-9: %s may refer to clusters, but the resuming client has not opened CDS yet", show(x))
-				}
-				continue
-			}
-			if err := l.checkCluster(a, first, x, ref.Name); err != nil {
+			if err := l.checkCluster(a, first, x, c); err != nil {
 				return err
 			}
 		}
@@ -39,10 +36,12 @@ func (l *ledger) checkClusters(a *account, r *xds.Response) error {
 }
 
 func (l *ledger) checkCluster(a, first *account, x *xds.Resource, c string) error {
-	if !first.covers(c) || l.shown(first, c) == nil || l.shown(a, x.Name) == nil {
+	switch {
+	case first == nil && l.resumes && l.now.Sub(l.began) < opensWithin && same(l.shown(a, x.Name), x):
+		return fmt.Errorf("ADS-9: %s may refer to clusters, but the resuming client has not opened CDS yet", show(x))
+	case first == nil || !first.covers(c) || l.shown(first, c) == nil || l.shown(a, x.Name) == nil:
 		return nil
-	}
-	if first.lastSent[c].absent() {
+	case first.lastSent[c].absent():
 		return fmt.Errorf("ADS-3: %s refers to %s, which was not sent yet", show(x), c)
 	}
 	since, waits := a.due[x.Name]
@@ -89,15 +88,12 @@ func (l *ledger) checkReferrers(a *account, r *xds.Response) error {
 func (l *ledger) surelyRefers(t *xds.Type, name string) (by *xds.Type, held *xds.Resource) {
 	for _, by := range t.ReferredBy() {
 		b := l.account(by)
-		if b == nil || slices.ContainsFunc(b.flights, func(f *flight) bool { return l.now.Sub(f.at) >= silentAfter }) {
+		if b == nil || l.waitsTooLong(b) {
 			continue
 		}
 		for n, k := range b.acked {
 			is := l.shown(b, n)
-			if k.res == nil || k.is(is) || is == nil && l.variant == xds.SotW && !b.full {
-				continue
-			}
-			if slices.ContainsFunc(k.res.Refs, func(ref xds.Ref) bool { return ref.Type.Is(t) && ref.Name == name }) {
+			if refersTo(k.res, t, name) && !k.is(is) && (is != nil || l.variant == xds.Delta || b.full) {
 				return by, k.res
 			}
 		}

@@ -187,7 +187,7 @@ func (n *lane) mayDiffer(a *account, name string, is, has *xds.Resource) bool {
 // one is kept for it.
 func (n *lane) keeps(a *account, r *xds.Resource) bool {
 	for name, x := range n.client.held(a.typ) {
-		if !same(x, n.ledger.shown(a, name)) && refersInside(a.typ, x, r.Name) {
+		if !same(x, n.ledger.shown(a, name)) && refersTo(x, a.typ, r.Name) {
 			return true
 		}
 	}

@@ -1,7 +1,9 @@
 package protocoltest
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
@@ -19,21 +21,24 @@ func (n *lane) noteUnaccepted(r *xds.Response) {
 		n.unaccepted, n.crossed = map[string]bool{}, map[string]bool{}
 	}
 	if r.Type.Is(xds.Cluster) {
-		held := n.client.held(xds.Cluster)
-		for _, x := range r.Upserts {
-			n.unaccepted[x.Name] = n.unaccepted[x.Name] || held[x.Name] == nil
-		}
-		if g, ok := n.client.(*grpc); ok {
-			for c, lost := range g.lost {
-				n.crossed[c] = n.crossed[c] || lost && n.ledger.account(r.Type).unasked(r.Nonce, c)
-			}
-		}
+		n.noteClusters(r)
 	}
-	for _, set := range []map[string]bool{n.unaccepted, n.crossed} {
-		for c := range set {
-			if e, ok := n.client.(*envoy); ok && e.active[c] || !ok && n.client.held(xds.Cluster)[c] != nil {
-				delete(set, c)
-			}
+	has := func(c string, _ bool) bool {
+		e, ok := n.client.(*envoy)
+		return ok && e.active[c] || !ok && n.client.held(xds.Cluster)[c] != nil
+	}
+	maps.DeleteFunc(n.unaccepted, has)
+	maps.DeleteFunc(n.crossed, has)
+}
+
+func (n *lane) noteClusters(r *xds.Response) {
+	held := n.client.held(xds.Cluster)
+	for _, x := range r.Upserts {
+		n.unaccepted[x.Name] = n.unaccepted[x.Name] || held[x.Name] == nil
+	}
+	if g, ok := n.client.(*grpc); ok {
+		for c, lost := range g.lost {
+			n.crossed[c] = n.crossed[c] || lost && n.ledger.account(r.Type).unasked(r.Nonce, c)
 		}
 	}
 }
@@ -67,11 +72,9 @@ func (n *lane) statesNoClusters() bool {
 // judgeUnbroken checks "never breaks" for the resources that the client holds. After an event that ends the order
 // of types, the check pauses until everything is sent and accepted.
 func (n *lane) judgeUnbroken(lapsed bool) {
-	n.unjudged = n.unjudged || n.ledger.tardy || n.ledger.blind || n.statesNoClusters() || lapsed
+	unsure := n.unjudged || n.ledger.tardy || n.ledger.blind || n.statesNoClusters() || lapsed
 	n.ledger.blind, n.ledger.tardy = false, false // the next advance sets them again
-	if n.unjudged && n.ledger.allSettled() {
-		n.unjudged = false
-	}
+	n.unjudged = unsure && !n.ledger.allSettled()
 	if !n.content.whole {
 		return
 	}
@@ -80,10 +83,7 @@ func (n *lane) judgeUnbroken(lapsed bool) {
 		return
 	}
 	n.judged++
-	if what := n.client.broken(n.lostByItself, n.holdsUnknown); what != "" {
-		n.fail(fmt.Errorf("never breaks: %s", what))
-	}
-	if what := n.brokenMember(); what != "" {
+	if what := cmp.Or(n.client.broken(n.lostByItself, n.holdsUnknown), n.brokenMember()); what != "" {
 		n.fail(fmt.Errorf("never breaks: %s", what))
 	}
 }

@@ -98,7 +98,7 @@ func (l *ledger) keepsAlive(c clock) bool {
 	if a == nil || a.unheard || len(a.flights) > 0 || len(a.refused) > 0 || l.now.Sub(latest(a.opened, a.settled)) <= c.res.TTL/3 {
 		return false
 	}
-	waits := a.full && (l.mayWait(a) || l.hasUndecided(a)) // its heartbeat would be the full-state response, which waits
+	waits := a.full && l.mayWait(a) || l.waitsForView(a) // its heartbeat would be the full-state response, which waits
 	return !waits && a.lastSent[n].is(c.res) && same(l.shown(a, n), c.res) && l.now.Sub(a.ttlBegan[n]) >= c.res.TTL
 }
 

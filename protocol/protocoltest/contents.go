@@ -78,13 +78,10 @@ func (l *ledger) checkUpserts(a *account, r *xds.Response) error {
 	seen := map[string]bool{}
 	for _, x := range r.Upserts {
 		seen[x.Name] = true
-		if !a.covers(x.Name) && !a.wouldMatch(x) && !a.known[x.Name] {
+		switch {
+		case !a.covers(x.Name) && !a.wouldMatch(x) && !a.known[x.Name]:
 			return fmt.Errorf("SOTW-9: %s is not subscribed", x.Name)
-		}
-		// A resource that the view has lost may be kept for the client, as some earlier view had it.
-		is := l.shown(a, x.Name)
-		behind := a.full && l.waitsInside(a, x.Name) && (a.lastSent[x.Name].is(x) || l.resumes && a.lastSent[x.Name].res == nil)
-		if !same(is, x) && (is != nil && !behind || l.recent(a, x) == nil || len(a.typ.ReferredBy()) == 0) {
+		case !same(l.shown(a, x.Name), x) && !l.mayShowEarlier(a, x):
 			return fmt.Errorf("ADS-4: %s is neither in the view nor kept for the client", show(x))
 		}
 	}
@@ -96,14 +93,13 @@ func (l *ledger) checkUpserts(a *account, r *xds.Response) error {
 	return nil
 }
 
-// recent returns the resource of an earlier view that equals a resource, or nil.
-func (l *ledger) recent(a *account, x *xds.Resource) *xds.Resource {
-	for _, t := range l.opts.Recent(a.typ) {
-		if r := t.Lookup(x.Name); same(r, x) {
-			return r
-		}
-	}
-	return nil
+// mayShowEarlier reports whether a resource may be sent as an earlier view had it: if the view has lost it, or if a
+// full state has it while its newer state waits for its members.
+func (l *ledger) mayShowEarlier(a *account, x *xds.Resource) bool {
+	last := a.lastSent[x.Name]
+	waits := a.full && l.waitsInside(a, x.Name) && (last.is(x) || l.resumes && last.res == nil)
+	earlier := slices.ContainsFunc(l.opts.Recent(a.typ), func(t *xds.Table) bool { return same(t.Lookup(x.Name), x) })
+	return earlier && (waits || l.shown(a, x.Name) == nil) && len(a.typ.ReferredBy()) > 0
 }
 
 func (l *ledger) checkRemovals(a *account, r *xds.Response) error {
@@ -112,20 +108,26 @@ func (l *ledger) checkRemovals(a *account, r *xds.Response) error {
 	}
 	for _, n := range slices.Concat(r.Removed, r.Absent) {
 		k, told := a.lastSent[n]
+		hidden := a.typ.Parent != nil && a.wildcard // it may be a virtual host of a route of the wildcard
 		switch {
-		case !a.covers(n) && !a.known[n] && (a.typ.Parent == nil || !a.wildcard): // or a virtual host of a route of the wildcard
+		case !a.covers(n) && !a.known[n] && !hidden:
 			return fmt.Errorf("DELTA-6: removes %s, which is not subscribed", n)
 		case l.shown(a, n) != nil:
 			return fmt.Errorf("ADS-4: removes %s, which the view has", n)
 		case told && k.absent() && !k.again && len(l.matchedBy(a, n)) > 0:
 			return fmt.Errorf("DELTA-11: removes %s, which matches another resource", n)
-		case !told && a.dropped[n].res == nil && l.muted(a, n):
+		case l.isEarly(a, n):
 			return fmt.Errorf("DELTA-7: %s is reported absent too early", n)
-		case l.undecided(a, n) && k.absent() && !a.known[n]:
-			return fmt.Errorf("DELTA-7: removes %s, which is undecided", n)
 		}
 	}
 	return nil
+}
+
+// isEarly reports whether the absence of a name must not be reported yet: its delay is not over, or the view is still
+// looking for it.
+func (l *ledger) isEarly(a *account, n string) bool {
+	k, told := a.lastSent[n]
+	return !told && a.dropped[n].res == nil && l.muted(a, n) || l.undecided(a, n) && k.absent() && !a.known[n]
 }
 
 // muted reports whether the client must not hear yet that a name does not exist.
@@ -143,12 +145,8 @@ func (l *ledger) getsAbsent(a *account) bool {
 func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
 	for i, n := range r.Missing {
 		switch {
-		case !l.opts.ResourceErrors:
-			return fmt.Errorf("gRFC A88: %s is reported missing to a client without resource errors", n)
-		case !a.names[n] || l.shown(a, n) != nil || len(l.matchedBy(a, n)) > 0 || slices.Contains(r.Missing[:i], n):
-			return fmt.Errorf("gRFC A88: %s is reported missing, but it is not subscribed, exists or is listed twice", n)
-		case l.undecided(a, n):
-			return fmt.Errorf("gRFC A88: %s is reported missing, but it is undecided", n)
+		case !l.opts.ResourceErrors || slices.Contains(r.Missing[:i], n) || !l.isMissing(a, n):
+			return fmt.Errorf("gRFC A88: %s is reported missing, but it is not subscribed, exists, is undecided, is listed twice, or the client gets no such errors", n)
 		case l.variant == xds.Delta && !slices.Contains(r.Removed, n) && !slices.Contains(r.Absent, n):
 			return fmt.Errorf("gRFC A88: %s is reported missing, but not removed", n)
 		case l.variant == xds.SotW && a.missing[n] && !a.lastSent[n].again && len(a.refused) == 0:
@@ -158,9 +156,13 @@ func (l *ledger) checkResourceErrors(a *account, r *xds.Response) error {
 	return nil
 }
 
-// checkHeartbeats checks heartbeats: "a Resource with the resource unset and version matching the most recently sent
-// version".
-func (l *ledger) checkHeartbeats(a *account, r *xds.Response) error {
+// isMissing reports whether a name is subscribed and does not exist.
+func (l *ledger) isMissing(a *account, n string) bool {
+	return a.names[n] && l.shown(a, n) == nil && len(l.matchedBy(a, n)) == 0 && !l.undecided(a, n)
+}
+
+// checkTTL checks whether a response has TTLs and heartbeats at all.
+func (l *ledger) checkTTL(a *account, r *xds.Response) error {
 	expires := slices.ContainsFunc(slices.Concat(r.Upserts, r.Beats), func(x *xds.Resource) bool { return x.TTL > 0 })
 	switch {
 	case len(r.Beats) > 0 && a.full:
@@ -170,18 +172,31 @@ func (l *ledger) checkHeartbeats(a *account, r *xds.Response) error {
 	case l.ttl && !r.TTL && (len(r.Beats) > 0 || expires):
 		return fmt.Errorf("TTL-1: the TTL is missing")
 	}
+	return nil
+}
+
+// checkHeartbeats checks heartbeats: "a Resource with the resource unset and version matching the most recently sent
+// version".
+func (l *ledger) checkHeartbeats(a *account, r *xds.Response) error {
+	if err := l.checkTTL(a, r); err != nil {
+		return err
+	}
 	for _, b := range r.Beats {
 		k, told := a.lastSent[b.Name]
-		_, refused := a.refused[b.Name]
-		open := slices.ContainsFunc(a.flights, func(f *flight) bool { _, in := f.carried[b.Name]; return in && f.seq > a.accepted })
 		switch {
 		case b.TTL == 0 || !a.covers(b.Name) && !a.known[b.Name]:
 			return fmt.Errorf("TTL-3: a heartbeat of %s, which is not subscribed or does not expire", show(b))
-		case told && (!k.is(b) || refused || open):
+		case told && (!k.is(b) || a.isOpen(b.Name)):
 			return fmt.Errorf("TTL-5: a heartbeat of %s, which the client has not ACKed", show(b))
 		}
 	}
 	return nil
+}
+
+// isOpen reports whether a name is refused, or in an unanswered response that no later ACK covers.
+func (a *account) isOpen(n string) bool {
+	_, refused := a.refused[n]
+	return refused || slices.ContainsFunc(a.flights, func(f *flight) bool { _, in := f.carried[n]; return in && f.seq > a.accepted })
 }
 
 // late reports whether a resource has had no heartbeat for so long that the client may have dropped it.
@@ -210,39 +225,55 @@ func (h history) mayRemove(n string) bool {
 	return h.known[n] || h.subscribes(n) || h.warmed[[2]string{h.typ.URL, n}] || h.typ.Parent != nil && h.wildcard
 }
 
+// isNews reports whether a resource is sent in another state than before, or may be sent again.
+func (h history) isNews(x *xds.Resource) bool {
+	k := h.lastSent[x.Name]
+	return !k.is(x) || k.again
+}
+
+// resends reports whether a resource may be sent again.
+func (h history) resends(x *xds.Resource) bool { return h.again(x.Name) || h.late(h.account, x) }
+
+// isReason reports whether a resource is a reason to send a response.
+func (h history) isReason(x *xds.Resource) bool { return h.resends(x) || h.ttl && x.TTL > 0 }
+
+// isRepeated reports whether a resource is sent without a reason.
+func (h history) isRepeated(x *xds.Resource) bool {
+	return h.lastSent[x.Name].is(x) && !h.account.full && !h.resends(x)
+}
+
 // checkReason checks that the response has a reason. "The management server should only send updates to the Envoy
 // client when the resources in the DiscoveryResponse have changed."
 func (l *ledger) checkReason(a *account, r *xds.Response) error {
 	gone := slices.Concat(r.Removed, r.Absent)
-	h := history{l, a, len(gone) > 0 || slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return !a.lastSent[x.Name].is(x) || a.lastSent[x.Name].again })}
-	reason := h.news || len(r.Beats)+len(r.Missing) > 0 || a.answer || a.newest == nil
-	for _, x := range r.Upserts {
-		may := h.again(x.Name) || l.late(a, x)
-		if a.lastSent[x.Name].is(x) && !may && !a.full {
-			return fmt.Errorf("DELTA-12, DELTA-15: %s was sent before, has not changed and was not requested", x.Name)
-		}
-		reason = reason || may || l.ttl && x.TTL > 0
+	h := history{ledger: l, account: a}
+	h.news = len(gone) > 0 || slices.ContainsFunc(r.Upserts, h.isNews)
+	if i := slices.IndexFunc(r.Upserts, h.isRepeated); i >= 0 {
+		return fmt.Errorf("DELTA-12, DELTA-15: %s was sent before, has not changed and was not requested", r.Upserts[i].Name)
 	}
-	for _, n := range gone {
-		if !h.mayRemove(n) {
-			return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", n)
-		}
+	if i := slices.IndexFunc(gone, func(n string) bool { return !h.mayRemove(n) }); i >= 0 {
+		return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", gone[i])
 	}
-	if !reason && !l.removesAny(a, r) {
+	requested := a.answer || a.newest == nil
+	if !requested && !h.news && len(r.Beats)+len(r.Missing) == 0 && !slices.ContainsFunc(r.Upserts, h.isReason) && !a.lacksAny(r) {
 		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing changed since the last response, and nothing was requested")
 	}
 	return nil
 }
 
-// removesAny reports whether a full-state response lacks a resource that the client has, or may ask for again.
-func (l *ledger) removesAny(a *account, r *xds.Response) bool {
-	for n, k := range a.lastSent {
-		in := slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return x.Name == n })
-		if a.full && !in && (!k.absent() || k.again) {
-			return true
+// lacking returns the names that were sent before and that a full-state response lacks.
+func (a *account) lacking(r *xds.Response) (names []string) {
+	for n := range a.lastSent {
+		if a.full && !slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return x.Name == n }) {
+			names = append(names, n)
 		}
 	}
-	return false
+	return names
+}
+
+// lacksAny reports whether a full-state response lacks a resource that the client has, or may ask for again.
+func (a *account) lacksAny(r *xds.Response) bool {
+	return slices.ContainsFunc(a.lacking(r), func(n string) bool { k := a.lastSent[n]; return !k.absent() || k.again })
 }
 
 // checkSize checks that a response that could be split is not too large. It counts only names, bodies, versions

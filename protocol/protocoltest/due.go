@@ -11,7 +11,7 @@ import (
 // it wants to send. It looks only at types without an unanswered response.
 func (l *ledger) overdue() string {
 	for _, a := range l.accounts {
-		if l.waitsForAnswer(a) || a.full && l.hasUndecided(a) {
+		if l.waitsForAnswer(a) || l.waitsForView(a) {
 			continue
 		}
 		waits := l.mayWait(a)
@@ -21,9 +21,7 @@ func (l *ledger) overdue() string {
 				delete(a.due, n)
 				continue
 			}
-			if _, is := a.due[n]; !is {
-				a.due[n] = l.now
-			}
+			since(a.due, n, l.now)
 			inside := l.waitsInside(a, n) && len(a.flights) > 0
 			if !waits && !inside {
 				return fmt.Sprintf("%s: %s %s", a.typ, n, what)
@@ -32,6 +30,9 @@ func (l *ledger) overdue() string {
 	}
 	return ""
 }
+
+// waitsForView reports whether a full state waits because the view is still looking for a name.
+func (l *ledger) waitsForView(a *account) bool { return a.full && l.hasUndecided(a) }
 
 // mayWait reports whether resources of a type may wait for other resources: for clusters that were sent and not
 // accepted, or that are unknown to the view.
@@ -54,14 +55,14 @@ func (l *ledger) lacks(a *account, n string) string {
 	if _, refused := a.refused[n]; refused || n == "" || !a.covers(n) {
 		return ""
 	}
-	is := l.shown(a, n)
-	if is != nil {
+	switch is := l.shown(a, n); {
+	case is != nil:
 		delete(a.lost, n)
-	}
-	switch {
-	case is != nil && !a.lastSent[n].is(is):
-		return "must be sent"
-	case is != nil || l.undecided(a, n) || l.withholds(a, n):
+		if !a.lastSent[n].is(is) {
+			return "must be sent"
+		}
+		return ""
+	case l.undecided(a, n) || l.withholds(a, n):
 		return ""
 	}
 	return l.lacksRemoval(a, n)
@@ -69,21 +70,28 @@ func (l *ledger) lacks(a *account, n string) string {
 
 // lacksRemoval is the same for a name that the view does not have.
 func (l *ledger) lacksRemoval(a *account, n string) string {
-	k, told := a.lastSent[n]
-	delta := l.variant == xds.Delta
-	answered := told || len(l.matchedBy(a, n)) > 0 || l.muted(a, n)
 	switch {
-	case told && !k.absent():
-		if (delta || a.full) && !l.mayBeKept(a, n) { // else no response can remove it
+	case !a.lastSent[n].absent():
+		if l.removes(a) && !l.mayBeKept(a, n) {
 			return "must be removed"
 		}
-	case delta && a.names[n] && !answered && !l.keptFor(a, n):
-		return "must be answered with a removal"
-	}
-	if !delta && l.opts.ResourceErrors && a.names[n] && !a.missing[n] && (!told || k.absent()) && !l.mayBeKept(a, n) {
+	case l.variant == xds.Delta:
+		if a.names[n] && !l.isAnswered(a, n) {
+			return "must be answered with a removal"
+		}
+	case l.opts.ResourceErrors && a.names[n] && !a.missing[n] && !l.mayBeKept(a, n):
 		return "must be reported missing"
 	}
 	return ""
+}
+
+// removes reports whether a response can remove a resource.
+func (l *ledger) removes(a *account) bool { return l.variant == xds.Delta || a.full }
+
+// isAnswered reports whether nothing is due for a subscribed name that does not exist.
+func (l *ledger) isAnswered(a *account, n string) bool {
+	_, told := a.lastSent[n]
+	return told || len(l.matchedBy(a, n)) > 0 || l.muted(a, n) || l.keptFor(a, n)
 }
 
 // keptFor reports whether a name matched a resource when it was sent, which may be kept.
@@ -98,7 +106,7 @@ func (l *ledger) keptFor(a *account, n string) bool {
 
 // allSettled reports whether the client opened clusters, listeners and routes, and everything was sent and accepted.
 func (l *ledger) allSettled() bool {
-	if l.account(xds.Cluster) == nil || l.account(xds.Listener) == nil || l.account(xds.Route) == nil {
+	if slices.ContainsFunc([]*xds.Type{xds.Cluster, xds.Listener, xds.Route}, func(t *xds.Type) bool { return l.account(t) == nil }) {
 		return false
 	}
 	for _, a := range l.accounts {
@@ -159,13 +167,17 @@ func withoutEmpty(names map[string]bool) map[string]bool {
 	return out
 }
 
+// canTell reports whether a response can tell the client the state of a name.
+func (l *ledger) canTell(a *account, n string) bool {
+	return l.shown(a, n) != nil || l.removes(a) && a.subscribes(n)
+}
+
 // heldBack returns the subscribed names that the client has refused, by type URL.
 func (l *ledger) heldBack() map[string][]string {
 	out := map[string][]string{}
 	for _, a := range l.accounts {
 		for n, k := range a.refused {
-			tells := l.variant == xds.Delta || a.full
-			if n != "" && a.lastSent[n].seq == k.seq && a.covers(n) && len(l.matchedBy(a, n)) == 0 && (l.shown(a, n) != nil || tells && a.subscribes(n)) {
+			if n != "" && a.lastSent[n].seq == k.seq && a.covers(n) && len(l.matchedBy(a, n)) == 0 && l.canTell(a, n) {
 				out[a.typ.URL] = append(out[a.typ.URL], n)
 			}
 		}

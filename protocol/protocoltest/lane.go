@@ -153,10 +153,7 @@ func (n *lane) deliverUp() bool {
 	n.up = n.up[1:]
 	n.wake()
 	n.logf("%d arrives: %s", n.id, requestText(req))
-	t := req.Type
-	if t == nil {
-		t = n.only
-	}
+	t := n.typeOf(req)
 	n.still = time.Time{}
 	err := n.session.Receive(req)
 	if t == nil || n.only != nil && !t.Is(n.only) {
@@ -170,18 +167,24 @@ func (n *lane) deliverUp() bool {
 		n.fail(fmt.Errorf("receive: %w", err))
 	}
 	n.check()
-	settled := protocol.Stale
-	for e := range n.session.Events() {
-		if (e.Kind == protocol.Acked || e.Kind == protocol.Nacked) && e.Nonce == req.Nonce && e.Type.Is(t) && e.Error == req.Error {
-			settled = e.Kind
-		}
-	}
+	settled := n.classified(t, req)
 	n.checkAnswer(t, req, settled, n.ledger.receive(req, settled == protocol.Stale))
 	n.noteInterests()
 	if n.eager {
 		n.respond()
 	}
 	return true
+}
+
+// classified returns how the session classifies a request: as an ACK, as a NACK or as stale.
+func (n *lane) classified(t *xds.Type, req xds.Request) protocol.EventKind {
+	settled := protocol.Stale
+	for e := range n.session.Events() {
+		if (e.Kind == protocol.Acked || e.Kind == protocol.Nacked) && e.Nonce == req.Nonce && e.Type.Is(t) && e.Error == req.Error {
+			settled = e.Kind
+		}
+	}
+	return settled
 }
 
 // noteInterests records the interests of the session.
@@ -228,18 +231,7 @@ func (n *lane) respond() (progress bool) {
 		n.sent = append(n.sent, r)
 		n.down, progress = append(n.down, r), true
 	}
-	if err := n.session.Err(); err != nil {
-		n.fail(fmt.Errorf("the session ends the stream: %w", err))
-	}
-	if left := n.ledger.overdue(); left != "" {
-		n.fail(fmt.Errorf("the session should have sent: %s", left))
-	}
-	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
-		n.fail(fmt.Errorf("the deadline %v is not in the future although all responses were sent", d.Sub(epoch)))
-	}
-	if err := n.states(); err != nil {
-		n.fail(fmt.Errorf("states: %w", err))
-	}
+	n.checkDrained()
 	if n.release {
 		n.session.Release()
 	}
@@ -258,6 +250,22 @@ func (n *lane) respond() (progress bool) {
 		n.still = n.now
 	}
 	return progress
+}
+
+// checkDrained checks the session when it has sent everything.
+func (n *lane) checkDrained() {
+	if err := n.session.Err(); err != nil {
+		n.fail(fmt.Errorf("the session ends the stream: %w", err))
+	}
+	if left := n.ledger.overdue(); left != "" {
+		n.fail(fmt.Errorf("the session should have sent: %s", left))
+	}
+	if d := n.session.Deadline(); !d.IsZero() && !d.After(n.now) {
+		n.fail(fmt.Errorf("the deadline %v is not in the future although all responses were sent", d.Sub(epoch)))
+	}
+	if err := n.states(); err != nil {
+		n.fail(fmt.Errorf("states: %w", err))
+	}
 }
 
 // punctual checks that a session that sends something because time passed had a deadline at that time.

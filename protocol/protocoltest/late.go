@@ -17,7 +17,6 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 	if !n.sloppy {
 		return requests
 	}
-	sotw := n.cfg.Variant == xds.SotW
 	var out, twice []xds.Request
 	for i := range requests {
 		a := requests[i]
@@ -26,28 +25,16 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 			out = append(out, a)
 			continue // the result is not a valid request
 		}
-		same := sotw && sameNames(a.Names, n.names[t.URL]) || !sotw && len(a.Subscribe)+len(a.Unsubscribe) == 0
+		same := !n.changesNames(a)
 		before := n.names[t.URL]
 		n.names[t.URL] = a.Names
-		j := i + 1 + slices.IndexFunc(requests[i+1:], func(b xds.Request) bool { return b.Nonce != "" && t.Is(n.typeOf(b)) })
-		if a.Nonce == "" || n.calm {
-			out = append(append(out, n.releaseNACKs(a, before)...), a)
-			continue
-		}
-		switch k := n.chance.IntN(16); {
-		case k == 0:
-			twice = append(twice, a)
-		case k == 1 && same:
-			n.late = append(n.late, a)
-			continue
-		case j == i:
-		case k < 6 && same && a.Error == nil:
-			continue
-		case k < 10 && a.Nonce != requests[j].Nonce:
-			b := &requests[j]
-			a.Nonce, b.Nonce = b.Nonce, a.Nonce
-			a.Version, b.Version = b.Version, a.Version
-			a.Error, b.Error = b.Error, a.Error
+		if a.Nonce != "" && !n.calm {
+			k := n.chance.IntN(16)
+			if k == 0 {
+				twice = append(twice, a)
+			} else if n.disturb(k, same, &a, requests[i+1:]) {
+				continue
+			}
 		}
 		out = append(append(out, n.releaseNACKs(a, before)...), a)
 	}
@@ -56,6 +43,34 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 		n.unjudged = n.unjudged || n.contradicts(out, i)
 	}
 	return out
+}
+
+// changesNames reports whether a request changes the subscriptions.
+func (n *lane) changesNames(a xds.Request) bool {
+	if n.cfg.Variant == xds.SotW {
+		return !sameNames(a.Names, n.names[n.typeOf(a).URL])
+	}
+	return len(a.Subscribe)+len(a.Unsubscribe) > 0
+}
+
+// disturb holds an answer back, loses it, or exchanges it with the next answer of the type. It reports whether the
+// answer is not sent now. Set same if the request does not change the subscriptions.
+func (n *lane) disturb(k int, same bool, a *xds.Request, rest []xds.Request) (unsent bool) {
+	j := slices.IndexFunc(rest, func(b xds.Request) bool { return b.Nonce != "" && n.typeOf(*a).Is(n.typeOf(b)) })
+	switch {
+	case k == 1 && same:
+		n.late = append(n.late, *a)
+		return true
+	case j < 0:
+	case k < 6 && same && a.Error == nil:
+		return true
+	case k < 10 && a.Nonce != rest[j].Nonce:
+		b := &rest[j]
+		a.Nonce, b.Nonce = b.Nonce, a.Nonce
+		a.Version, b.Version = b.Version, a.Version
+		a.Error, b.Error = b.Error, a.Error
+	}
+	return false
 }
 
 // repeatAnswers returns answers that come twice, and sometimes those that were held back, with the present names.

@@ -214,7 +214,7 @@ func (l *ledger) change(view xds.View) {
 		maps.DeleteFunc(a.lost, func(n string, _ time.Time) bool { return l.shown(a, n) != nil })
 		for n, k := range a.lastSent {
 			_, refused := a.refused[n]
-			lost := l.variant == xds.SotW && !a.full && l.shown(a, n) == nil // no response can remove it
+			lost := !l.removes(a) && l.shown(a, n) == nil
 			a.repeat(n, refused || lost || k.absent() && len(l.matchedBy(a, n)) > 0)
 		}
 	}
@@ -297,14 +297,19 @@ func (l *ledger) firstRequest(a *account, req xds.Request) {
 		return
 	}
 	for _, v := range req.Initial {
-		k := fact{version: v.Version, again: warming}
-		if r := l.shown(a, v.Name); !k.is(r) {
-			k.again = true
-		} else if a.names[v.Name] || a.wildcard { // else a name that matches it was subscribed: it is sent
-			k.res = r
-		}
-		a.lastSent[v.Name], a.acked[v.Name], a.known[v.Name] = k, k, true
+		l.resumeName(a, v, warming)
 	}
+}
+
+// resumeName records a resource that a delta client states.
+func (l *ledger) resumeName(a *account, v xds.Version, warming bool) {
+	k := fact{version: v.Version, again: warming}
+	if r := l.shown(a, v.Name); !k.is(r) {
+		k.again = true
+	} else if a.names[v.Name] || a.wildcard { // else a name that matches it was subscribed: it is sent
+		k.res = r
+	}
+	a.lastSent[v.Name], a.acked[v.Name], a.known[v.Name] = k, k, true
 }
 
 // resumeVersion records the resources that a SotW client states by the version of a full-state response.
@@ -341,9 +346,10 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 		l.refuse(a, f)
 	default:
 		a.accepted = max(a.accepted, f.seq)
-		for _, o := range a.flights[:i+1] { // the client has processed the earlier responses, too
-			a.accept(o, o == f || l.variant == xds.SotW)
+		for _, o := range a.flights[:i] { // the client has processed the earlier responses, too
+			a.accept(o, l.variant == xds.SotW)
 		}
+		a.accept(f, true)
 	}
 	a.answered, a.unheard = max(a.answered, f.seq), true
 	a.flights = slices.Delete(a.flights, i, i+1)

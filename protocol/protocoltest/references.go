@@ -45,11 +45,19 @@ func (l *ledger) checkCluster(a, first *account, x *xds.Resource, c string) erro
 		return fmt.Errorf("ADS-3: %s refers to %s, which was not sent yet", show(x), c)
 	}
 	since, waits := a.due[x.Name]
-	if l.silent(first) || waits && l.now.Sub(since) >= silentAfter || slices.ContainsFunc(first.flights, func(f *flight) bool { return f.cold }) {
+	if waits && l.now.Sub(since) >= silentAfter || l.silent(first) || !first.acked[c].absent() {
+		return nil
+	}
+	return l.checkAnswered(first, x, c)
+}
+
+// checkAnswered checks that the client has answered the response that brought a cluster, if it can.
+func (l *ledger) checkAnswered(first *account, x *xds.Resource, c string) error {
+	if slices.ContainsFunc(first.flights, func(f *flight) bool { return f.cold }) {
 		return nil
 	}
 	for _, f := range first.flights {
-		if f.carried[c].news && f.seq > first.answered && first.acked[c].absent() && l.now.Sub(f.at) < silentAfter {
+		if f.carried[c].news && f.seq > first.answered && l.now.Sub(f.at) < silentAfter {
 			return fmt.Errorf("ADS-3: %s refers to %s, which nonce %s carried and the client has not answered yet", show(x), c, f.nonce)
 		}
 	}
@@ -62,15 +70,7 @@ func (l *ledger) checkReferrers(a *account, r *xds.Response) error {
 	if l.only != nil || len(a.typ.ReferredBy()) == 0 {
 		return nil
 	}
-	gone := slices.Concat(r.Removed, r.Absent)
-	if a.full {
-		for n := range a.lastSent {
-			if !slices.ContainsFunc(r.Upserts, func(x *xds.Resource) bool { return x.Name == n }) {
-				gone = append(gone, n)
-			}
-		}
-	}
-	for _, n := range gone {
+	for _, n := range slices.Concat(r.Removed, r.Absent, a.lacking(r)) {
 		if k := a.lastSent[n]; k.res == nil || k.again {
 			continue // the client may only be answered
 		}
@@ -104,18 +104,20 @@ func (l *ledger) surelyRefers(t *xds.Type, name string) (by *xds.Type, held *xds
 // mayBeKept reports whether the removal of a name may wait: for a time, or because the client may hold something that
 // refers to it.
 func (l *ledger) mayBeKept(a *account, name string) bool {
-	waited := l.now.Sub(a.lostAt(name, l.now))
-	byTime := l.only != nil && waited < l.opts.Grace || l.only == nil && (l.resumes || l.tardy) ||
-		l.only == nil && a.typ.FullState && !a.wildcard && waited < delay.Dropping.Limit(0) // or the client reached it by other names
+	waited := l.now.Sub(since(a.lost, name, l.now))
+	byTime := waited < l.opts.Grace
+	if l.only == nil { // the client may have reached a full-state resource by other names
+		byTime = l.resumes || l.tardy || a.typ.FullState && !a.wildcard && waited < delay.Dropping.Limit(0)
+	}
 	return byTime || l.mayBeReferred(a, name)
 }
 
-// lostAt returns the time since when the view has been seen without a name.
-func (a *account) lostAt(name string, now time.Time) time.Time {
-	if _, is := a.lost[name]; !is {
-		a.lost[name] = now
+// since returns the time that is recorded for a name. The first call for a name records the present time.
+func since(times map[string]time.Time, name string, now time.Time) time.Time {
+	if _, is := times[name]; !is {
+		times[name] = now
 	}
-	return a.lost[name]
+	return times[name]
 }
 
 // mayBeReferred reports whether anything that the client may hold, and the view does not have, refers to a name.
@@ -129,28 +131,37 @@ func (l *ledger) mayBeReferred(a *account, name string) bool {
 	if l.mayBeMember(a, name) {
 		return true
 	}
-	for _, by := range a.typ.ReferredBy() {
+	return slices.ContainsFunc(a.typ.ReferredBy(), func(by *xds.Type) bool {
 		b := l.account(by)
-		if b == nil {
-			continue
-		}
-		if len(b.refused) > 0 || len(b.flights) > 0 || l.mayHoldUnknown(b) {
+		return b != nil && (l.mayHoldUnknown(b) || l.mayHoldReferrer(b, a.typ, called))
+	})
+}
+
+// mayHoldReferrer reports whether the client may hold a resource that refers to any of the names and that the view
+// does not have.
+func (l *ledger) mayHoldReferrer(b *account, t *xds.Type, called []string) bool {
+	refers := func(n string, k fact) bool {
+		return k.res != nil && !k.is(l.shown(b, n)) && k.res.MayRefer(t, called[0], called[1:]...)
+	}
+	for n, k := range b.sentOrAcked {
+		if refers(n, k) {
 			return true
 		}
-		for i, facts := range []map[string]fact{b.lastSent, b.acked, b.dropped} {
-			for n, k := range facts {
-				if k.res != nil && (i < 2 || b.subscribes(n)) && !k.is(l.shown(b, n)) && k.res.MayRefer(a.typ, called[0], called[1:]...) {
-					return true
-				}
-			}
+	}
+	for n, k := range b.dropped {
+		if b.subscribes(n) && refers(n, k) {
+			return true
 		}
 	}
 	return false
 }
 
-// mayHoldUnknown reports whether the client may hold a resource of an earlier stream that the view has lost, so that no
-// response can replace or remove it.
+// mayHoldUnknown reports whether the client may hold another state than it was sent last: a refused or unanswered one,
+// or a resource of an earlier stream that the view has lost, so that no response can replace or remove it.
 func (l *ledger) mayHoldUnknown(a *account) bool {
+	if len(a.refused)+len(a.flights) > 0 {
+		return true
+	}
 	for n := range a.names {
 		if l.variant == xds.SotW && l.resumes && !a.full && l.shown(a, n) == nil {
 			return true
@@ -169,18 +180,7 @@ func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
 	if !a.typ.Binds || len(a.refused) > 0 || slices.ContainsFunc(r.Upserts, unsure) {
 		return nil
 	}
-	next := func(i int) (takers []int) { // the resources that take an address of resource i
-		was := a.lastSent[r.Upserts[i].Name].res
-		if was == nil {
-			return nil
-		}
-		for j, x := range r.Upserts {
-			if j != i && was.Frees(r.Upserts[i].Stamp, x.Stamp) {
-				takers = append(takers, j)
-			}
-		}
-		return takers
-	}
+	next := func(i int) []int { return a.takers(r, i) }
 	for last := range r.Upserts {
 		for _, first := range next(last) {
 			if first < last && !leadsTo(next, first, last, nil) {
@@ -189,6 +189,17 @@ func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
 		}
 	}
 	return nil
+}
+
+// takers returns the resources of a response that take an address of resource i.
+func (a *account) takers(r *xds.Response, i int) (takers []int) {
+	was := a.lastSent[r.Upserts[i].Name].res
+	for j, x := range r.Upserts {
+		if j != i && was != nil && was.Frees(r.Upserts[i].Stamp, x.Stamp) {
+			takers = append(takers, j)
+		}
+	}
+	return takers
 }
 
 // leadsTo reports whether a path leads from i to j.

@@ -163,7 +163,7 @@ func (n *lane) converged() {
 
 // waits reports whether resources of a type may wait for others, or for a decision of the view.
 func (n *lane) waits(a *account) bool {
-	return a.full && n.ledger.hasUndecided(a) || n.ledger.mayWait(a)
+	return n.ledger.waitsForView(a) || n.ledger.mayWait(a)
 }
 
 // mayDiffer reports whether a client at rest may lack a resource of the view, or hold another one.

@@ -97,20 +97,26 @@ func (l *ledger) updateScopes(a *account) {
 	if a.typ.Parent == nil || l.variant == xds.SotW || l.only != nil {
 		return
 	}
-	over, was := l.account(a.typ.Parent), a.scopes
-	a.scopes = nil
-	if a.wildcard && over != nil && !over.wildcard {
-		a.scopes = map[string]bool{}
-		for n := range over.names {
-			a.scopes[n+"/*"], a.known[n+"/*"] = true, true
-		}
-	}
+	was := a.scopes
+	a.scopes = a.scopesUnder(l.account(a.typ.Parent))
 	if maps.Equal(was, a.scopes) && (was == nil) == (a.scopes == nil) {
 		return
 	}
 	l.rematch(a)
 	l.resubscribed(a)
 	l.trim(a)
+}
+
+// scopesUnder returns the collections that the wildcard covers under the names of the parent type; nil: all.
+func (a *account) scopesUnder(over *account) map[string]bool {
+	if !a.wildcard || over == nil || over.wildcard {
+		return nil
+	}
+	scopes := map[string]bool{}
+	for n := range over.names {
+		scopes[n+"/*"], a.known[n+"/*"] = true, true
+	}
+	return scopes
 }
 
 // resubscribed records that the subscriptions changed in a way after which anything may be sent again.
@@ -198,10 +204,8 @@ func (l *ledger) unsubscribe(a *account, names []string) {
 	l.rematch(a)
 	l.resubscribed(a)
 	l.trim(a)
-	for n := range a.lastSent {
-		if star && !a.names[n] && !a.matched[n] && !a.wouldMatch(a.lastSent[n].res) {
-			delete(a.lastSent, n) // the client may know the rest by aliases of the past
-		}
+	if star { // the client may know the rest by aliases of the past
+		maps.DeleteFunc(a.lastSent, func(n string, k fact) bool { return !a.names[n] && !a.matched[n] && !a.wouldMatch(k.res) })
 	}
 }
 
@@ -216,15 +220,19 @@ func (l *ledger) endedBy(a *account, n string) (out []string) {
 		sent = k.res // it still arrives, and a name that was subscribed since matches it
 	}
 	for s := range a.names {
-		k, told := a.lastSent[s]
-		alias := slices.ContainsFunc(l.matchedBy(a, s), func(r *xds.Resource) bool { return r.Name == n && slices.Contains(r.Aliases, s) }) ||
-			sent != nil && slices.Contains(sent.Aliases, s) && (!told || k.found)
 		r := a.table.Lookup(s)
-		if alias || r != nil && a.table.Lookup(n) == nil && slices.Contains(r.Aliases, n) {
+		if l.isAlias(a, s, n, sent) || r != nil && a.table.Lookup(n) == nil && slices.Contains(r.Aliases, n) {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// isAlias reports whether a subscribed name is an alias of the resource of a name, in the view or as it was sent.
+func (l *ledger) isAlias(a *account, alias, name string, sent *xds.Resource) bool {
+	k, told := a.lastSent[alias]
+	return slices.ContainsFunc(l.matchedBy(a, alias), func(r *xds.Resource) bool { return r.Name == name && slices.Contains(r.Aliases, alias) }) ||
+		sent != nil && slices.Contains(sent.Aliases, alias) && (!told || k.found)
 }
 
 // trim forgets names that are no longer subscribed, as the client does.
@@ -232,22 +240,25 @@ func (l *ledger) trim(a *account) {
 	if a.wildcard && a.scopes == nil {
 		return
 	}
-	gone := func(n string, k fact) bool {
-		c := a.typ.Collection(n)
-		return !a.wildcard && !a.subscribes(n) && (c == "" || !a.subscribes(c)) && !a.matched[n] && !a.wouldMatch(k.res) && !a.wouldMatch(a.lastSent[n].res)
-	}
 	for _, facts := range []map[string]fact{a.acked, a.refused, a.lastSent} {
-		maps.DeleteFunc(facts, gone)
+		maps.DeleteFunc(facts, a.isGone)
 	}
 	for _, f := range a.flights {
 		for n, k := range f.carried {
-			if gone(n, k) {
+			if a.isGone(n, k) {
 				a.dropped[n] = k
 			}
 		}
-		maps.DeleteFunc(f.carried, gone)
+		maps.DeleteFunc(f.carried, a.isGone)
 		f.excused = f.excused || len(a.names) == 0 && !a.wildcard // a client need not answer a response about unsubscribed names
 	}
+}
+
+// isGone reports whether no subscription covers a name with a state any more.
+func (a *account) isGone(n string, k fact) bool {
+	c := a.typ.Collection(n)
+	named := a.subscribes(n) || c != "" && a.subscribes(c)
+	return !a.wildcard && !named && !a.matched[n] && !a.wouldMatch(k.res) && !a.wouldMatch(a.lastSent[n].res)
 }
 
 // undecided reports whether the view is still looking for a name.

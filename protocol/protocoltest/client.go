@@ -2,6 +2,8 @@ package protocoltest
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,8 +35,26 @@ type client interface {
 	// not accept. The second function reports resources of an earlier stream whose version may be
 	// unknown.
 	broken(spurns func(cluster string) bool, unknown func(*xds.Type, *xds.Resource) bool) string
-	// idle checks the client when traffic has ended.
-	idle(l *ledger) error
+	// wants returns the names, perhaps with "*", to which the client subscribes on this stream, and whether the
+	// server must know exactly these when traffic has ended.
+	wants(t *xds.Type) (names []string, all bool)
+}
+
+// passive has the methods of a client without clocks, of which no resources are compared.
+type passive struct{}
+
+func (passive) advance(time.Time)                                                    {}
+func (passive) deadline() time.Time                                                  { return time.Time{} }
+func (passive) broken(func(string) bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
+
+// difference returns the names of a set that another set lacks, sorted.
+func difference(a, b map[string]bool) (names []string) {
+	for _, n := range slices.Sorted(maps.Keys(a)) {
+		if !b[n] {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 var errRefused = errors.New("refused")

@@ -504,23 +504,12 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 	return ""
 }
 
-// idle checks that the server knows the subscriptions, and that warming did not block LDS.
-func (e *envoy) idle(l *ledger) error {
-	for _, s := range e.types {
-		a := l.account(s.typ)
-		if a == nil && !s.opened {
-			continue
-		}
-		names := maps.Clone(s.names)
-		delete(names, xds.Wildcard)
-		if a == nil || !maps.Equal(a.names, names) || s.all != a.wildcard {
-			return fmt.Errorf("%s: the client subscribes to %v, the server has another subscription", s.typ, s.names)
-		}
+func (e *envoy) wants(t *xds.Type) (names []string, all bool) {
+	s := e.types[t.URL]
+	if s == nil || !s.opened {
+		return nil, true
 	}
-	if s := e.of(xds.Listener); !s.opened {
-		return fmt.Errorf("LDS was never opened: CDS got no first response")
-	}
-	return nil
+	return slices.Sorted(maps.Keys(with(s.names, xds.Wildcard, s.all))), true
 }
 
 // coldCluster returns a complaint if a cluster warms although the view has what it needs, or "".

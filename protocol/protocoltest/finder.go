@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -12,6 +11,7 @@ import (
 // finder is a delta client that subscribes to resources in every way: by names, aliases, collections and "*".
 type finder struct {
 	*world
+	passive
 	taste
 	node  *xds.Node
 	types []*finding // in push order
@@ -79,18 +79,7 @@ func (f *finder) requests() []xds.Request {
 			}
 			out = append(out, r)
 		case s.opened && !maps.Equal(s.names, s.told):
-			r := xds.Request{Type: s.typ}
-			for _, n := range slices.Sorted(maps.Keys(s.names)) {
-				if !s.told[n] {
-					r.Subscribe = append(r.Subscribe, n)
-				}
-			}
-			for _, n := range slices.Sorted(maps.Keys(s.told)) {
-				if !s.names[n] {
-					r.Unsubscribe = append(r.Unsubscribe, n)
-				}
-			}
-			out = append(out, r)
+			out = append(out, xds.Request{Type: s.typ, Subscribe: difference(s.names, s.told), Unsubscribe: difference(s.told, s.names)})
 		default:
 			continue
 		}
@@ -115,11 +104,10 @@ func (s *finding) forget() {
 }
 
 func (f *finder) receive(r *xds.Response) {
-	i := slices.IndexFunc(f.types, func(s *finding) bool { return s.typ.Is(r.Type) })
-	if i < 0 {
+	s := f.of(r.Type)
+	if s == nil {
 		return
 	}
-	s := f.types[i]
 	a := xds.Request{Type: s.typ, Nonce: r.Nonce}
 	for _, x := range slices.Concat(r.Upserts, r.Beats) {
 		if err := f.refuse(x); err != nil {
@@ -153,43 +141,37 @@ func (f *finder) receive(r *xds.Response) {
 	}
 }
 
-func (f *finder) advance(time.Time)                                                    {}
-func (f *finder) deadline() time.Time                                                  { return time.Time{} }
-func (f *finder) calm()                                                                { f.off = true }
-func (f *finder) broken(func(string) bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
+func (f *finder) calm() { f.off = true }
 
-func (f *finder) expire(t *xds.Type, r *xds.Resource) bool {
+// of returns the finding of a type, or nil.
+func (f *finder) of(t *xds.Type) *finding {
 	for _, s := range f.types {
-		if s.typ.Is(t) && same(s.cache[r.Name], r) {
-			delete(s.cache, r.Name)
-			return true
+		if s.typ.Is(t) {
+			return s
 		}
 	}
-	return false
+	return nil
+}
+
+func (f *finder) expire(t *xds.Type, r *xds.Resource) bool {
+	held := same(f.held(t)[r.Name], r)
+	if held {
+		delete(f.of(t).cache, r.Name)
+	}
+	return held
 }
 
 func (f *finder) held(t *xds.Type) map[string]*xds.Resource {
-	for _, s := range f.types {
-		if s.typ.Is(t) {
-			return maps.Clone(s.cache)
-		}
+	if s := f.of(t); s != nil {
+		return maps.Clone(s.cache)
 	}
 	return nil
 }
 
-func (f *finder) idle(l *ledger) error {
-	for _, s := range f.types {
-		a := l.account(s.typ)
-		if a == nil {
-			continue
-		}
-		names := maps.Clone(a.names)
-		if a.wildcard {
-			names[xds.Wildcard] = true
-		}
-		if !maps.Equal(names, s.names) {
-			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v", s.typ, s.names, names)
-		}
+func (f *finder) wants(t *xds.Type) ([]string, bool) {
+	s := f.of(t)
+	if s == nil {
+		return nil, false
 	}
-	return nil
+	return slices.Sorted(maps.Keys(s.names)), true
 }

@@ -208,19 +208,4 @@ func (g *generic) broken(spurns func(cluster string) bool, _ func(*xds.Type, *xd
 	return ""
 }
 
-func (g *generic) idle(l *ledger) error {
-	for _, a := range l.accounts {
-		var names []string
-		if a.wildcard {
-			names = append(names, xds.Wildcard)
-		}
-		for n := range withoutEmpty(a.names) {
-			names = append(names, n)
-		}
-		slices.Sort(names)
-		if want := g.Wants(a.typ); !slices.Equal(names, want) {
-			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v", a.typ, want, names)
-		}
-	}
-	return nil
-}
+func (g *generic) wants(t *xds.Type) ([]string, bool) { return g.Wants(t), true }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -14,6 +13,7 @@ import (
 // requests with one nonce when a route moves, and unsubscribes from everything with an empty list.
 type grpc struct {
 	*world
+	passive
 	taste
 	targets map[string]bool
 	steps   [4]*step // LDS, RDS, CDS, EDS
@@ -168,9 +168,7 @@ func (g *grpc) requests() []xds.Request {
 	return out
 }
 
-func (g *grpc) advance(time.Time)   {}
-func (g *grpc) deadline() time.Time { return time.Time{} }
-func (g *grpc) calm()               { g.off = true }
+func (g *grpc) calm() { g.off = true }
 
 // broken returns a complaint if a route in use refers to a cluster that the client had and the
 // server removed, although the client subscribes to the cluster. A cluster that the client never
@@ -199,18 +197,11 @@ func (g *grpc) held(t *xds.Type) map[string]*xds.Resource {
 // expire drops nothing: gRPC does not support TTLs.
 func (g *grpc) expire(t *xds.Type, r *xds.Resource) bool { return same(g.held(t)[r.Name], r) }
 
-func (g *grpc) idle(l *ledger) error {
+func (g *grpc) wants(t *xds.Type) ([]string, bool) {
 	for _, s := range g.steps {
-		a := l.account(s.typ)
-		if a == nil {
-			if len(s.names) > 0 {
-				return fmt.Errorf("%s: the client subscribes to %v, the server knows nothing", s.typ, s.names)
-			}
-			continue
-		}
-		if names := slices.Sorted(maps.Keys(a.names)); !slices.Equal(names, s.names) || a.wildcard {
-			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v (wildcard %v)", s.typ, s.names, names, a.wildcard)
+		if s.typ.Is(t) {
+			return s.names, true
 		}
 	}
-	return nil
+	return nil, true
 }

@@ -18,7 +18,7 @@ func (c *content) memberRefs(url string) (refs []xds.Ref) {
 			continue
 		}
 		for range 1 + c.inner.IntN(2) {
-			refs = append(refs, xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.inner.IntN(len(kinds[k].names))]})
+			refs = append(refs, pick(c.inner, k))
 		}
 	}
 	return refs

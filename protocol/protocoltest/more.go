@@ -18,20 +18,17 @@ func (c *content) moreRefs(url string) (refs []xds.Ref) {
 			refs = append(refs, ref)
 		}
 	}
-	pick := func(k int) xds.Ref {
-		return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]}
-	}
 	switch url {
 	case xds.Listener.URL:
-		some(4, pick(atSecrets))
-		some(4, pick(atFilters))
+		some(4, pick(c.dice, atSecrets))
+		some(4, pick(c.dice, atFilters))
 		some(4, xds.Ref{Type: xds.ScopedRoute, Name: xds.Wildcard})
 	case xds.ScopedRoute.URL:
-		some(1, pick(atRoutes))
-		some(4, pick(atClusters)) // the routes of a listener may be inline
+		some(1, pick(c.dice, atRoutes))
+		some(4, pick(c.dice, atClusters)) // the routes of a listener may be inline
 	case xds.ExtensionConfig.URL:
-		some(3, pick(atClusters))
-		some(3, pick(atSecrets))
+		some(3, pick(c.dice, atClusters))
+		some(3, pick(c.dice, atSecrets))
 	case xds.Endpoint.URL:
 		globs := kinds[atEndpoints].globs
 		some(3, xds.Ref{Type: xds.LbEndpoint, Name: globs[c.dice.IntN(len(globs))]})
@@ -46,7 +43,7 @@ func (c *content) moreRefs(url string) (refs []xds.Ref) {
 func (c *content) link(url, name string) (refs []xds.Ref) {
 	some := func(n, k int) {
 		if c.dice.IntN(n) == 0 {
-			refs = append(refs, xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]})
+			refs = append(refs, pick(c.dice, k))
 		}
 	}
 	switch url {
@@ -61,7 +58,7 @@ func (c *content) link(url, name string) (refs []xds.Ref) {
 			refs = append(refs, xds.Ref{Type: xds.VirtualHost, Name: xds.Wildcard})
 		}
 	case xds.ScopedRoute.URL:
-		refs = append(refs, xds.Ref{Type: xds.Route, Name: kinds[atRoutes].names[c.dice.IntN(3)]})
+		refs = append(refs, pick(c.dice, atRoutes))
 	case xds.VirtualHost.URL:
 		some(1, atClusters)
 	case xds.ExtensionConfig.URL:
@@ -80,21 +77,21 @@ func (c *content) link(url, name string) (refs []xds.Ref) {
 
 // linked reports whether any resource refers to a name of a type after an edit.
 func (c *content) linked(e *edit, t *xds.Type, name string) bool {
-	for _, by := range t.ReferredBy() {
-		for _, k := range kinds {
-			if k.url != by.URL {
-				continue
-			}
-			for _, n := range k.names {
-				there := c.view.Table(by).Lookup(n) != nil && !slices.Contains(e.remove[by.URL], n) ||
-					slices.ContainsFunc(e.set[by.URL], func(r *xds.Resource) bool { return r.Name == n })
-				if there && slices.ContainsFunc(c.links[by.URL+n], func(ref xds.Ref) bool { return ref.Type.Is(t) && (ref.Name == name || ref.Name == xds.Wildcard) }) {
-					return true
-				}
+	refers := func(ref xds.Ref) bool { return ref.Type.Is(t) && (ref.Name == name || ref.Name == xds.Wildcard) }
+	for _, k := range kinds {
+		for _, n := range k.names {
+			if slices.ContainsFunc(c.links[k.url+n], refers) && c.exists(e, k, n) {
+				return true
 			}
 		}
 	}
 	return false
+}
+
+// exists reports whether a resource exists after an edit.
+func (c *content) exists(e *edit, k kind, name string) bool {
+	return c.view.Table(k.typ()).Lookup(name) != nil && !slices.Contains(e.remove[k.url], name) ||
+		slices.ContainsFunc(e.set[k.url], func(r *xds.Resource) bool { return r.Name == name })
 }
 
 // keep creates the wanted names, replaces some of them, and removes the rest.

@@ -79,11 +79,13 @@ func (c *content) rest() (e *edit, any bool) {
 	return e, any
 }
 
+// pick chooses a reference to a kind.
+func pick(d dice, k int) xds.Ref {
+	return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[d.IntN(len(kinds[k].names))]}
+}
+
 // refs chooses the references of a resource; sometimes they are unknown.
 func (c *content) refs(url, name string) []xds.Ref {
-	pick := func(k int) xds.Ref {
-		return xds.Ref{Type: kinds[k].typ(), Name: kinds[k].names[c.dice.IntN(len(kinds[k].names))]}
-	}
 	if c.dice.IntN(10) == 0 {
 		return nil
 	}
@@ -93,22 +95,22 @@ func (c *content) refs(url, name string) []xds.Ref {
 		switch c.dice.IntN(4) {
 		case 0:
 		case 1:
-			refs = append(refs, pick(1))
+			refs = append(refs, pick(c.dice, atAssignments))
 		default:
 			refs = append(refs, xds.Ref{Type: xds.Endpoint, Name: service(name)})
 		}
 		if c.dice.IntN(4) == 0 {
-			refs = append(refs, pick(2))
+			refs = append(refs, pick(c.dice, atSecrets))
 		}
 	case xds.Listener.URL:
 		if c.dice.IntN(4) == 0 {
-			refs = append(refs, pick(0))
+			refs = append(refs, pick(c.dice, atClusters))
 		}
-		refs = append(refs, pick(4))
+		refs = append(refs, pick(c.dice, atRoutes))
 	case xds.Route.URL, xds.VirtualHost.URL:
-		refs = append(refs, pick(0))
+		refs = append(refs, pick(c.dice, atClusters))
 		if c.dice.IntN(3) == 0 {
-			refs = append(refs, pick(0))
+			refs = append(refs, pick(c.dice, atClusters))
 		}
 	}
 	return append(append(refs, c.moreRefs(url)...), c.memberRefs(url)...)
@@ -128,7 +130,6 @@ func service(cluster string) string {
 func (c *content) move() *edit {
 	e := newEdit()
 	c.gen++
-	pick := func(k int) string { return kinds[k].names[c.dice.IntN(len(kinds[k].names))] }
 	put := func(url, name string, refs ...xds.Ref) {
 		e.put(url, c.enrich(e, url, resource(url, name, c.gen, append(append([]xds.Ref{}, refs...), c.link(url, name)...))))
 	}
@@ -145,7 +146,7 @@ func (c *content) move() *edit {
 			delete(c.targets, r)
 			e.drop(xds.Route.URL, r)
 		case used[r] && (!has || c.dice.IntN(3) == 0):
-			target := pick(0)
+			target := pick(c.dice, atClusters).Name
 			c.targets[r] = target
 			if c.named && c.dice.IntN(2) == 0 {
 				target = "a" + target
@@ -162,7 +163,7 @@ func (c *content) move() *edit {
 	c.clustering(e, needed, put)
 	c.supply(e, put)
 	if c.dice.IntN(4) == 0 {
-		e.put(unknownURL, resource(unknownURL, pick(5), c.gen, []xds.Ref{}))
+		e.put(unknownURL, resource(unknownURL, pick(c.dice, atWidgets).Name, c.gen, []xds.Ref{}))
 	}
 	return e
 }
@@ -176,7 +177,7 @@ func (c *content) listening(e *edit, put func(url, name string, refs ...xds.Ref)
 				e.drop(xds.Listener.URL, l)
 				continue
 			}
-			c.routes[l] = kinds[4].names[c.dice.IntN(len(kinds[4].names))]
+			c.routes[l] = pick(c.dice, atRoutes).Name
 			put(xds.Listener.URL, l, xds.Ref{Type: xds.Route, Name: c.routes[l]})
 		}
 	}

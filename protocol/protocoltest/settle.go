@@ -12,13 +12,7 @@ import (
 
 // settle ends the random events: all clients answer, and all traffic must end in time.
 func (w *world) settle() {
-	w.calm = true
-	for _, n := range w.lanes {
-		n.mute = n.forever
-		n.client.calm()
-		n.giveView()
-		n.respond()
-	}
+	w.calmDown()
 	limit := w.settles()
 	until := w.now.Add(limit)
 	for range 200 * int(limit/time.Minute) {
@@ -42,6 +36,17 @@ func (w *world) settle() {
 		w.pass(max(next.Sub(w.now), 0))
 	}
 	w.fail("traffic does not end: deadlines follow each other")
+}
+
+// calmDown ends the random events, and gives all sessions the newest view.
+func (w *world) calmDown() {
+	w.calm = true
+	for _, n := range w.lanes {
+		n.mute = n.forever
+		n.client.calm()
+		n.giveView()
+		n.respond()
+	}
 }
 
 // settles returns how long traffic may go on: a minute. If a client never answers again, each type waits for
@@ -118,10 +123,37 @@ func (w *world) rest() {
 				n.fail(err)
 			}
 		}
-		if err := n.client.idle(n.ledger); !n.forever && err != nil {
+		if err := n.checkSubscriptions(); !n.forever && err != nil {
 			n.fail(err)
 		}
 	}
+}
+
+// checkSubscriptions checks that the server knows the subscriptions of the client.
+func (n *lane) checkSubscriptions() error {
+	if e, ok := n.client.(*envoy); ok && !e.of(xds.Listener).opened {
+		return errors.New("LDS was never opened: CDS got no first response")
+	}
+	for _, k := range kinds {
+		known := map[string]bool{}
+		if a := n.ledger.account(k.typ()); a != nil {
+			known = with(a.names, xds.Wildcard, a.wildcard)
+		}
+		want, all := n.client.wants(k.typ())
+		if delete(known, ""); all && !slices.Equal(slices.Sorted(maps.Keys(known)), want) {
+			return fmt.Errorf("%s: the client subscribes to %v, the server knows %v", k.typ(), want, known)
+		}
+	}
+	return nil
+}
+
+// with returns a copy of a set, with a name if that is set.
+func with(names map[string]bool, name string, has bool) map[string]bool {
+	all := maps.Clone(names)
+	if has {
+		all[name] = true
+	}
+	return all
 }
 
 // healed checks that all refused resources were sent again, now that the client accepts everything (HEAL-2), unless it
@@ -208,13 +240,8 @@ func (n *lane) keeps(a *account, r *xds.Resource) bool {
 // age lets time pass while all clients answer and nothing changes. Then the clients hold what the view has,
 // including resources that expire.
 func (w *world) age() {
-	w.calm, w.prompt = true, true
-	for _, n := range w.lanes {
-		n.mute = n.forever
-		n.client.calm()
-		n.giveView()
-		n.respond()
-	}
+	w.prompt = true
+	w.calmDown()
 	w.quiet()
 	w.pass(time.Minute)
 	w.quiet()

@@ -1,9 +1,9 @@
 package protocoltest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -12,6 +12,7 @@ import (
 // holds, but the responses that were sent to it (see [ledger.settled]).
 type wild struct {
 	*world
+	passive
 	kinds  []kind
 	node   *xds.Node
 	nonces []string            // all nonces of this stream
@@ -76,11 +77,7 @@ func (c *wild) invent() xds.Request {
 	}
 	if c.cfg.Variant == xds.SotW {
 		r.Names = pick()
-		if r.Type != nil {
-			c.last[r.Type.URL] = r.Names
-		} else {
-			c.last[k.url] = r.Names
-		}
+		c.last[cmp.Or(r.Type, k.typ()).URL] = r.Names
 		return r
 	}
 	r.Subscribe, r.Unsubscribe = pick(), pick()
@@ -126,10 +123,7 @@ func (c *wild) state(k kind, names []string) (initial []xds.Version) {
 	return initial
 }
 
-func (c *wild) advance(time.Time)                                                    {}
-func (c *wild) deadline() time.Time                                                  { return time.Time{} }
-func (c *wild) calm()                                                                { c.quiet = true }
-func (c *wild) held(*xds.Type) map[string]*xds.Resource                              { return nil }
-func (c *wild) expire(*xds.Type, *xds.Resource) bool                                 { return false }
-func (c *wild) broken(func(string) bool, func(*xds.Type, *xds.Resource) bool) string { return "" }
-func (c *wild) idle(*ledger) error                                                   { return nil }
+func (c *wild) calm()                                   { c.quiet = true }
+func (c *wild) held(*xds.Type) map[string]*xds.Resource { return nil }
+func (c *wild) expire(*xds.Type, *xds.Resource) bool    { return false }
+func (c *wild) wants(*xds.Type) ([]string, bool)        { return nil, false }

@@ -158,18 +158,10 @@ func (e *envoy) want(s *envoyType, names map[string]bool, repeat bool) {
 			e.out = append(e.out, xds.Request{Type: s.typ, Node: e.node, Nonce: s.nonce, Version: s.version, Names: e.list(names)})
 		}
 	case !same:
-		r := xds.Request{Type: s.typ, Node: e.node}
-		for _, n := range e.list(names) {
-			if !old[n] {
-				r.Subscribe = append(r.Subscribe, n)
-			}
+		without := func(list []string, names map[string]bool) []string {
+			return slices.DeleteFunc(list, func(n string) bool { return names[n] })
 		}
-		for _, n := range e.list(old) {
-			if !names[n] {
-				r.Unsubscribe = append(r.Unsubscribe, n)
-			}
-		}
-		e.out = append(e.out, r)
+		e.out = append(e.out, xds.Request{Type: s.typ, Node: e.node, Subscribe: without(e.list(names), old), Unsubscribe: without(e.list(old), names)})
 	}
 }
 
@@ -258,10 +250,8 @@ func (e *envoy) receive(r *xds.Response) {
 	}
 	delta := e.cfg.Variant == xds.Delta
 	gone := slices.Clone(r.Removed)
-	for _, n := range slices.Sorted(maps.Keys(s.cache)) {
-		if !delta && s.typ.FullState && !seen[n] {
-			gone = append(gone, n)
-		}
+	if !delta && s.typ.FullState {
+		gone = slices.DeleteFunc(slices.Sorted(maps.Keys(s.cache)), func(n string) bool { return seen[n] })
 	}
 	s.nonce = r.Nonce
 	if len(refused) == 0 {
@@ -273,8 +263,7 @@ func (e *envoy) receive(r *xds.Response) {
 	if !delta || len(refused) == 0 {
 		e.apply(s, r, refused, changed, gone)
 	}
-	switch s.typ {
-	case xds.Cluster:
+	if s.typ == xds.Cluster {
 		e.got = true
 		e.clusters(s, changed, gone)
 	}
@@ -395,10 +384,7 @@ func (e *envoy) warm(c string) {
 func (e *envoy) flush() {
 	for _, t := range []*xds.Type{xds.Endpoint, xds.LbEndpoint, xds.Secret, xds.Cluster, xds.Listener, xds.ExtensionConfig, xds.ScopedRoute, xds.Route, xds.VirtualHost, xds.Runtime} {
 		s := e.of(t)
-		if s == nil || t == xds.Cluster && len(e.warming) > 0 {
-			continue
-		}
-		if len(s.answers) == 0 {
+		if s == nil || len(s.answers) == 0 || t == xds.Cluster && len(e.warming) > 0 {
 			continue
 		}
 		if e.cfg.Variant == xds.SotW {

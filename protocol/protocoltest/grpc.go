@@ -90,10 +90,8 @@ func (g *grpc) subscribe(s *step, names []string) {
 		return
 	}
 	old := s.names
-	for _, n := range names {
-		if s.typ.Is(xds.Cluster) && !slices.Contains(old, n) {
-			delete(g.lost, n) // subscribed again
-		}
+	if s.typ.Is(xds.Cluster) {
+		maps.DeleteFunc(g.lost, func(n string, _ bool) bool { return slices.Contains(names, n) && !slices.Contains(old, n) }) // subscribed again
 	}
 	s.names = names
 	maps.DeleteFunc(s.cache, func(n string, _ *xds.Resource) bool { return !slices.Contains(names, n) })
@@ -102,10 +100,7 @@ func (g *grpc) subscribe(s *step, names []string) {
 	}
 	if s.opened && len(old) > 0 && len(names) > 0 {
 		// First the old and new names together, then only the new names, both with one nonce.
-		both := append(slices.Clone(old), names...)
-		slices.Sort(both)
-		both = slices.Compact(both)
-		if !slices.Equal(both, names) {
+		if both := slices.Sorted(keys(setOf(slices.Concat(old, names)))); !slices.Equal(both, names) {
 			g.send(s, both, nil)
 		}
 	}

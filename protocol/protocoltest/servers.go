@@ -133,39 +133,50 @@ func (f *faker) receive(r xds.Request) {
 	if first {
 		f.subs[url], f.sent[url] = map[string]bool{}, map[string]string{}
 	}
-	if f.cfg.Variant == xds.SotW {
-		if !first && r.Nonce != f.newest[url] {
-			return // "a stale nonce"
-		}
-		f.implied[url] = len(r.Names) == 0 && (first || f.implied[url])
-		if f.implied[url] {
-			f.subs[url] = map[string]bool{xds.Wildcard: true}
-		} else {
-			f.subs[url] = setOf(r.Names)
-		}
-		if first && r.Version != "" && r.Version == f.version(r.Type) && f.cfg.Server == "honest" {
-			f.current[url] = r.Version + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
-		}
-	} else {
-		for _, n := range r.Subscribe {
-			f.subs[url][n] = true
-			delete(f.sent[url], n)
-		}
-		if first && len(r.Subscribe) == 0 {
-			f.subs[url][xds.Wildcard] = true
-		}
-		for _, n := range r.Unsubscribe {
-			delete(f.subs[url], n)
-		}
-		for _, v := range r.Initial {
-			f.sent[url][xds.CanonicalName(v.Name)] = "stated"
-			if f.cfg.Server == "honest" {
-				f.sent[url][xds.CanonicalName(v.Name)] = v.Version
-			}
-		}
+	switch {
+	case f.cfg.Variant == xds.Delta:
+		f.subscribe(r, first)
+	case !first && r.Nonce != f.newest[url]:
+		return // "a stale nonce"
+	default:
+		f.replaceNames(r, first)
 	}
 	if f.honest || f.dice.IntN(4) > 0 {
 		f.answer(r.Type)
+	}
+}
+
+// replaceNames applies the names of a SotW request.
+func (f *faker) replaceNames(r xds.Request, first bool) {
+	url := r.Type.URL
+	f.implied[url] = len(r.Names) == 0 && (first || f.implied[url])
+	f.subs[url] = setOf(r.Names)
+	if f.implied[url] {
+		f.subs[url] = map[string]bool{xds.Wildcard: true}
+	}
+	if first && r.Version != "" && r.Version == f.version(r.Type) && f.cfg.Server == "honest" {
+		f.current[url] = r.Version + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
+	}
+}
+
+// subscribe applies the names of a delta request.
+func (f *faker) subscribe(r xds.Request, first bool) {
+	subs, sent := f.subs[r.Type.URL], f.sent[r.Type.URL]
+	for _, n := range r.Subscribe {
+		subs[n] = true
+		delete(sent, n)
+	}
+	if first && len(r.Subscribe) == 0 {
+		subs[xds.Wildcard] = true
+	}
+	for _, n := range r.Unsubscribe {
+		delete(subs, n)
+	}
+	for _, v := range r.Initial {
+		sent[xds.CanonicalName(v.Name)] = "stated"
+		if f.cfg.Server == "honest" {
+			sent[xds.CanonicalName(v.Name)] = v.Version
+		}
 	}
 }
 
@@ -237,22 +248,15 @@ func (f *faker) answer(t *xds.Type) {
 	if f.silent && !f.honest || f.subs[url] == nil {
 		return
 	}
-	c := &xds.Changes{}
 	all := f.odds(f.all)
-	for _, name := range slices.Sorted(maps.Keys(f.content[url])) {
-		r := f.content[url][name]
-		if !all && !f.finds(t, r) || f.odds(f.spare) {
-			continue
-		}
-		if f.cfg.Variant == xds.SotW || f.sent[url][name] != r.Version || f.odds(f.resends) {
-			c.Upserts = append(c.Upserts, r)
-		}
-	}
+	c := f.changes(t, all)
+	state := f.version(t) + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
+	news := f.current[url] != state || all
 	if f.cfg.Variant == xds.Delta {
 		f.remove(t, c)
+		news = len(c.Upserts)+len(c.Removed) > 0
 	}
-	state := f.version(t) + fmt.Sprint(slices.Sorted(keys(f.subs[url])))
-	if f.cfg.Variant == xds.SotW && f.current[url] == state && !all || f.cfg.Variant == xds.Delta && len(c.Upserts)+len(c.Removed) == 0 {
+	if !news {
 		return
 	}
 	f.current[url] = state
@@ -268,6 +272,21 @@ func (f *faker) answer(t *xds.Type) {
 		f.breakResponse(servedKinds[i], resp)
 	}
 	f.send(resp)
+}
+
+// changes returns the resources of a type that a response has; all: also the unsubscribed ones.
+func (f *faker) changes(t *xds.Type, all bool) *xds.Changes {
+	c := &xds.Changes{}
+	for _, name := range slices.Sorted(maps.Keys(f.content[t.URL])) {
+		r := f.content[t.URL][name]
+		if !all && !f.finds(t, r) || f.odds(f.spare) {
+			continue
+		}
+		if f.cfg.Variant == xds.SotW || f.sent[t.URL][name] != r.Version || f.odds(f.resends) {
+			c.Upserts = append(c.Upserts, r)
+		}
+	}
+	return c
 }
 
 // remove adds removals to the changes of a type, and records the changes as sent.

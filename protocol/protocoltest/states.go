@@ -46,41 +46,57 @@ func (n *lane) statesOf(s stater, a *account, is protocol.TypeState) error {
 	if err := n.ledger.typeState(a, is); err != nil {
 		return fmt.Errorf("%w: %+v", err, is)
 	}
-	listed := map[string]protocol.NameState{}
-	last := ""
-	var refused []string
-	for st := range s.NameStates(a.typ) {
-		if len(listed) > 0 && st.Name <= last {
-			return fmt.Errorf("the state of %q follows that of %q", st.Name, last)
-		}
-		listed[st.Name], last = st, st.Name
-		if st.RefusedIn != "" {
-			refused = append(refused, st.Name)
-		}
-	}
-	if got := s.Refused(a.typ); !slices.Equal(got, refused) {
-		return fmt.Errorf("the method Refused lists %q, the states list %q", got, refused)
+	listed, err := listStates(s, a.typ)
+	if err != nil {
+		return err
 	}
 	cache := n.cache(a)
 	for _, name := range n.ledger.knownNames(a) {
 		st := s.NameState(a.typ, name)
-		if err := n.ledger.nameState(a, st); err != nil {
+		if err := n.checkState(a, st, listed[name], cache); err != nil {
 			return fmt.Errorf("%w: %s", err, describeState(st))
 		}
-		expires := n.clocks[[2]string{a.typ.URL, name}] != (clock{}) || n.has(n.expired, a.typ, name)
-		if cache != nil && !expires {
-			if err := cached(cache[name], st, n.cfg.Variant == xds.Delta || a.full); err != nil {
-				return fmt.Errorf("%w: %s", err, describeState(st))
-			}
+	}
+	return nil
+}
+
+// listStates returns the reported states of all names of a type. They must be sorted, and agree with the list of refused
+// names.
+func listStates(s stater, t *xds.Type) (listed map[string]*protocol.NameState, err error) {
+	listed = map[string]*protocol.NameState{}
+	var names, refused []string
+	for st := range s.NameStates(t) {
+		listed[st.Name], names = &st, append(names, st.Name)
+		if st.RefusedIn != "" {
+			refused = append(refused, st.Name)
 		}
-		l, is := listed[name]
-		matters := st.State != protocol.StateUnwanted && (st.View != nil || st.Told != nil || st.Why == protocol.ByName)
-		switch {
-		case is && describeState(l) != describeState(st):
-			return fmt.Errorf("NameStates reports %s, NameState reports %s", describeState(l), describeState(st))
-		case !is && matters:
-			return fmt.Errorf("NameStates does not report %s", describeState(st))
+	}
+	if len(listed) < len(names) || !slices.IsSorted(names) {
+		return nil, fmt.Errorf("the states have the order %q", names)
+	}
+	if got := s.Refused(t); !slices.Equal(got, refused) {
+		return nil, fmt.Errorf("the method Refused lists %q, the states list %q", got, refused)
+	}
+	return listed, nil
+}
+
+// checkState compares the reported state of a name, and the same state in the list of all.
+func (n *lane) checkState(a *account, st protocol.NameState, listed *protocol.NameState, cache map[string]*xds.Resource) error {
+	if err := n.ledger.nameState(a, st); err != nil {
+		return err
+	}
+	expires := n.clocks[[2]string{a.typ.URL, st.Name}] != (clock{}) || n.has(n.expired, a.typ, st.Name)
+	if cache != nil && !expires {
+		if err := cached(cache[st.Name], st, n.ledger.removes(a)); err != nil {
+			return err
 		}
+	}
+	matters := st.State != protocol.StateUnwanted && (st.View != nil || st.Told != nil || st.Why == protocol.ByName)
+	switch {
+	case listed == nil && matters:
+		return errors.New("NameStates does not report the name")
+	case listed != nil && describeState(*listed) != describeState(st):
+		return fmt.Errorf("NameStates reports %s", describeState(*listed))
 	}
 	return nil
 }

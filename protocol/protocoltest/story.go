@@ -78,10 +78,10 @@ func (r requestText) String() string {
 	if r.Names != nil {
 		fmt.Fprintf(&b, " names=%q", r.Names)
 	}
-	if r.Subscribe != nil {
+	if len(r.Subscribe) > 0 {
 		fmt.Fprintf(&b, " sub=%q", r.Subscribe)
 	}
-	if r.Unsubscribe != nil {
+	if len(r.Unsubscribe) > 0 {
 		fmt.Fprintf(&b, " unsub=%q", r.Unsubscribe)
 	}
 	if r.Initial != nil {

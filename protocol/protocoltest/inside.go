@@ -94,7 +94,7 @@ func (l *ledger) changesInside(a *account, x *xds.Resource) bool {
 // refersInsideSurely returns a resource on the client that the view has lost or replaced, and that refers to a removed
 // name of its type.
 func (l *ledger) refersInsideSurely(a *account, name string) *xds.Resource {
-	held := func(n string) []*xds.Resource { return []*xds.Resource{a.acked[n].res, a.lastSent[n].res} }
+	held := func(n string) []*xds.Resource { return l.statesOf(a, n) }
 	if l.variant == xds.SotW && !a.full || l.waitsTooLong(a) {
 		return nil
 	}
@@ -104,6 +104,17 @@ func (l *ledger) refersInsideSurely(a *account, name string) *xds.Resource {
 		}
 	}
 	return nil
+}
+
+// statesOf returns the states of a name that the client may hold: on a new stream, any earlier one.
+func (l *ledger) statesOf(a *account, name string) []*xds.Resource {
+	all := []*xds.Resource{a.acked[name].res, a.lastSent[name].res}
+	if l.resumes {
+		for _, t := range l.opts.Recent(a.typ) {
+			all = append(all, t.Lookup(name))
+		}
+	}
+	return all
 }
 
 // mayBeMember reports whether any state of a resource that the client may hold refers to a name of its type. After a

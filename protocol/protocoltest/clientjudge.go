@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"maps"
@@ -37,6 +38,7 @@ type clientAccount struct {
 	ended       map[string]bool            // not held, and reported as removed by the last response
 	nothing     map[string]bool            // reported as absent, or lost
 	waits       map[string]time.Time       // when a wait for the name ends
+	late        map[string]bool            // names whose wait ends now
 
 	opened   bool
 	nonce    string
@@ -259,8 +261,7 @@ func (j *clientJudge) checkRequest(r xds.Request) {
 	}
 	a.opened = true
 	for n := range a.requested {
-		asked := first || !before[n]
-		if asked && n != xds.Wildcard && j.timeout >= 0 && !a.nothing[n] && len(j.finds(a, n)) == 0 && j.client.State(r.Type, n).Status == protocol.Requested {
+		if (first || !before[n]) && j.waits(a, n) {
 			a.waits[n] = j.now.Add(j.timeout)
 		}
 	}
@@ -270,6 +271,11 @@ func (j *clientJudge) checkRequest(r xds.Request) {
 		}
 	}
 	j.prune(a)
+}
+
+// waits reports whether the client waits for the resource of a requested name.
+func (j *clientJudge) waits(a *clientAccount, n string) bool {
+	return n != xds.Wildcard && j.timeout >= 0 && !a.nothing[n] && len(j.finds(a, n)) == 0 && j.client.State(a.typ, n).Status == protocol.Requested
 }
 
 // checkStream checks that a request has a stream, and the node if it is the first one of it.
@@ -308,18 +314,18 @@ func (j *clientJudge) checkDue(a *clientAccount, r xds.Request) dueAnswer {
 // checkSotW checks the version of a request, and records its names.
 func (j *clientJudge) checkSotW(a *clientAccount, r xds.Request, first bool, due dueAnswer) {
 	switch {
-	case !first && r.Version != due.version || first && r.Version != "" && r.Version != a.version:
+	case r.Version != due.version && !(first && r.Version == ""):
 		j.fail("CLI-2: %s: version %q, the last accepted is %q", r.Type, r.Version, due.version)
 	case first && len(a.verdicts) > 0:
 		j.fail("the first request of a stream is an answer")
 	}
+	all := map[string]bool{xds.Wildcard: true}
+	implied := first || a.requested[xds.Wildcard] && maps.Equal(a.subscribed, all)
 	switch {
-	case len(r.Names) == 0 && first:
-		a.requested = map[string]bool{xds.Wildcard: true}
-	case len(r.Names) == 0 && a.requested[xds.Wildcard] && len(a.subscribed) == 1 && a.subscribed[xds.Wildcard]:
-		// "*" was implied all the time
-	default:
+	case len(r.Names) > 0 || !implied:
 		a.requested = setOf(r.Names)
+	case first:
+		a.requested = all
 	}
 }
 
@@ -411,10 +417,7 @@ func (j *clientJudge) receive(r *xds.Response, err error) {
 // apply applies a response to the account, and reports whether it is bad.
 func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	a.refusals, a.ended = map[string]map[string]bool{}, map[string]bool{}
-	c := r.Changes
-	if c == nil {
-		c = &xds.Changes{}
-	}
+	c := cmp.Or(r.Changes, &xds.Changes{})
 	met, bad := j.applyUpserts(a, c)
 	stays := map[string]bool{}
 	for _, x := range c.Beats {
@@ -430,7 +433,8 @@ func (j *clientJudge) apply(a *clientAccount, r *xds.Response) (bad bool) {
 	for _, e := range r.Errors {
 		stays[e.Name] = true
 	}
-	if j.cfg.Variant == xds.SotW && a.typ.FullState && len(r.Malformed) == 0 && (len(c.Upserts) > 0 || len(c.Beats) == 0) {
+	onlyBeats := len(c.Upserts) == 0 && len(c.Beats) > 0
+	if j.cfg.Variant == xds.SotW && a.typ.FullState && len(r.Malformed) == 0 && !onlyBeats {
 		j.removeRest(a, func(n string) bool { return met[n] || stays[n] })
 	}
 	j.applyErrors(a, c.Missing, r.Errors)
@@ -448,27 +452,33 @@ func (j *clientJudge) applyUpserts(a *clientAccount, c *xds.Changes) (met map[st
 		}
 		first := !met[x.Name]
 		met[x.Name] = true
-		old, told := a.held[x.Name], j.finding(a, a.requested, x, "")
-		known := old != nil && alikeFor(old, x) && !a.doubt[x.Name]
-		unusable := !x.Type.Is(a.typ) || isAmbiguous(c, x.Name) || told && x.Body != nil && j.unfit(x) && !known
-		switch {
-		case unusable && (!told || !first):
-		case unusable:
-			j.refuse(a, x)
-		case !told:
-			j.lose(a, x.Name)
-		case x.Body == nil:
-			bad = j.beat(a, x) || bad
-		default:
-			j.hold(a, x)
-			for s := range finders(j.cfg.Variant, a.typ, x) {
-				delete(a.waits, s)
-				delete(a.nothing, s)
-			}
-		}
-		bad = bad || unusable
+		bad = j.applyUpsert(a, c, x, first) || bad
 	}
 	return met, bad
+}
+
+// applyUpsert applies a resource; first: the first one of its name.
+func (j *clientJudge) applyUpsert(a *clientAccount, c *xds.Changes, x *xds.Resource, first bool) (bad bool) {
+	old, told := a.held[x.Name], j.finding(a, a.requested, x, "")
+	known := old != nil && alikeFor(old, x) && !a.doubt[x.Name]
+	unusable := !x.Type.Is(a.typ) || isAmbiguous(c, x.Name) || told && x.Body != nil && j.unfit(x) && !known
+	switch {
+	case unusable:
+		if told && first {
+			j.refuse(a, x)
+		}
+	case !told:
+		j.lose(a, x.Name)
+	case x.Body == nil:
+		return j.beat(a, x)
+	default:
+		j.hold(a, x)
+		for s := range finders(j.cfg.Variant, a.typ, x) {
+			delete(a.waits, s)
+			delete(a.nothing, s)
+		}
+	}
+	return unusable
 }
 
 func hasName(x *xds.Resource) bool {
@@ -581,32 +591,19 @@ func (j *clientJudge) expire() {
 
 // compare compares what the client holds and reports with the account.
 func (j *clientJudge) compare() {
-	late := map[string]bool{}
 	for _, a := range j.types {
-		for n, at := range a.waits {
-			if !at.After(j.now) {
-				late[a.typ.URL+n] = true
-				delete(a.waits, n)
-			}
-		}
+		a.endWaits(j.now)
 	}
 	for e := range j.client.Events() {
 		j.logf("! %s %s %s %v %v", e.Kind, e.Type, e.Name, e.Asked, e.Err)
-		j.checkEvent(j.of(e.Type), e, late)
+		j.checkEvent(j.of(e.Type), e)
 	}
 	var next time.Time
 	for _, a := range j.types {
-		for n := range late {
-			if name, ok := cutType(n, a.typ); ok && a.subscribed[name] && j.client.State(a.typ, name).Status == protocol.Requested {
-				j.fail("CLI-3: no timeout is reported for %s %s", a.typ, name)
-			}
-		}
 		j.compareType(a)
 		for _, ends := range []map[string]time.Time{a.ends, a.waits} {
 			for _, at := range ends {
-				if next.IsZero() || at.Before(next) {
-					next = at
-				}
+				next = earlier(next, at)
 			}
 		}
 	}
@@ -620,8 +617,24 @@ func (j *clientJudge) compare() {
 	}
 }
 
+// endWaits ends the waits whose time has come.
+func (a *clientAccount) endWaits(now time.Time) {
+	a.late = map[string]bool{}
+	maps.DeleteFunc(a.waits, func(n string, at time.Time) bool {
+		if !at.After(now) {
+			a.late[n] = true
+		}
+		return a.late[n]
+	})
+}
+
 // compareType compares the resources of a type, and what its subscribers were given.
 func (j *clientJudge) compareType(a *clientAccount) {
+	for n := range a.late {
+		if a.subscribed[n] && j.client.State(a.typ, n).Status == protocol.Requested {
+			j.fail("CLI-3: no timeout is reported for %s %s", a.typ, n)
+		}
+	}
 	held := map[string]*xds.Resource{}
 	for r := range j.client.Held(a.typ) {
 		held[r.Name] = r
@@ -666,13 +679,6 @@ func (j *clientJudge) checkStatus(a *clientAccount, name string, k *subscriber) 
 	}
 }
 
-func cutType(key string, t *xds.Type) (string, bool) {
-	if len(key) >= len(t.URL) && key[:len(t.URL)] == t.URL {
-		return key[len(t.URL):], true
-	}
-	return "", false
-}
-
 func alikeFor(a, b *xds.Resource) bool {
 	return string(a.Body) == string(b.Body) && slices.Equal(a.Aliases, b.Aliases)
 }
@@ -685,7 +691,7 @@ func names(m map[string]*xds.Resource) (out []string) {
 }
 
 // checkEvent checks that a change is reported once.
-func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent, late map[string]bool) {
+func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent) {
 	if len(e.Asked) == 0 {
 		j.fail("an event without a subscriber: %s %s", e.Kind, e.Name)
 	}
@@ -696,7 +702,7 @@ func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent, late 
 		if k == nil {
 			j.fail("%s %s is reported to %s, which is not subscribed", e.Kind, e.Name, s)
 		}
-		news := j.isNews(a, e, s, k, late)
+		news := j.isNews(a, e, s, k)
 		fresh = news || changes && fresh
 		if !news && !changes {
 			break
@@ -713,7 +719,7 @@ func (j *clientJudge) checkEvent(a *clientAccount, e protocol.ClientEvent, late 
 }
 
 // isNews records an event for a subscriber, and reports whether it is news for that one.
-func (j *clientJudge) isNews(a *clientAccount, e protocol.ClientEvent, s string, k *subscriber, late map[string]bool) (news bool) {
+func (j *clientJudge) isNews(a *clientAccount, e protocol.ClientEvent, s string, k *subscriber) (news bool) {
 	switch e.Kind {
 	case protocol.Updated:
 		news = k.hears(s, e.Name) || k.seen[e.Name] == nil || !alikeFor(k.seen[e.Name], e.Resource)
@@ -726,32 +732,38 @@ func (j *clientJudge) isNews(a *clientAccount, e protocol.ClientEvent, s string,
 		refused := k.refused[e.Name] || k.again[e.Name]
 		news = k.forgets(e.Name) || s == e.Name && !a.nothing[s]
 		if news && s == e.Name {
-			j.checkAbsent(a, e, k, refused, late)
+			j.checkAbsent(a, e, k, refused)
 		}
 	case protocol.Refused, protocol.Errored:
-		// Each name gets the report once, and not again because another name matches now.
-		news = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
-		k.errors[e.Name] = e.Err.Error()
-		if e.Kind == protocol.Refused {
-			k.refused[e.Name] = true // an error of the server does not end a refusal
-		}
-		delete(k.again, e.Name)
-		if e.Resource == nil {
-			delete(k.seen, e.Name)
-		}
+		news = k.fails(e)
 	default:
 		j.fail("an event of an unknown kind: %v", e)
 	}
 	return news
 }
 
+// fails records an error, and reports whether it is news. Each name gets the report once, and not again because another
+// name matches now.
+func (k *subscriber) fails(e protocol.ClientEvent) (news bool) {
+	news = k.errors[e.Name] != e.Err.Error() || k.again[e.Name]
+	k.errors[e.Name] = e.Err.Error()
+	if e.Kind == protocol.Refused {
+		k.refused[e.Name] = true // an error of the server does not end a refusal
+	}
+	delete(k.again, e.Name)
+	if e.Resource == nil {
+		delete(k.seen, e.Name)
+	}
+	return news
+}
+
 // checkAbsent checks an event that reports a name as absent. If the name was refused, it may match another
 // resource.
-func (j *clientJudge) checkAbsent(a *clientAccount, e protocol.ClientEvent, k *subscriber, refused bool, late map[string]bool) {
+func (j *clientJudge) checkAbsent(a *clientAccount, e protocol.ClientEvent, k *subscriber, refused bool) {
 	switch is := k.seen; {
 	case !refused && len(is)+len(k.refused) > 0, len(is) > 0 != (e.Resource != nil), e.Resource != nil && !same(is[e.Resource.Name], e.Resource):
 		j.fail("CLI-3: %s is reported absent, but matches %v and the refused %v", e.Name, names(is), k.refused)
-	case errors.Is(e.Err, protocol.ErrSilent) != late[a.typ.URL+e.Name] || e.Kind == protocol.TimedOut && !j.opts.Transient:
+	case errors.Is(e.Err, protocol.ErrSilent) != a.late[e.Name] || e.Kind == protocol.TimedOut && !j.opts.Transient:
 		j.fail("CLI-3: %s is reported absent by a timeout: %v", e.Name, e.Err)
 	}
 	delete(a.waits, e.Name)
@@ -761,16 +773,17 @@ func (j *clientJudge) checkAbsent(a *clientAccount, e protocol.ClientEvent, k *s
 // nothing else. SotW cannot remove a name of most types.
 func (j *clientJudge) checkAtRest() {
 	for _, a := range j.types {
-		for name, r := range j.server.content[a.typ.URL] {
-			if j.unfit(r) || !j.finding(a, a.subscribed, r, "") {
-				continue
-			}
-			if held := a.held[name]; held == nil && r.TTL == 0 || held != nil && !alikeFor(held, r) {
+		content := j.server.content[a.typ.URL]
+		for name, r := range content {
+			held := a.held[name]
+			right := held == nil && r.TTL > 0 || held != nil && alikeFor(held, r)
+			if !right && !j.unfit(r) && j.finding(a, a.subscribed, r, "") {
 				j.fail("%s: at rest the server has %s, the client holds %v", a.typ, show(r), names(a.held))
 			}
 		}
+		keeps := j.opts.Retain || j.cfg.Variant == xds.SotW && !a.typ.FullState
 		for name, r := range a.held {
-			if j.server.content[a.typ.URL][name] == nil && (j.cfg.Variant == xds.Delta || a.typ.FullState) && !j.opts.Retain {
+			if content[name] == nil && !keeps {
 				j.fail("%s: at rest the client holds %s, which was removed", a.typ, show(r))
 			}
 		}

@@ -73,7 +73,7 @@ func TestJudgeOfClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j, a := begin("t", "*")
 			for i, e := range events {
-				if is := failed(func() { j.checkEvent(a, e.ClientEvent, nil) }); is != e.wrong {
+				if is := failed(func() { j.checkEvent(a, e.ClientEvent) }); is != e.wrong {
 					t.Errorf("event %d, %s %s: the judge fails: %v, want %v", i, e.Kind, e.Name, is, e.wrong)
 				}
 			}
@@ -85,10 +85,10 @@ func TestJudgeOfClient(t *testing.T) {
 		own := &xds.Resource{Stamp: &xds.Stamp{Name: "t"}, Body: []byte("1")}
 		j.adopts(xds.Secret, false, own)
 		for _, r := range []*xds.Resource{other, own} {
-			j.checkEvent(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: r.Name, Resource: r, Asked: t1}, nil)
+			j.checkEvent(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: r.Name, Resource: r, Asked: t1})
 		}
 		if !failed(func() {
-			j.checkEvent(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: "t", Resource: own, Asked: t1}, nil)
+			j.checkEvent(a, protocol.ClientEvent{Kind: protocol.Updated, Type: xds.Secret, Name: "t", Resource: own, Asked: t1})
 		}) {
 			t.Error("a second event is accepted")
 		}
@@ -117,7 +117,7 @@ func TestJudgeOfClient(t *testing.T) {
 				hear := func(c *xds.Changes, events []protocol.ClientEvent) {
 					j.apply(a, &xds.Response{Type: xds.Secret, Changes: c})
 					for _, e := range events {
-						j.checkEvent(a, e, nil)
+						j.checkEvent(a, e)
 					}
 					j.checkKnown(a, "t", a.subscribers["t"])
 				}

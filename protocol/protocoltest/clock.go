@@ -57,9 +57,7 @@ func (n *lane) restartTTLs(r *xds.Response) {
 // expires returns when the first clock ends; zero: never.
 func (n *lane) expires() (next time.Time) {
 	for _, c := range n.clocks {
-		if at := c.ends(); next.IsZero() || at.Before(next) {
-			next = at
-		}
+		next = earlier(next, c.ends())
 	}
 	return next
 }

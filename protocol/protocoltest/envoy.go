@@ -429,9 +429,7 @@ func (e *envoy) deadline() (next time.Time) {
 		next = e.begun.Add(fetchTimeout)
 	}
 	for _, since := range e.warming {
-		if d := since.Add(fetchTimeout); next.IsZero() || d.Before(next) {
-			next = d
-		}
+		next = earlier(next, since.Add(fetchTimeout))
 	}
 	return next
 }

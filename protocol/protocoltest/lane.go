@@ -268,13 +268,6 @@ func (n *lane) checkDrained() {
 	}
 }
 
-// punctual checks that a session that sends something because time passed had a deadline at that time.
-func (n *lane) punctual(due, said bool) {
-	if said && !due {
-		n.fail(errors.New("the session sends a response because time passed, but had no deadline"))
-	}
-}
-
 // deliverDown delivers the oldest response in flight to the client.
 func (n *lane) deliverDown() bool {
 	if len(n.down) == 0 {

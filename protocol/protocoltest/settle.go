@@ -20,11 +20,7 @@ func (w *world) settle() {
 		w.checkWarming()
 		next := time.Time{}
 		for _, n := range w.lanes {
-			for _, d := range []time.Time{n.session.Deadline(), n.client.deadline()} {
-				if !d.IsZero() && (next.IsZero() || d.Before(next)) {
-					next = d
-				}
-			}
+			next = earlier(earlier(next, n.session.Deadline()), n.client.deadline())
 		}
 		if next.IsZero() || next.After(until) && w.keepsAlive() {
 			w.rest()

@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -217,34 +218,42 @@ func (w *world) pass(d time.Duration) {
 		}
 		next := until
 		for _, n := range w.lanes {
-			at := []time.Time{n.session.Deadline(), n.expires()}
+			next = earlier(earlier(next, n.session.Deadline()), n.expires())
 			if w.calm { // requests that a client sends by itself must be answered in time
-				at = append(at, n.client.deadline())
-			}
-			for _, at := range at {
-				if !at.IsZero() && at.Before(next) {
-					next = at
-				}
+				next = earlier(next, n.client.deadline())
 			}
 		}
 		w.now = next
 		w.logf("the time is %v", w.now.Sub(epoch))
 		for _, n := range w.lanes {
-			n.client.advance(w.now)
-			n.ledger.advance(w.now)
-			at := n.session.Deadline()
-			n.advance()
-			if due := !at.IsZero() && !at.After(w.now); w.eager || w.calm || due {
-				said := n.respond()
-				if w.eager && !n.release {
-					n.punctual(due, said)
-				}
-			}
-			n.expire()
+			n.awake()
 		}
 		if !w.now.Before(until) {
 			return
 		}
 	}
 	w.fail("deadlines follow each other without end")
+}
+
+// awake gives a client and its session the time.
+func (n *lane) awake() {
+	n.client.advance(n.now)
+	n.ledger.advance(n.now)
+	at := n.session.Deadline()
+	n.advance()
+	if due := !at.IsZero() && !at.After(n.now); n.eager || n.calm || due {
+		said := n.respond()
+		if said && !due && n.eager && !n.release {
+			n.fail(errors.New("the session sends a response because time passed, but had no deadline"))
+		}
+	}
+	n.expire()
+}
+
+// earlier returns the earlier one of two times that are set, or the one that is set.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -215,12 +215,11 @@ var effects = map[string]string{
 	"internal/auth/identity expiring.ServerHandshake clock": "how long the certificate of a connection is valid",
 	"internal/auth/identity closeIn timer":                  "closes a connection before its certificate expires",
 
-	"internal/panics Do recover":             "a panic ends the function, not the process",
-	"protocol/transcripts Replay recover":    "a panic of the tested implementation is its answer",
-	"protocol/protocoltest runWorld recover": "the same",
+	"internal/panics Do recover":               "a panic ends the function, not the process",
+	"protocol/transcripts Replay recover":      "a panic of the tested implementation is its answer",
+	"protocol/protocoltest story.play recover": "the same",
 
 	"protocol/internal/client intake.check recover": "a panic of the check of an embedder is an error of the resource, sent in the NACK",
-	"protocol/protocoltest runServed recover":       "a panic of the tested client is its answer",
 
 	"internal/admin unexpired clock":            "whether the certificate of a caller has expired",
 	"internal/admin Server once":                "makes the limits of all addresses",

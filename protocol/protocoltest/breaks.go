@@ -69,10 +69,13 @@ func (n *lane) statesNoClusters() bool {
 	return n.quiet && (!n.ledger.resumes || n.cfg.Variant == xds.SotW && cds != nil && cds.stated == "" && cds.accepted == 0)
 }
 
+// isUnsure reports whether an event has ended the order of types.
+func (n *lane) isUnsure() bool { return n.ledger.tardy || n.ledger.blind || n.statesNoClusters() }
+
 // judgeUnbroken checks "never breaks" for the resources that the client holds. After an event that ends the order
 // of types, the check pauses until everything is sent and accepted.
 func (n *lane) judgeUnbroken(lapsed bool) {
-	unsure := n.unjudged || n.ledger.tardy || n.ledger.blind || n.statesNoClusters() || lapsed
+	unsure := n.unjudged || n.isUnsure() || lapsed
 	n.ledger.blind, n.ledger.tardy = false, false // the next advance sets them again
 	n.unjudged = unsure && !n.ledger.allSettled()
 	if !n.content.whole {

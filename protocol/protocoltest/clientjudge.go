@@ -56,12 +56,15 @@ type subscriber struct {
 
 // forgets ends the errors of a resource, and reports whether the resource had any.
 func (k *subscriber) forgets(name string) bool {
-	was := k.errors[name] != "" || k.again[name]
+	was := k.knows(name)
 	delete(k.errors, name)
 	delete(k.refused, name)
 	delete(k.again, name)
 	return was
 }
+
+// knows reports whether an error of a resource was reported, or need not be.
+func (k *subscriber) knows(name string) bool { return k.errors[name] != "" || k.again[name] }
 
 // hears records that a name matches a resource. That ends an error of the name itself, unless its own resource
 // was refused or is held.
@@ -314,7 +317,7 @@ func (j *clientJudge) checkDue(a *clientAccount, r xds.Request) dueAnswer {
 // checkSotW checks the version of a request, and records its names.
 func (j *clientJudge) checkSotW(a *clientAccount, r xds.Request, first bool, due dueAnswer) {
 	switch {
-	case r.Version != due.version && !(first && r.Version == ""):
+	case r.Version != due.version && (!first || r.Version != ""):
 		j.fail("CLI-2: %s: version %q, the last accepted is %q", r.Type, r.Version, due.version)
 	case first && len(a.verdicts) > 0:
 		j.fail("the first request of a stream is an answer")
@@ -630,11 +633,7 @@ func (a *clientAccount) endWaits(now time.Time) {
 
 // compareType compares the resources of a type, and what its subscribers were given.
 func (j *clientJudge) compareType(a *clientAccount) {
-	for n := range a.late {
-		if a.subscribed[n] && j.client.State(a.typ, n).Status == protocol.Requested {
-			j.fail("CLI-3: no timeout is reported for %s %s", a.typ, n)
-		}
-	}
+	j.checkTimeouts(a)
 	held := map[string]*xds.Resource{}
 	for r := range j.client.Held(a.typ) {
 		held[r.Name] = r
@@ -655,11 +654,20 @@ func (j *clientJudge) compareType(a *clientAccount) {
 	a.ended, a.refusals = nil, nil
 }
 
+// checkTimeouts checks that the end of each wait is reported.
+func (j *clientJudge) checkTimeouts(a *clientAccount) {
+	for n := range a.late {
+		if a.subscribed[n] && j.client.State(a.typ, n).Status == protocol.Requested {
+			j.fail("CLI-3: no timeout is reported for %s %s", a.typ, n)
+		}
+	}
+}
+
 // checkKnown checks that the subscriber of a name knows the refused resources that it matches, and knows when a
 // refusal ends.
 func (j *clientJudge) checkKnown(a *clientAccount, name string, k *subscriber) {
 	for n := range a.refusals[name] {
-		if k.errors[n] == "" && !k.again[n] && !a.ended[n] && !a.ended[name] {
+		if !k.knows(n) && !a.ended[n] && !a.ended[name] {
 			j.fail("CLI-12: %s: the refusal of %[3]s is not reported to the subscriber of %[2]s", a.typ, name, n)
 		}
 	}

@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -85,8 +86,16 @@ func (l *ledger) checkUpserts(a *account, r *xds.Response) error {
 			return fmt.Errorf("ADS-4: %s is neither in the view nor kept for the client", show(x))
 		}
 	}
+	if a.full {
+		return l.checkComplete(a, seen)
+	}
+	return nil
+}
+
+// checkComplete checks that a full-state response has all resources.
+func (l *ledger) checkComplete(a *account, seen map[string]bool) error {
 	for x := range a.table.All() {
-		if a.full && l.shown(a, x.Name) != nil && !seen[x.Name] {
+		if l.shown(a, x.Name) != nil && !seen[x.Name] {
 			return fmt.Errorf("SOTW-8: the full-state response lacks %s", x.Name)
 		}
 	}
@@ -167,10 +176,8 @@ func (l *ledger) checkTTL(a *account, r *xds.Response) error {
 	switch {
 	case len(r.Beats) > 0 && a.full:
 		return fmt.Errorf("TTL-4: a full-state response with heartbeats would remove every resource")
-	case r.TTL && expires && !l.ttl:
-		return fmt.Errorf("TTL-1, TTL-4: a TTL is sent to a client that does not support TTLs")
-	case l.ttl && !r.TTL && (len(r.Beats) > 0 || expires):
-		return fmt.Errorf("TTL-1: the TTL is missing")
+	case r.TTL != l.ttl && (expires || l.ttl && len(r.Beats) > 0):
+		return fmt.Errorf("TTL-1, TTL-4: the response has TTLs: %v, the client supports TTLs: %v", r.TTL, l.ttl)
 	}
 	return nil
 }
@@ -242,6 +249,11 @@ func (h history) isRepeated(x *xds.Resource) bool {
 	return h.lastSent[x.Name].is(x) && !h.account.full && !h.resends(x)
 }
 
+// hasReason reports whether an unrequested response has a reason.
+func (h history) hasReason(r *xds.Response) bool {
+	return h.news || len(r.Beats)+len(r.Missing) > 0 || slices.ContainsFunc(r.Upserts, h.isReason) || h.lacksAny(r)
+}
+
 // checkReason checks that the response has a reason. "The management server should only send updates to the Envoy
 // client when the resources in the DiscoveryResponse have changed."
 func (l *ledger) checkReason(a *account, r *xds.Response) error {
@@ -254,8 +266,7 @@ func (l *ledger) checkReason(a *account, r *xds.Response) error {
 	if i := slices.IndexFunc(gone, func(n string) bool { return !h.mayRemove(n) }); i >= 0 {
 		return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", gone[i])
 	}
-	requested := a.answer || a.newest == nil
-	if !requested && !h.news && len(r.Beats)+len(r.Missing) == 0 && !slices.ContainsFunc(r.Upserts, h.isReason) && !a.lacksAny(r) {
+	if requested := a.answer || a.newest == nil; !requested && !h.hasReason(r) {
 		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing changed since the last response, and nothing was requested")
 	}
 	return nil
@@ -285,18 +296,12 @@ func (l *ledger) checkSize(a *account, r *xds.Response) error {
 	if limit == 0 || a.full || r.Together || items < 2 {
 		return nil
 	}
-	size := 0
+	size := len(strings.Join(slices.Concat(r.Removed, r.Absent, r.Missing), ""))
 	for _, x := range r.Upserts {
 		size += len(x.Body)
 	}
 	for _, x := range slices.Concat(r.Upserts, r.Beats) {
-		size += len(x.Name) + len(x.Version)
-		for _, n := range x.Aliases {
-			size += len(n)
-		}
-	}
-	for _, n := range slices.Concat(r.Removed, r.Absent, r.Missing) {
-		size += len(n)
+		size += len(x.Name) + len(x.Version) + len(strings.Join(x.Aliases, ""))
 	}
 	if size > limit {
 		return fmt.Errorf("DELTA-13: a response of %d resources and names has more than %d bytes, the limit is %d", items, size, limit)
@@ -388,7 +393,7 @@ func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
 	eds, table := l.account(t), l.view.Table(t)
 	for _, x := range r.Upserts {
 		for _, ref := range refs(x, t) {
-			cold = cold || table.Lookup(ref) == nil && table.Aliased(ref).Len() == 0
+			cold = cold || !exists(table, ref)
 			l.warmed[[2]string{t.URL, ref}] = true
 			if eds != nil {
 				eds.repeatMatching(ref)
@@ -400,6 +405,11 @@ func (l *ledger) recordWarming(a *account, r *xds.Response, f *flight) {
 	for _, o := range append(batch, f) { // the messages of a split response are stuck together
 		o.cold = cold
 	}
+}
+
+// exists reports whether a table has a resource by name or alias.
+func exists(t *xds.Table, name string) bool {
+	return t.Lookup(name) != nil || t.Aliased(name).Len() > 0
 }
 
 // repeatMatching allows the resources that a name matches to be sent again.

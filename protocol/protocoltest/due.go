@@ -79,10 +79,15 @@ func (l *ledger) lacksRemoval(a *account, n string) string {
 		if a.names[n] && !l.isAnswered(a, n) {
 			return "must be answered with a removal"
 		}
-	case l.opts.ResourceErrors && a.names[n] && !a.missing[n] && !l.mayBeKept(a, n):
+	case l.owesError(a, n) && !l.mayBeKept(a, n):
 		return "must be reported missing"
 	}
 	return ""
+}
+
+// owesError reports whether the client must get an error for a subscribed name that does not exist.
+func (l *ledger) owesError(a *account, n string) bool {
+	return l.opts.ResourceErrors && a.names[n] && !a.missing[n]
 }
 
 // removes reports whether a response can remove a resource.

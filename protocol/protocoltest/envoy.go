@@ -477,11 +477,10 @@ func (e *envoy) broken(spurns func(cluster string) bool, unknown func(*xds.Type,
 					return fmt.Sprintf("%s is held, but %s is missing or was never warm", show(r), c)
 				}
 			}
-			for _, f := range refs(r, xds.ExtensionConfig) {
-				// Envoy ignores removals of assignments and secrets, and drops an extension config at once.
-				if e.of(xds.ExtensionConfig).lost[f] {
-					return fmt.Sprintf("%s is held, but %s was removed", show(r), f)
-				}
+			// Envoy ignores removals of assignments and secrets, and drops an extension config at once.
+			filters := refs(r, xds.ExtensionConfig)
+			if i := slices.IndexFunc(filters, func(f string) bool { return e.of(xds.ExtensionConfig).lost[f] }); i >= 0 {
+				return fmt.Sprintf("%s is held, but %s was removed", show(r), filters[i])
 			}
 		}
 	}

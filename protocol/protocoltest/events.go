@@ -16,9 +16,7 @@ func (n *lane) judge(events []protocol.Event, responses []*xds.Response) error {
 		case protocol.Sent:
 			sent--
 		case protocol.Waived:
-			if slices.ContainsFunc(events[:i], func(o protocol.Event) bool {
-				return o.Kind == protocol.Waived && o.Type.Is(e.Type) && o.Name == e.Name && o.By.Is(e.By)
-			}) {
+			if slices.ContainsFunc(events[:i], func(o protocol.Event) bool { return waivesSame(o, e) }) {
 				return fmt.Errorf("%s %s: the wait for %s ends twice", e.Type, e.Name, e.By)
 			}
 			if !ended(e, events, responses) {
@@ -31,6 +29,11 @@ func (n *lane) judge(events []protocol.Event, responses []*xds.Response) error {
 		return fmt.Errorf("%d responses without an event", sent)
 	}
 	return nil
+}
+
+// waivesSame reports whether an event ends the same wait as another one.
+func waivesSame(o, e protocol.Event) bool {
+	return o.Kind == protocol.Waived && o.Type.Is(e.Type) && o.Name == e.Name && o.By.Is(e.By)
 }
 
 // ended reports whether a waived wait is over: a Departed event or a response with the name follows.

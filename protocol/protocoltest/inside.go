@@ -87,7 +87,7 @@ func (l *ledger) checkMembers(a *account, r *xds.Response) error {
 // changesInside reports whether a resource changes on the client, and should wait for its members.
 func (l *ledger) changesInside(a *account, x *xds.Resource) bool {
 	held, sent := a.acked[x.Name], a.lastSent[x.Name]
-	surely := held.res != nil && len(a.refused) == 0 && !(a.full && held.seq == 0)
+	surely := held.res != nil && len(a.refused) == 0 && (!a.full || held.seq > 0)
 	return surely && l.waitsInside(a, x.Name) && sent.res != nil && !sent.is(x)
 }
 
@@ -99,7 +99,7 @@ func (l *ledger) refersInsideSurely(a *account, name string) *xds.Resource {
 		return nil
 	}
 	for n, k := range a.acked {
-		if n != name && a.covers(n) && !k.is(l.shown(a, n)) && refersTo(k.res, a.typ, name) && !leadsInside(a.typ, name, n, held) {
+		if a.covers(n) && !k.is(l.shown(a, n)) && refersTo(k.res, a.typ, name) && !leadsInside(a.typ, name, n, held) {
 			return k.res
 		}
 	}

@@ -39,10 +39,15 @@ func (n *lane) disturbAnswers(requests []xds.Request) []xds.Request {
 		out = append(append(out, n.releaseNACKs(a, before)...), a)
 	}
 	out = append(out, n.repeatAnswers(twice)...)
+	n.noteContradictions(out)
+	return out
+}
+
+// noteContradictions pauses the check of "never breaks" if the client contradicts itself.
+func (n *lane) noteContradictions(out []xds.Request) {
 	for i := range out {
 		n.unjudged = n.unjudged || n.contradicts(out, i)
 	}
-	return out
 }
 
 // changesNames reports whether a request changes the subscriptions.
@@ -56,7 +61,7 @@ func (n *lane) changesNames(a xds.Request) bool {
 // disturb holds an answer back, loses it, or exchanges it with the next answer of the type. It reports whether the
 // answer is not sent now. Set same if the request does not change the subscriptions.
 func (n *lane) disturb(k int, same bool, a *xds.Request, rest []xds.Request) (unsent bool) {
-	j := slices.IndexFunc(rest, func(b xds.Request) bool { return b.Nonce != "" && n.typeOf(*a).Is(n.typeOf(b)) })
+	j := n.nextAnswer(n.typeOf(*a), rest)
 	switch {
 	case k == 1 && same:
 		n.late = append(n.late, *a)
@@ -71,6 +76,11 @@ func (n *lane) disturb(k int, same bool, a *xds.Request, rest []xds.Request) (un
 		a.Error, b.Error = b.Error, a.Error
 	}
 	return false
+}
+
+// nextAnswer returns the index of the first answer of a type, or -1.
+func (n *lane) nextAnswer(t *xds.Type, requests []xds.Request) int {
+	return slices.IndexFunc(requests, func(r xds.Request) bool { return r.Nonce != "" && t.Is(n.typeOf(r)) })
 }
 
 // repeatAnswers returns answers that come twice, and sometimes those that were held back, with the present names.

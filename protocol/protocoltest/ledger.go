@@ -345,15 +345,20 @@ func (l *ledger) settle(a *account, req xds.Request, stale bool) *flight {
 	case req.Error != nil:
 		l.refuse(a, f)
 	default:
-		a.accepted = max(a.accepted, f.seq)
-		for _, o := range a.flights[:i] { // the client has processed the earlier responses, too
-			a.accept(o, l.variant == xds.SotW)
-		}
-		a.accept(f, true)
+		l.acceptUpTo(a, i)
 	}
 	a.answered, a.unheard = max(a.answered, f.seq), true
 	a.flights = slices.Delete(a.flights, i, i+1)
 	return f
+}
+
+// acceptUpTo records that the client accepted a response, and has processed the earlier ones.
+func (l *ledger) acceptUpTo(a *account, i int) {
+	for _, f := range a.flights[:i] {
+		a.accept(f, l.variant == xds.SotW)
+	}
+	a.accept(a.flights[i], true)
+	a.accepted = max(a.accepted, a.flights[i].seq)
 }
 
 // refuse records that the client refused a response. What it refused together with a name that changed, that the view

@@ -93,7 +93,7 @@ func (l *ledger) surelyRefers(t *xds.Type, name string) (by *xds.Type, held *xds
 		}
 		for n, k := range b.acked {
 			is := l.shown(b, n)
-			if refersTo(k.res, t, name) && !k.is(is) && (is != nil || l.variant == xds.Delta || b.full) {
+			if refersTo(k.res, t, name) && !k.is(is) && (is != nil || l.removes(b)) {
 				return by, k.res
 			}
 		}
@@ -173,10 +173,7 @@ func (l *ledger) mayHoldUnknown(a *account) bool {
 // checkAddresses checks that in a message each resource that releases an address comes before the resource that
 // takes it (HEAL-4), except in a circle of such resources.
 func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
-	unsure := func(x *xds.Resource) bool {
-		k := a.lastSent[x.Name]
-		return a.acked[x.Name].res != k.res || l.variant == xds.SotW && k.seq == 0 // from an earlier stream
-	}
+	unsure := func(x *xds.Resource) bool { return !l.isHeld(a, x.Name) }
 	if !a.typ.Binds || len(a.refused) > 0 || slices.ContainsFunc(r.Upserts, unsure) {
 		return nil
 	}
@@ -189,6 +186,12 @@ func (l *ledger) checkAddresses(a *account, r *xds.Response) error {
 		}
 	}
 	return nil
+}
+
+// isHeld reports whether the client holds a resource of this stream as it was sent last.
+func (l *ledger) isHeld(a *account, name string) bool {
+	k := a.lastSent[name]
+	return a.acked[name].res == k.res && (l.variant == xds.Delta || k.seq > 0)
 }
 
 // takers returns the resources of a response that take an address of resource i.

@@ -109,7 +109,7 @@ func (w *served) run() {
 		w.step()
 	}
 	w.disconnect(nil)
-	w.server.honest, w.sour = true, 0
+	w.server.honest, w.server.silent, w.sour = true, false, 0
 	w.connect()
 	for range 200 {
 		w.sendRequests()

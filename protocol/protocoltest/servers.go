@@ -245,7 +245,7 @@ func finders(v xds.Variant, t *xds.Type, r *xds.Resource) iter.Seq[string] {
 // answer sends a response about a type, if there is news.
 func (f *faker) answer(t *xds.Type) {
 	url := t.URL
-	if f.silent && !f.honest || f.subs[url] == nil {
+	if f.silent || f.subs[url] == nil {
 		return
 	}
 	all := f.odds(f.all)
@@ -373,7 +373,7 @@ func (f *faker) breakResponse(k servedKind, r *xds.Response) {
 
 // send gives a response its nonce, and puts it in flight.
 func (f *faker) send(r *xds.Response) {
-	if r.Type == nil && f.perType || r.Type != nil && !f.streams[""] && !f.streams[r.Type.URL] || r.Type == nil && !f.streams[""] {
+	if !f.streams[""] && (r.Type == nil || !f.streams[r.Type.URL]) {
 		return
 	}
 	f.count++

@@ -205,7 +205,7 @@ func (n *lane) mayDiffer(a *account, name string, is, has *xds.Resource) bool {
 		return dropped || !a.covers(name)
 	case is != nil:
 		return false
-	case n.cfg.Variant == xds.SotW && !a.full || n.ledger.undecided(a, name):
+	case !n.ledger.removes(a) || n.ledger.undecided(a, name):
 		return true // no response removes it
 	}
 	return n.only == nil && (n.keeps(a, has) || n.ledger.mayBeReferred(a, name))

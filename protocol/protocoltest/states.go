@@ -108,11 +108,9 @@ func (n *lane) atRest() error {
 	if !ok || n.release {
 		return nil // the session has released its view
 	}
-	refused := false
-	for _, is := range s.States() {
-		refused = refused || len(is.Refused) > 0
-	}
-	for _, is := range s.States() {
+	all := s.States()
+	refused := slices.ContainsFunc(all, func(is protocol.TypeState) bool { return len(is.Refused) > 0 })
+	for _, is := range all {
 		if is.Due && !refused {
 			return fmt.Errorf("at rest: %+v", is)
 		}

@@ -75,15 +75,7 @@ func (r requestText) String() string {
 	if r.Version != "" {
 		fmt.Fprintf(&b, " version=%s", r.Version)
 	}
-	if r.Names != nil {
-		fmt.Fprintf(&b, " names=%q", r.Names)
-	}
-	if len(r.Subscribe) > 0 {
-		fmt.Fprintf(&b, " sub=%q", r.Subscribe)
-	}
-	if len(r.Unsubscribe) > 0 {
-		fmt.Fprintf(&b, " unsub=%q", r.Unsubscribe)
-	}
+	writeLists(&b, list{"names", r.Names}, list{"sub", r.Subscribe}, list{"unsub", r.Unsubscribe})
 	if r.Initial != nil {
 		fmt.Fprintf(&b, " init=%v", r.Initial)
 	}
@@ -112,13 +104,21 @@ func (r *responseText) String() string {
 	for _, x := range r.Beats {
 		fmt.Fprintf(&b, " beat %s", show(x))
 	}
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"removed", r.Removed}, {"absent", r.Absent}, {"missing", r.Missing}} {
-		if len(list.names) > 0 {
-			fmt.Fprintf(&b, " %s=%q", list.what, list.names)
+	writeLists(&b, list{"removed", r.Removed}, list{"absent", r.Absent}, list{"missing", r.Missing})
+	return b.String()
+}
+
+// A list is a field with names.
+type list struct {
+	what  string
+	names []string
+}
+
+// writeLists writes the lists that have names.
+func writeLists(b *strings.Builder, lists ...list) {
+	for _, l := range lists {
+		if len(l.names) > 0 {
+			fmt.Fprintf(b, " %s=%q", l.what, l.names)
 		}
 	}
-	return b.String()
 }

@@ -172,7 +172,7 @@ func (t *twins) Release() {
 
 func equalResponse(a, b *xds.Response) bool {
 	same := func(x, y *xds.Resource) bool { return x.Name == y.Name && x.Sum == y.Sum }
-	return a.Type.Is(b.Type) && a.Nonce == b.Nonce && a.Version == b.Version && a.TTL == b.TTL && slices.Equal(a.Removed, b.Removed) &&
-		slices.Equal(a.Absent, b.Absent) && slices.Equal(a.Missing, b.Missing) &&
-		slices.EqualFunc(a.Upserts, b.Upserts, same) && slices.EqualFunc(a.Beats, b.Beats, same)
+	names := slices.Equal(a.Removed, b.Removed) && slices.Equal(a.Absent, b.Absent) && slices.Equal(a.Missing, b.Missing)
+	resources := slices.EqualFunc(a.Upserts, b.Upserts, same) && slices.EqualFunc(a.Beats, b.Beats, same)
+	return a.Type.Is(b.Type) && a.Nonce == b.Nonce && a.Version == b.Version && a.TTL == b.TTL && names && resources
 }

@@ -128,12 +128,12 @@ func (l *ledger) allSettled() bool {
 }
 
 // checkRest checks the stream when nothing moves any more.
-func (l *ledger) checkRest(answered, interests bool) error {
+func (l *ledger) checkRest(answered bool) error {
 	for _, a := range l.accounts {
 		if f := a.newest; answered && f != nil && slices.Contains(a.flights, f) && !f.excused {
 			return fmt.Errorf("%s: nonce %s was never answered", a.typ, f.nonce)
 		}
-		if interests && !l.statesInterests(a) {
+		if !l.statesInterests(a) {
 			return fmt.Errorf("%s: the session is interested in %v (wildcard %v), the client subscribes to %v (wildcard %v)", a.typ, a.interest, a.interestStar, a.names, a.wildcard)
 		}
 	}
@@ -146,7 +146,7 @@ func (l *ledger) checkRest(answered, interests bool) error {
 // statesInterests reports whether the session stated an interest in exactly the subscriptions. It may also be
 // interested in the resources that they match or matched.
 func (l *ledger) statesInterests(a *account) bool {
-	for n := range withoutEmpty(a.interest) {
+	for n := range a.interest {
 		if !a.known[n] && !a.subscribes(n) && !a.matched[n] {
 			return false
 		}
@@ -159,17 +159,6 @@ func (l *ledger) statesInterests(a *account) bool {
 		}
 	}
 	return a.interestStar == a.coversAll()
-}
-
-// withoutEmpty drops the empty name, which no resource has: a client that subscribes to it may get its removal.
-func withoutEmpty(names map[string]bool) map[string]bool {
-	out := map[string]bool{}
-	for n := range names {
-		if n != "" {
-			out[n] = true
-		}
-	}
-	return out
 }
 
 // canTell reports whether a response can tell the client the state of a name.

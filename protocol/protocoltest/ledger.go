@@ -412,8 +412,9 @@ func (l *ledger) recordInterest(i protocol.Interest) {
 	a := l.account(i.Type)
 	a.interestStar = i.Wildcard
 	for _, n := range i.Added {
-		a.interest[n] = n != ""
+		a.interest[n] = true
 	}
+	delete(a.interest, "") // no resource has the empty name, but a client that subscribes to it may get its removal
 	for _, n := range i.Removed {
 		delete(a.interest, n)
 	}

@@ -19,19 +19,14 @@ type Session interface {
 	Responses() iter.Seq[*xds.Response]
 	Deadline() time.Time
 	Events() iter.Seq[protocol.Event]
-	Err() error
-}
-
-// An idler is a session that states its interests and can release its view between inputs. Other sessions are
-// tested without that.
-type idler interface {
 	Interests() iter.Seq[protocol.Interest]
 	Release()
-}
-
-// A resender is a session that sends resources again on demand.
-type resender interface {
 	Resend(t *xds.Type, name string) int
+	States() []protocol.TypeState
+	NameStates(t *xds.Type) iter.Seq[protocol.NameState]
+	NameState(t *xds.Type, name string) protocol.NameState
+	Refused(t *xds.Type) []string
+	Err() error
 }
 
 // An Open creates the session of a new stream. Its parameters are those of [protocol.NewSession].

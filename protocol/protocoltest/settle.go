@@ -106,8 +106,7 @@ func (w *world) rest() {
 		if len(n.down) > 0 && !w.keepsAlive() {
 			n.fail(fmt.Errorf("%s was sent because time passed, but the session had no deadline", (*responseText)(n.down[0])))
 		}
-		_, idles := n.session.Session.(idler)
-		if err := n.ledger.checkRest(!n.forever, idles); err != nil {
+		if err := n.ledger.checkRest(!n.forever); err != nil {
 			n.fail(err)
 		}
 		if n.terms.Retry != nil && !n.forever {

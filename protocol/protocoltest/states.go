@@ -3,20 +3,11 @@ package protocoltest
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/chancery-xds/chancery/protocol"
 	"github.com/chancery-xds/chancery/xds"
 )
-
-// A stater is a session that reports the state of types and names at its client.
-type stater interface {
-	States() []protocol.TypeState
-	NameStates(t *xds.Type) iter.Seq[protocol.NameState]
-	NameState(t *xds.Type, name string) protocol.NameState
-	Refused(t *xds.Type) []string
-}
 
 // everyState: the states are checked after one batch of this many.
 const everyState = 8
@@ -24,17 +15,16 @@ const everyState = 8
 // states compares the reported states with the ledger and with what the client holds, after the session has
 // sent everything.
 func (n *lane) states() error {
-	s, ok := n.session.Session.(stater)
 	n.drains++
-	if !ok || n.drains%everyState != 0 {
+	if n.drains%everyState != 0 {
 		return nil
 	}
-	all := s.States()
+	all := n.session.States()
 	if len(all) != len(n.ledger.accounts) {
 		return fmt.Errorf("%d types have states, %d were opened", len(all), len(n.ledger.accounts))
 	}
 	for i, a := range n.ledger.accounts {
-		if err := n.statesOf(s, a, all[i]); err != nil {
+		if err := n.statesOf(a, all[i]); err != nil {
 			return fmt.Errorf("%s: %w", a.typ, err)
 		}
 	}
@@ -42,17 +32,17 @@ func (n *lane) states() error {
 }
 
 // statesOf compares the reported states of a type and of its names.
-func (n *lane) statesOf(s stater, a *account, is protocol.TypeState) error {
+func (n *lane) statesOf(a *account, is protocol.TypeState) error {
 	if err := n.ledger.typeState(a, is); err != nil {
 		return fmt.Errorf("%w: %+v", err, is)
 	}
-	listed, err := listStates(s, a.typ)
+	listed, err := n.listStates(a.typ)
 	if err != nil {
 		return err
 	}
 	cache := n.cache(a)
 	for _, name := range n.ledger.knownNames(a) {
-		st := s.NameState(a.typ, name)
+		st := n.session.NameState(a.typ, name)
 		if err := n.checkState(a, st, listed[name], cache); err != nil {
 			return fmt.Errorf("%w: %s", err, describeState(st))
 		}
@@ -62,10 +52,10 @@ func (n *lane) statesOf(s stater, a *account, is protocol.TypeState) error {
 
 // listStates returns the reported states of all names of a type. They must be sorted, and agree with the list of refused
 // names.
-func listStates(s stater, t *xds.Type) (listed map[string]*protocol.NameState, err error) {
+func (n *lane) listStates(t *xds.Type) (listed map[string]*protocol.NameState, err error) {
 	listed = map[string]*protocol.NameState{}
 	var names, refused []string
-	for st := range s.NameStates(t) {
+	for st := range n.session.NameStates(t) {
 		listed[st.Name], names = &st, append(names, st.Name)
 		if st.RefusedIn != "" {
 			refused = append(refused, st.Name)
@@ -74,7 +64,7 @@ func listStates(s stater, t *xds.Type) (listed map[string]*protocol.NameState, e
 	if len(listed) < len(names) || !slices.IsSorted(names) {
 		return nil, fmt.Errorf("the states have the order %q", names)
 	}
-	if got := s.Refused(t); !slices.Equal(got, refused) {
+	if got := n.session.Refused(t); !slices.Equal(got, refused) {
 		return nil, fmt.Errorf("the method Refused lists %q, the states list %q", got, refused)
 	}
 	return listed, nil
@@ -104,17 +94,16 @@ func (n *lane) checkState(a *account, st protocol.NameState, listed *protocol.Na
 // atRest checks the reported states when traffic has ended and every client has answered. Nothing is in
 // flight, due or about to be removed, except because of a refusal or an undecided view.
 func (n *lane) atRest() error {
-	s, ok := n.session.Session.(stater)
-	if !ok || n.release {
+	if n.release {
 		return nil // the session has released its view
 	}
-	all := s.States()
+	all := n.session.States()
 	refused := slices.ContainsFunc(all, func(is protocol.TypeState) bool { return len(is.Refused) > 0 })
 	for _, is := range all {
 		if is.Due && !refused {
 			return fmt.Errorf("at rest: %+v", is)
 		}
-		for st := range s.NameStates(is.Type) {
+		for st := range n.session.NameStates(is.Type) {
 			if !n.mayRest(is.Type, st, refused) {
 				return fmt.Errorf("at rest: %s: %s", is.Type, describeState(st))
 			}

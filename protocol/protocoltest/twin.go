@@ -49,15 +49,12 @@ func (t *twins) Receive(req xds.Request) error {
 	return a
 }
 
-// Resend sends resources again, if the sessions support that.
-func (t *twins) Resend(typ *xds.Type, name string) {
-	r, ok := t.Session.(resender)
-	if !ok {
-		return
-	}
-	if a, b := r.Resend(typ, name), t.other.(resender).Resend(typ, name); a != b {
+func (t *twins) Resend(typ *xds.Type, name string) int {
+	a, b := t.Session.Resend(typ, name), t.other.Resend(typ, name)
+	if a != b {
 		differ("%d names are sent again with hints, and %d without", a, b)
 	}
+	return a
 }
 
 func (t *twins) Err() error {
@@ -147,11 +144,7 @@ func (t *twins) Check() error {
 
 // Interests returns the interests of the session with hints; those of the other must be equal.
 func (t *twins) Interests() iter.Seq[protocol.Interest] {
-	i, ok := t.Session.(idler)
-	if !ok {
-		return func(func(protocol.Interest) bool) {}
-	}
-	a, b := slices.Collect(i.Interests()), slices.Collect(t.other.(idler).Interests())
+	a, b := slices.Collect(t.Session.Interests()), slices.Collect(t.other.Interests())
 	if !slices.EqualFunc(a, b, equalInterest) {
 		differ("the interests are %+v with hints, and %+v without", a, b)
 	}
@@ -163,11 +156,8 @@ func equalInterest(a, b protocol.Interest) bool {
 }
 
 func (t *twins) Release() {
-	for _, s := range []Session{t.Session, t.other} {
-		if i, ok := s.(idler); ok {
-			i.Release()
-		}
-	}
+	t.Session.Release()
+	t.other.Release()
 }
 
 func equalResponse(a, b *xds.Response) bool {

@@ -266,7 +266,8 @@ func (l *ledger) checkReason(a *account, r *xds.Response) error {
 	if i := slices.IndexFunc(gone, func(n string) bool { return !h.mayRemove(n) }); i >= 0 {
 		return fmt.Errorf("DELTA-8: removes %s, which the client does not hold and did not request", gone[i])
 	}
-	if requested := a.answer || a.newest == nil; !requested && !h.hasReason(r) {
+	requested := a.answer || a.newest == nil
+	if !requested && !h.hasReason(r) {
 		return fmt.Errorf("SOTW-6, SOTW-9, DELTA-15: nothing changed since the last response, and nothing was requested")
 	}
 	return nil

@@ -98,6 +98,7 @@ server answers at --admin, or it denies access.`,
 		},
 	}
 	cli.StateDirFlag(cmd.Flags(), &root)
+	cmd.Flags().Lookup("state-dir").Usage = "`directory` of the server's --state-dir; empty: the server stores nothing"
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "maximum `time` to wait for the server")
 	cmd.Flags().BoolVar(&approve, "allow-mass-delete", false, "allow this one load to remove all resources that are missing from the files, at once")
 	a.Register(cmd.Flags())

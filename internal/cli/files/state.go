@@ -20,6 +20,9 @@ import (
 	"github.com/chancery-xds/chancery/internal/text"
 )
 
+// ofServers describes --state-dir for commands that store nothing themselves.
+const ofServers = "`directory` in which servers, relays and agents store their last good configuration"
+
 // State returns the command state.
 func State() *cobra.Command {
 	cmd := &cobra.Command{
@@ -103,6 +106,7 @@ Exit codes: 0 listed; 1 --state-dir cannot be read; 2 wrong usage.`,
 		},
 	}
 	cli.StateDirFlag(cmd.Flags(), &root)
+	cmd.Flags().Lookup("state-dir").Usage = ofServers
 	o.Register(cmd)
 	return cmd
 }
@@ -173,6 +177,7 @@ usage; 4 --state-dir has no such folder; 5 a program uses the folder.`,
 	f.StringVar(&r.olderThan, "older-than", "", "remove the folders that no program has changed for this `AGE`, such as 90d or 12h")
 	f.BoolVar(&r.dryRun, "dry-run", false, "print which folders would be removed, and remove nothing")
 	cli.StateDirFlag(f, &r.root)
+	f.Lookup("state-dir").Usage = ofServers
 	cmd.ValidArgsFunction = cli.CompleteDirectory
 	return cmd
 }

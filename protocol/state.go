@@ -110,6 +110,10 @@ type NameState struct {
 	Since     time.Time // StateSent, StateWaiting, StateLingering: the time when this state began; zero if unknown
 	Until     time.Time // StateLingering: when the resource is removed even if the client does not answer; zero: never
 
+	// Because is the reason why a resource in WaitsFor delays this one, for people, like "the client refused a newer
+	// state". StateWaiting, StateLingering; empty: unknown.
+	Because string
+
 	// StateWaiting: the resources for which the client must answer first: referenced by this one or by
 	// another one of the same full state. Or the listeners of which this one takes an address (HEAL-4).
 	// StateLingering: the resources on the client that refer to the name. The name "*" means any
@@ -307,9 +311,9 @@ func (o *outlook) state(name string) NameState {
 	w, waits := u.waiting.of(name)
 	switch {
 	case waits && due:
-		n.State, n.Since, n.WaitsFor = StateWaiting, w.since, o.waitsFor(r)
+		n.State, n.Since, n.WaitsFor, n.Because = StateWaiting, w.since, o.waitsFor(r), w.why.String()
 	case l != nil:
-		n.State, n.Since, n.Until, n.WaitsFor = StateLingering, l.since, l.until, o.keepers(name, l)
+		n.State, n.Since, n.Until, n.WaitsFor, n.Because = StateLingering, l.since, l.until, o.keepers(name, l), l.why.String()
 	case due:
 		n.State = StateDue
 	case has && answer == names.InFlight:

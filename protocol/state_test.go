@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
 )
 
@@ -125,6 +126,16 @@ func TestStatesOfRemovedNames(t *testing.T) {
 		if s := l.States()[0]; s.Leaving != 1 {
 			t.Errorf("%+v", s)
 		}
+		if n := l.NameState(xds.Cluster, "x"); n.Because != delay.Unanswered.String() {
+			t.Errorf("%+v", n)
+		}
+		l.ask(xds.Request{Type: xds.Route, Nonce: l.last[xds.Route.URL], Error: &xds.Status{Message: "no"}, Names: []string{"r"}})
+		l.drain()
+		if n := l.NameState(xds.Cluster, "x"); n.Because != delay.Refused.String() || !n.Until.IsZero() {
+			t.Errorf("ADS-3 a NACK holds: %+v", n)
+		}
+		l.commit(xds.Route, []*xds.Resource{resource("r", 3, xds.Ref{Type: xds.Cluster, Name: "y"})})
+		l.drain()
 		l.settleTypes(xds.Route)
 		l.wantStates(xds.Cluster, "x:sent@"+l.last[xds.Cluster.URL]+" y:synced")
 		if n := l.NameState(xds.Cluster, "x"); n.View != nil || n.Told != nil || n.Held == nil {

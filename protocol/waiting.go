@@ -329,10 +329,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 		return time.Time{}
 	}
 	ends := w.ends.at
-	if w.patient.at.IsZero() {
-		return ends
-	}
-	if first := s.other(u.first()); first != nil && first.unacked {
+	if first := s.other(u.first()); !w.patient.at.IsZero() && first != nil && first.unacked {
 		if until := first.silentUntil(delay.Unanswered, w.patient.at); ends.IsZero() || until.Before(ends) {
 			ends = until
 		}

@@ -95,7 +95,7 @@ func (c *chain) sent() {
 		c.ok(sent, "", "%s", c.what())
 	case protocol.StateLingering:
 		keepers, _ := c.waits(n.WaitsFor)
-		c.ok(sent, "", "it was removed from the files, and is kept while %s may refer to it", orElse(keepers, "another resource of the client"))
+		c.ok(sent, "", "it was removed from the files, and is kept while %s may refer to it%s", orElse(keepers, "another resource of the client"), after(": ", n.Because))
 	case protocol.StateUnknown:
 		c.ok(sent, "", "the client may have it from an earlier stream")
 	default:

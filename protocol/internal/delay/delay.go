@@ -51,18 +51,18 @@ var reasons = [...]struct {
 	id    string // the requirement (docs/requirements.md)
 	text  string
 }{
-	Unsent:           {15 * time.Second, Answer, "ADS-3", "their newer state is not sent yet"},
-	Unanswered:       {15 * time.Second, Answer, "ADS-6", "the client has not answered"},
-	Refused:          {0, Begin, "ADS-3", "the client refused their newer state"},
-	Earlier:          {15 * time.Second, Answer, "ADS-9", "the client has them from an earlier stream"},
-	Unassigned:       {15 * time.Second, Begin, "ADS-6", "the client refused them"},
-	Warming:          {15 * time.Second, Event, "ADS-11", "the client has not acknowledged their endpoints"},
-	Undecided:        {0, Begin, "ADS-4", "the server does not know yet whether they exist"},
-	Member:           {0, Begin, "ADS-10", "they are removed first"},
-	Unopened:         {byGrace, Event, "ADS-9", "the client has not opened their type yet"},
-	UnopenedClusters: {15 * time.Second, Event, "ADS-9", "the client has not opened their type yet"},
-	Elsewhere:        {byGrace, Begin, "ADS-11", "the client may have them on another connection"},
-	Dropping:         {15 * time.Second, Begin, "ADS-3", "the client may still unsubscribe from it"},
+	Unsent:           {15 * time.Second, Answer, "ADS-3", "a newer state is not sent yet"},
+	Unanswered:       {15 * time.Second, Answer, "ADS-6", "the client has not answered a newer state"},
+	Refused:          {0, Begin, "ADS-3", "the client refused a newer state"},
+	Earlier:          {15 * time.Second, Answer, "ADS-9", "the client may have it from an earlier stream"},
+	Unassigned:       {15 * time.Second, Begin, "ADS-6", "the client refused it, and it has no endpoints"},
+	Warming:          {15 * time.Second, Event, "ADS-11", "the client has not acknowledged its endpoints"},
+	Undecided:        {0, Begin, "ADS-4", "the server does not know yet whether it exists"},
+	Member:           {0, Begin, "ADS-10", "it is removed first"},
+	Unopened:         {byGrace, Event, "ADS-9", "the client has not opened its type yet"},
+	UnopenedClusters: {15 * time.Second, Event, "ADS-9", "the client has not opened its type yet"},
+	Elsewhere:        {byGrace, Begin, "ADS-11", "the client may have other types on another connection"},
+	Dropping:         {15 * time.Second, Begin, "ADS-3", "the client may unsubscribe by itself"},
 	Behind:           {5 * time.Second, Event, "SOTW-3", "an earlier response is unanswered"},
 }
 
@@ -84,5 +84,5 @@ func (r Reason) Start() Start { return reasons[r].start }
 // ID returns the requirement that has the reason.
 func (r Reason) ID() string { return reasons[r].id }
 
-// String returns the reason for explain, as "is kept while RDS r may refer to it: " continues; empty: none.
+// String returns the reason for explain, after "is kept while RDS r may refer to it:"; empty: none.
 func (r Reason) String() string { return reasons[r].text }

@@ -39,8 +39,8 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 			return names
 		}
 	}
-	for name, it := range d.Each {
-		if stands(it.Is) && p.within(name, it.Is) && !add(name) {
+	for name, it := range d.in(p) {
+		if stands(it.Is) && !add(name) {
 			return names
 		}
 	}
@@ -50,8 +50,8 @@ func (u *subscription) blamed(d *delivery, p *part, text string) []string {
 // upserts returns the number of resources in a message. In a full state, only changed resources count.
 func (d *delivery) upserts(p *part) int {
 	n := len(d.beats)
-	for name, it := range d.Each {
-		if stands(it.Is) && p.within(name, it.Is) {
+	for _, it := range d.in(p) {
+		if stands(it.Is) {
 			n++
 		}
 	}

@@ -101,13 +101,10 @@ func (d *delivery) keepFinding(f finding) { d.finding = &f }
 // overtaken removes from the delivery the names that the client has accepted in a later response.
 func (d *delivery) overtaken(names iter.Seq2[string, item]) {
 	for name := range names {
-		is := d.Carries(name)
-		if is == nil {
-			continue
-		}
-		for i := range d.parts {
-			p := &d.parts[i]
-			p.moved = p.moved || p.within(name, is)
+		if is := d.Carries(name); is != nil {
+			if p := d.message(name, is); p != nil {
+				p.moved = true
+			}
 		}
 	}
 	d.Without(names)
@@ -133,7 +130,29 @@ func (d *delivery) lapse() {
 // open reports whether the client has not answered the message with a name yet. Each message has
 // its own answer (DELTA-13).
 func (d *delivery) open(name string, is *xds.Stamp) bool {
-	return !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate != unanswered && p.within(name, is) })
+	p := d.message(name, is)
+	return p == nil || p.fate == unanswered
+}
+
+// message returns the message with a name, or nil.
+func (d *delivery) message(name string, is *xds.Stamp) *part {
+	for i := range d.parts {
+		if p := &d.parts[i]; p.within(name, is) {
+			return p
+		}
+	}
+	return nil
+}
+
+// in yields the names of a message.
+func (d *delivery) in(p *part) iter.Seq2[string, item] {
+	return func(yield func(string, item) bool) {
+		for name, it := range d.Each {
+			if p.within(name, it.Is) && !yield(name, it) {
+				return
+			}
+		}
+	}
 }
 
 // says returns the state of a name in the delivery, or nil. Unlike carries, says returns nil for a

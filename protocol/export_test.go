@@ -164,8 +164,8 @@ func (u *subscription) checkRecord() error {
 	for i := range u.deliveries {
 		d := &u.deliveries[i]
 		dealt := d.settled() && !slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == passed })
-		if d.parts[0].nonce <= last || dealt {
-			return fmt.Errorf("delivery %d after %d, settled %v", d.parts[0].nonce, last, dealt)
+		if d.first() <= last || dealt {
+			return fmt.Errorf("delivery %d after %d, settled %v", d.first(), last, dealt)
 		}
 		last = d.last()
 		if err := d.check(); err != nil {

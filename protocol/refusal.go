@@ -130,19 +130,24 @@ func merge(a, b refusal) refusal {
 			r.setApart(it.Name)
 		}
 	}
-	few := b.out
-	r.out = a.out
-	if len(r.out) < len(few) {
-		r.out, few = few, r.out
-	}
-	for name, given := range few {
-		r.out[name] = given || r.out[name]
-	}
+	r.out = formerMembers(&a, &b)
 	for _, it := range items { // a former member of one refusal may be a member of the other
 		delete(r.out, it.Name)
 	}
-	maps.DeleteFunc(r.out, func(name string, _ bool) bool { return a.neverWas(name) || b.neverWas(name) })
 	return r
+}
+
+// formerMembers returns the former members of two refusals, in the memory of one of them.
+func formerMembers(a, b *refusal) map[string]bool {
+	all, few := a.out, b.out
+	if len(all) < len(few) {
+		all, few = few, all
+	}
+	for name, given := range few {
+		all[name] = given || all[name]
+	}
+	maps.DeleteFunc(all, func(name string, _ bool) bool { return a.neverWas(name) || b.neverWas(name) })
+	return all
 }
 
 // neverWas reports whether the refusal only removes a name that did not exist. A client may
@@ -155,7 +160,9 @@ func (r *refusal) neverWas(name string) bool {
 // refuse records that the client has refused message p of delivery d. It reports whether the client has
 // refused the same content with the same text before.
 func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (repeated bool) {
-	v := s.variant
+	if s.tellsWorld(u) && d.superseded {
+		return false // the client has accepted a later full state
+	}
 	r := refusal{cargo: d.cargo, part: *p}
 	r.Items = slices.Clone(d.Items) // the delivery may lose items later
 	r.count()
@@ -168,16 +175,13 @@ func (s *Session) refuse(u *subscription, d *delivery, p *part, text string) (re
 		}
 		r = list(items, p.nonce, false)
 	}
-	if v == xds.SotW && u.typ.FullState && d.superseded {
-		return false // the client has accepted a later full state
-	}
 	if s.retries() {
 		r.text = hashOf(text)
 		r.permanent = CannotPass(text, func(word string) bool { return d.Carries(word) != nil || stands(u.told(word)) })
 		repeated = u.countTries(&r)
 		s.schedule(&r)
 	}
-	u.remember(v, r)
+	u.remember(s.variant, r)
 	return repeated
 }
 
@@ -197,15 +201,8 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 	}
 	u.refusals = slices.Insert(u.refusals, at, refused)
 	r := &u.refusals[at]
-	// If a newer state of one member was already sent, the other members are sent again, too: the
-	// client may not have applied them.
-	if later := u.laterThan(v, r.nonce); (v == xds.Delta || !u.typ.FullState) && u.toldSince(r, later) {
-		u.retell(r, func(name string, it item) bool { return same(u.told(name), it.Is) && !later(name) })
-		for name := range r.members { // a member accepted in a later response is no longer refused
-			if u.acceptedSince(v, r, name) && !later(name) {
-				r.take(name, false)
-			}
-		}
+	if v == xds.Delta || !u.typ.FullState {
+		u.retellOthers(v, r)
 	}
 	for name, it := range r.members {
 		u.Note(name)
@@ -217,8 +214,21 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 		u.absorb(at)
 	}
 	u.dropEmpty()
-	if len(u.refusals) > maxRefusals {
-		u.joinRefusals()
+	u.limitRefusals()
+}
+
+// retellOthers marks members of a new refusal to be sent again if a newer state of another member was already sent:
+// the client may not have applied them. A member accepted in a later response is no longer refused.
+func (u *subscription) retellOthers(v xds.Variant, r *refusal) {
+	later := u.laterThan(r.nonce)
+	if !u.toldSince(r, later) {
+		return
+	}
+	u.retell(r, func(name string, it item) bool { return same(u.told(name), it.Is) && !later(name) })
+	for name := range r.members {
+		if u.acceptedSince(v, r, name) && !later(name) {
+			r.take(name, false)
+		}
 	}
 }
 
@@ -227,9 +237,7 @@ func (u *subscription) adoptRefused(all [][]item) {
 	for _, items := range all {
 		u.refusals = append(u.refusals, list(items, 0, true))
 	}
-	for len(u.refusals) > maxRefusals {
-		u.joinRefusals()
-	}
+	u.limitRefusals()
 }
 
 // phantom reports whether an item can be forgotten, because it removes a name that did not exist
@@ -242,6 +250,13 @@ func (u *subscription) phantom(it item) bool {
 	return !slices.ContainsFunc(u.refusals, func(r refusal) bool {
 		return r.has(it.Name) && (stands(r.Before(it.Name)) || stands(r.Carries(it.Name)))
 	})
+}
+
+// limitRefusals merges refusals while there are too many.
+func (u *subscription) limitRefusals() {
+	for len(u.refusals) > maxRefusals {
+		u.joinRefusals()
+	}
 }
 
 // joinRefusals merges two consecutive refusals: the oldest one that has no more members than the
@@ -311,20 +326,15 @@ func (s *Session) hoard(u *subscription) (most int) {
 }
 
 // laterThan returns a function that reports whether a delivery in flight, sent after a nonce, has a
-// name. In SotW, removals of a type without full state do not count, because no response reports
-// them.
-func (u *subscription) laterThan(v xds.Variant, nonce uint64) func(name string) bool {
-	var all []*delivery
-	for d := range u.underWay() {
-		if d.parts[0].nonce > nonce {
-			all = append(all, d)
-		}
-	}
+// name. Removals that the delivery does not report do not count.
+func (u *subscription) laterThan(nonce uint64) func(name string) bool {
 	return func(name string) bool {
-		return slices.ContainsFunc(all, func(d *delivery) bool {
-			is := d.Carries(name)
-			return is != nil && (stands(is) || v == xds.Delta || u.typ.FullState)
-		})
+		for d := range u.underWay() {
+			if d.first() > nonce && d.says(name) != nil {
+				return true
+			}
+		}
+		return false
 	}
 }
 

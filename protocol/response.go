@@ -15,16 +15,9 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	world := s.tellsWorld(u)
 	version := s.version(u, t) // computed before removals are counted as told
 	stuck := s.warm(u, d.upserts, world)
-	var from, to *xds.Versions
-	if u.wildcard {
-		from = u.base
-	}
-	whole := u.wildcard && u.Anew
+	from, whole := u.base, u.Anew // without a wildcard, nil and false
 	told, others := s.binders(u, d)
 	items := s.tell(u, t, d, s.nonces+1)
-	if u.wildcard {
-		to = u.base
-	}
 	c := s.changes(u, t, d)
 	switch {
 	case len(others) > 0: // if they have no common order, the told states decide
@@ -36,7 +29,7 @@ func (s *Session) bring(u *subscription, t *xds.Table, d *diff) []*xds.Response 
 	if !world {
 		parts = c.Split(s.opts.MaxResponse)
 	}
-	content := cargo{From: from, To: to, Whole: whole, Items: items}
+	content := cargo{From: from, To: u.base, Whole: whole, Items: items}
 	f := delivery{cargo: content, version: version, sent: s.now, retry: u.hasRetried(&content), tried: s.tries(u.typ, &content), untold: s.forsakes(u)}
 	if stuck {
 		f.expectNone()
@@ -107,11 +100,9 @@ func (s *Session) worldOf(u *subscription, t *xds.Table, d *delivery, parts int)
 		slices.SortStableFunc(w.Others, stampByName)
 		return w
 	}
-	for _, listed := range [][]string{u.Dirty, u.parked()} {
-		for _, n := range listed {
-			if e := u.Entry(n); e != nil && w.Versions.Get(n) != nil && !same(e.Told, w.Versions.Get(n)) {
-				w.Lacks = append(w.Lacks, n)
-			}
+	for e := range u.unsettled(u.parked()) {
+		if is := w.Versions.Get(e.Name); is != nil && !same(e.Told, is) {
+			w.Lacks = append(w.Lacks, e.Name)
 		}
 	}
 	slices.Sort(w.Lacks)
@@ -227,12 +218,9 @@ func (s *Session) version(u *subscription, t *xds.Table) string {
 	if !s.tellsWorld(u) || len(u.leaving)+u.waiting.len() == 0 {
 		return t.Version()
 	}
-	return t.VersionWith(func(yield func(*xds.Stamp) bool) {
-		for _, r := range s.substitutes(u) {
-			if !yield(r.Stamp) {
-				return
-			}
-		}
-		u.lingeringStamps(yield)
-	})
+	stamps := slices.Collect(u.lingeringStamps)
+	for _, r := range s.substitutes(u) {
+		stamps = append(stamps, r.Stamp)
+	}
+	return t.VersionWith(slices.Values(stamps))
 }

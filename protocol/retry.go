@@ -279,8 +279,8 @@ func (d *delivery) helps(p *part, t, by *xds.Type, refused *xds.Stamp, counts fu
 	if refused.Addresses == nil || !by.Is(t) {
 		return false
 	}
-	for name, it := range d.Each {
-		if it.Was.Addresses != nil && !same(it.Was, it.Is) && p.within(name, it.Is) && it.Was.Frees(it.Is, refused) && counts(name, it.Is) {
+	for name, it := range d.in(p) {
+		if it.Was.Addresses != nil && !same(it.Was, it.Is) && it.Was.Frees(it.Is, refused) && counts(name, it.Is) {
 			return true
 		}
 	}

@@ -94,12 +94,8 @@ func (u *subscription) excuse() {
 
 // gone removes a delivery from the list.
 func (u *subscription) gone(d *delivery) {
-	for i := range u.deliveries {
-		if d == &u.deliveries[i] {
-			u.deliveries = slices.Delete(u.deliveries, i, i+1)
-			break
-		}
-	}
+	last := d.last()
+	u.deliveries = slices.DeleteFunc(u.deliveries, func(o delivery) bool { return o.last() == last })
 	if len(u.deliveries) == 0 {
 		u.deliveries = nil
 	}
@@ -134,20 +130,13 @@ func (s *Session) pass(u *subscription, d *delivery, with answering) {
 
 // accept records that the client has accepted message p of delivery d.
 func (s *Session) accept(u *subscription, d *delivery, p *part, with answering) {
+	with.accepts(d, p)
 	if d.beats != nil && !p.world { // a heartbeat changes no state, except a heartbeat with the full state
-		with.accepts(d, p)
 		u.forgive(p.nonce, d.beatsOf(p)) // refusals of earlier heartbeats end: the client has the resources (TTL-5)
 		return
 	}
-	with.accepts(d, p)
 	u.learned(s.variant, d, p, with.waits)
-	told := func(yield func(string, item) bool) {
-		for name, it := range d.Each {
-			if p.within(name, it.Is) && !yield(name, it) {
-				return
-			}
-		}
-	}
+	told := d.in(p)
 	for i := range u.deliveries {
 		if o := &u.deliveries[i]; o.last() < p.nonce {
 			o.overtaken(told)

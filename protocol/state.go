@@ -453,8 +453,8 @@ func (o *outlook) held(name string, told *xds.Stamp) *xds.Stamp {
 		if !stands(is) && (is == nil || o.s.forsakes(u)) {
 			continue // SotW does not report that a name is removed
 		}
-		if d.beats == nil && d.parts[0].nonce < first && d.open(name, is) {
-			was, first = d.Before(name), d.parts[0].nonce
+		if d.beats == nil && d.first() < first && d.open(name, is) {
+			was, first = d.Before(name), d.first()
 		}
 	}
 	switch left := u.leftovers[name].stamp; {

@@ -171,8 +171,8 @@ func (s *Session) isVague(u *subscription, rest unsent) bool {
 	case early:
 		return true
 	}
-	for _, listed := range [][]string{u.Dirty, rest.parked} {
-		if slices.ContainsFunc(listed, func(n string) bool { return u.awaitsKnown(n, rest.lists) }) {
+	for e := range u.unsettled(rest.parked) { // its resource of an earlier stream, with unknown content, is still to be replaced
+		if u.hadBefore(e.Name) && rest.lists(e) {
 			return true
 		}
 	}
@@ -186,11 +186,17 @@ func (s *Session) isVague(u *subscription, rest unsent) bool {
 	return false // refused names of brought do not count here: keeps yields them
 }
 
-// awaitsKnown reports whether a state of a name from an earlier stream, with unknown content, is still to be
-// replaced. A dirty or parked name may be equal to the view, so lists checks its entry.
-func (u *subscription) awaitsKnown(name string, lists func(*entry) bool) bool {
-	e := u.Entry(name)
-	return e != nil && u.hadBefore(name) && lists(e)
+// unsettled yields the entries of the dirty and the parked names. They may be equal to the view.
+func (u *subscription) unsettled(parked []string) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, listed := range [...][]string{u.Dirty, parked} {
+			for _, n := range listed {
+				if e := u.Entry(n); e != nil && !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // vagueAfter reports whether vague will still be true after the client accepts one part of delivery
@@ -218,8 +224,8 @@ func (u *subscription) learned(v xds.Variant, d *delivery, p *part, waits bool) 
 		return
 	}
 	var taken []string
-	for name, it := range d.Each {
-		if stands(it.Is) && p.within(name, it.Is) { // only resources count: SotW may not report removals
+	for name, it := range d.in(p) {
+		if stands(it.Is) { // only resources count: SotW may not report removals
 			taken = append(taken, name)
 		}
 	}
@@ -241,7 +247,7 @@ func (u *subscription) toldAll(d *delivery) {
 		}
 	}
 	for name, it := range d.Each {
-		if stands(it.Is) && slices.ContainsFunc(d.parts, func(p part) bool { return p.fate == refused && p.within(name, it.Is) }) {
+		if stands(it.Is) && d.message(name, it.Is).fate == refused {
 			names = append(names, name)
 		}
 	}
@@ -356,24 +362,17 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 }
 
 // unanswered returns the newest delivery with an unanswered state of a name, and the message with
-// this name. With a nonce, only the delivery with this first nonce counts. The message is nil if it is no longer
-// listed.
+// this name. With a nonce, only the delivery with this first nonce counts. The message is nil if it only
+// says that an alias matches nothing.
 func (u *subscription) unanswered(name string, nonce uint64) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]
-		if nonce > 0 && nonce != d.first() {
+		if nonce > 0 && nonce != d.first() || d.beats != nil {
 			continue
 		}
-		is := d.says(name) // the client answers only what a response reports
-		if is == nil || d.beats != nil || !d.open(name, is) {
-			continue
+		if is := d.says(name); is != nil && d.open(name, is) { // the client answers only what a response reports
+			return d, d.message(name, is)
 		}
-		for j := range d.parts {
-			if p := &d.parts[j]; p.within(name, is) {
-				return d, p
-			}
-		}
-		return d, nil
 	}
 	return nil, nil
 }
@@ -419,18 +418,10 @@ func (s *Session) held(u *subscription, rest unsent, yield func(st *xds.Stamp, w
 // flight.
 func (s *Session) keeps(u *subscription, parked []string, yield func(st *xds.Stamp, why delay.Reason)) {
 	t := s.table(u.typ)
-	if u.base != nil && u.base != t.Versions() {
-		for was := range t.Versions().Since(u.base) {
-			if was != nil && u.Entry(was.Name) == nil && u.outdated(t, was.Name, was) {
-				yield(was, delay.Unsent)
-			}
-		}
-	}
-	for _, listed := range [][]string{u.Dirty, parked} {
-		for _, n := range listed {
-			if e := u.Entry(n); e != nil && u.Kept(n) == nil && u.outdated(t, n, e.Told) {
-				yield(e.Told, delay.Unsent)
-			}
+	u.keepsCovered(t, yield)
+	for e := range u.unsettled(parked) {
+		if u.Kept(e.Name) == nil && u.outdated(t, e.Name, e.Told) {
+			yield(e.Told, delay.Unsent)
 		}
 	}
 	for n := range u.AllKept {
@@ -448,11 +439,23 @@ func (s *Session) keeps(u *subscription, parked []string, yield func(st *xds.Sta
 	}
 }
 
+// keepsCovered yields the stamps of names that only the wildcard covers.
+func (u *subscription) keepsCovered(t *xds.Table, yield func(st *xds.Stamp, why delay.Reason)) {
+	if u.base == nil || u.base == t.Versions() {
+		return
+	}
+	for was := range t.Versions().Since(u.base) {
+		if was != nil && u.Entry(was.Name) == nil && u.outdated(t, was.Name, was) {
+			yield(was, delay.Unsent)
+		}
+	}
+}
+
 // keepsRefused yields the states of a refusal that the client may hold. A state counts as refused until it
 // is sent again. A refusal with the nonce 0 has states from an earlier stream, which the client perhaps
 // never refused.
 func (s *Session) keepsRefused(u *subscription, t *xds.Table, r *refusal, yield func(st *xds.Stamp, why delay.Reason)) {
-	later := u.laterThan(s.variant, r.nonce)
+	later := u.laterThan(r.nonce)
 	for name, it := range r.members {
 		why := delay.Refused
 		switch {

@@ -46,7 +46,7 @@ func (s *Session) withhold(u *subscription) {
 		r := &u.refusals[i]
 		free := r.rejoin(slices.Concat(names, tried))
 		if len(free) > 0 {
-			later := u.laterThan(s.variant, r.nonce) // the answer to a later response decides
+			later := u.laterThan(r.nonce) // the answer to a later response decides
 			u.retell(r, func(name string, _ item) bool { return free[name] && !later(name) && (!world || !u.toldGone(name)) })
 			u.Owe(u.Due || world)
 		}

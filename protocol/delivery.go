@@ -59,8 +59,8 @@ func (p *part) within(name string, is *xds.Stamp) bool {
 // A delivery is a response that the client has not answered yet. A large response has several
 // messages (parts). Terms: see doc.go.
 //
-// Invariant: each name of the delivery is in at most one message. Removed names that SotW does not
-// report are in no message.
+// Invariant: each name of the delivery is in one message. Only removed names that SotW does not report are
+// in no message.
 type delivery struct {
 	cargo
 	parts   []part // at least one, by nonce

@@ -214,7 +214,7 @@ func (d *delivery) check() error {
 		}
 	}
 	for name, it := range d.Each {
-		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.Is) })); n > 1 || n == 0 && stands(it.Is) {
+		if n := len(slices.DeleteFunc(slices.Clone(d.parts), func(p part) bool { return !p.within(name, it.Is) })); n > 1 || n == 0 && d.says(name) != nil && d.beats == nil {
 			return fmt.Errorf("%d of its messages have %q", n, name)
 		}
 	}

@@ -317,7 +317,7 @@ func (o *outlook) state(name string) NameState {
 	case due:
 		n.State = StateDue
 	case has && answer == names.InFlight:
-		n.State, n.Since, n.Nonce = StateSent, d.sent, p.nonceText()
+		n.State, n.Since, n.Nonce = StateSent, d.sent, nonceOf(p.nonce)
 	case has && answer == names.Refused && !o.isUnreported(told):
 		n.State, n.Nonce = StateRefused, n.RefusedIn
 	default:
@@ -340,14 +340,6 @@ func (n *NameState) compare(r *xds.Resource, told *xds.Stamp) {
 	if stands(told) {
 		n.Told = told
 	}
-}
-
-// nonceText returns the nonce of a message; empty if the message is not known.
-func (p *part) nonceText() string {
-	if p == nil {
-		return ""
-	}
-	return nonceOf(p.nonce)
 }
 
 // settled returns the state of a name for which nothing is in flight, refused, or to be sent by its

@@ -362,8 +362,7 @@ func (u *subscription) newest(v xds.Variant) *delivery {
 }
 
 // unanswered returns the newest delivery with an unanswered state of a name, and the message with
-// this name. With a nonce, only the delivery with this first nonce counts. The message is nil if it only
-// says that an alias matches nothing.
+// this name. With a nonce, only the delivery with this first nonce counts.
 func (u *subscription) unanswered(name string, nonce uint64) (*delivery, *part) {
 	for i := len(u.deliveries) - 1; i >= 0; i-- {
 		d := &u.deliveries[i]

@@ -34,11 +34,22 @@ func (s *Session) Check() error {
 	return nil
 }
 
+// everySub returns the subscriptions of the session and of its siblings.
+func (s *Session) everySub() (all []*subscription) {
+	if s.siblings == nil {
+		return s.subs
+	}
+	for _, o := range s.siblings.all {
+		all = append(all, o.subs...)
+	}
+	return all
+}
+
 // checkParked finds parked names that would not wait if they were evaluated.
 func (s *Session) checkParked(u *subscription) error {
 	ends := s.waitEnds(u)
 	if !u.waiting.parks() || u.waiting.seen != s.inputs(u) || !ends.IsZero() && !s.now.Before(ends) ||
-		slices.ContainsFunc(slices.Collect(s.client), func(v *subscription) bool { return len(v.Noted) > 0 }) {
+		slices.ContainsFunc(s.everySub(), func(v *subscription) bool { return len(v.Noted) > 0 }) {
 		return nil // it is evaluated in the next step
 	}
 	for n, is := range u.waiting.waits {

@@ -319,7 +319,7 @@ func (s *Session) cold(first *subscription, c *xds.Resource) (is condition, exis
 // assignment on several streams, the ACK on one of them suffices.
 func (s *Session) lacksAddresses(t *xds.Type, name string) condition {
 	is := because(delay.Unsent)
-	for eds := range s.clientOf(t) {
+	for eds := range s.subscribers(t, name) {
 		if !eds.toldWanted(name) {
 			continue
 		}

@@ -24,7 +24,7 @@ type Session struct {
 	opts    Options
 	began   time.Time // time of the first request
 
-	siblings *Siblings // the per-type streams of the same client; nil: unknown, or an aggregated stream
+	sibling
 
 	view   xds.View // nil between Release and Change
 	views  uint64   // number of the current view
@@ -162,6 +162,9 @@ func (s *Session) open(u *subscription, req xds.Request) {
 		i--
 	}
 	s.subs = slices.Insert(s.subs, i, u)
+	if s.siblings != nil {
+		u.Watch() // until EndStep
+	}
 	s.event(Event{Kind: Opened, Type: u.typ, Version: req.Version, Count: len(req.Initial)})
 }
 

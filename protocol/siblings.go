@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,34 +15,53 @@ import (
 // stream. Two open streams of a full-state type prove several clients. Then each session is alone,
 // and the grace period protects removed resources.
 //
-// Siblings and its sessions are not safe for concurrent use: one lock must protect all of them. Before
-// an input of one session, call Update. After the input and its responses, ask each other session that
-// is not Idle for its responses and its Deadline: both may have changed.
+// Siblings and its sessions are not safe for concurrent use: one lock must protect all of them. A step of
+// one session is Update, its inputs, its responses and EndStep. A step costs time for the siblings that wait or keep
+// removed resources, and for all siblings only if the view has changed.
 type Siblings struct {
-	all      []*Session
-	several  bool                 // the streams are of several clients
-	separate bool                 // Separate was called: several stays set
-	epoch    uint64               // counts the calls of joined (see inputs)
-	closed   map[string]time.Time // when a stream of a type last ended, by type URL
+	all        []*Session
+	streams    map[string][]*Session // by type URL
+	dependents []*Session            // sessions with names that wait or are kept; possibly some others
+	told       map[string]*subscription
+	several    bool // the streams are of several clients
+	separate   bool // Separate was called: several stays set
+	behind     bool // a session has a newer view than the others
+	updated    bool // all sessions were given their views since EndStep
+	epoch      uint64
+	closed     map[string]time.Time // when a stream of a type last ended, by type URL
+}
+
+// A sibling is what the siblings of a session record about it.
+type sibling struct {
+	siblings  *Siblings // the per-type streams of the same client; nil: unknown, or an aggregated stream
+	dependent bool      // the session is in dependents
+	epoch     uint64    // Epoch of the subscription at the end of the last step
+	stirred   bool      // names that wait for the session were told of its changes, since EndStep
 }
 
 // Join adds the session of a per-type stream, before its first request.
 func (g *Siblings) Join(s *Session) {
-	s.siblings = g
+	if g.streams == nil {
+		g.streams, g.told, g.closed = map[string][]*Session{}, map[string]*subscription{}, map[string]time.Time{}
+	}
+	s.siblings, g.behind = g, true
 	g.all = append(g.all, s)
-	g.joined()
+	g.joined(s.only, append(g.streams[s.only.URL], s))
 }
 
 // Leave removes the session of a stream that has ended. The client may open it again, and may hold its
-// resources until then (ADS-9).
-func (g *Siblings) Leave(s *Session, now time.Time) {
+// resources until then (ADS-9). The result is the same as that of EndStep.
+func (g *Siblings) Leave(s *Session, now time.Time) (woken []*Session) {
+	is := func(o *Session) bool { return o == s }
 	s.siblings = nil
-	g.all = slices.DeleteFunc(g.all, func(o *Session) bool { return o == s })
-	if g.closed == nil {
-		g.closed = map[string]time.Time{}
-	}
+	g.all, g.dependents = slices.DeleteFunc(g.all, is), slices.DeleteFunc(g.dependents, is)
+	maps.DeleteFunc(g.told, func(_ string, u *subscription) bool { return slices.Contains(s.subs, u) })
 	g.closed[s.only.URL] = now
-	g.joined()
+	g.joined(s.only, slices.DeleteFunc(g.streams[s.only.URL], is))
+	if g.updated {
+		return g.all // the last step has failed before EndStep
+	}
+	return g.dependents
 }
 
 // opensAgain is the condition that a stream of type t ended less than the grace period ago. The client may
@@ -59,68 +79,139 @@ func (s *Session) opensAgain(t *xds.Type) condition {
 
 // Separate makes all sessions alone, now and later: the client has a stream whose session is not here.
 func (g *Siblings) Separate() {
-	g.separate = true
-	g.joined()
+	g.separate, g.several = true, true
+	g.epoch++
 }
 
-// joined is called when the set of sessions changes. It decides whether the streams are of several clients.
-// One client has at most one stream of a full-state type. Of another type it may have one stream for each name.
-func (g *Siblings) joined() {
-	g.epoch++
+// joined records the streams of a type, and decides whether the streams are of several clients. One client has at
+// most one stream of a full-state type. Of another type it may have one stream for each name.
+func (g *Siblings) joined(t *xds.Type, streams []*Session) {
+	was := g.several
+	first := len(streams) == 0 || len(g.streams[t.URL]) == 0
+	g.streams[t.URL] = streams
 	g.several = g.separate
-	seen := map[string]bool{}
-	for _, s := range g.all {
-		g.several = g.several || s.only.FullState && seen[s.only.URL]
-		seen[s.only.URL] = true
+	for _, of := range g.streams {
+		g.several = g.several || len(of) > 1 && of[0].only.FullState
+	}
+	if first || was != g.several {
+		g.epoch++
 	}
 }
-
-// Len returns the number of sessions.
-func (g *Siblings) Len() int { return len(g.all) }
 
 // maxLooks limits how often Update asks for the views. Usually the second time no view has changed. A view
 // whose changed names are unknown counts as changed each time.
 const maxLooks = 4
 
-// Update gives all sessions the present time and their views, which next returns like the parameters of
-// [Session.Change]. If next returns a nil view, the session keeps the view that it has. All views must
-// be of the same commit, so Update asks until no view has changed.
-func (g *Siblings) Update(now time.Time, next func(*Session) (view xds.View, touched []xds.Names)) {
-	for _, s := range g.all {
-		s.Advance(now)
-	}
-	for range maxLooks {
-		changed := false
-		for _, s := range g.all {
-			view, touched := next(s)
-			if view == nil {
-				continue
-			}
-			s.Change(view, touched)
-			changed = changed || touched == nil || len(touched) > 0
+// Update gives a session the present time and its view, which next returns like the parameters of
+// [Session.Change]. If that has changed, Update gives all sessions their views: they must be of the same commit, so
+// Update asks until no view has changed. If next returns a nil view, the session keeps the view that it has.
+func (g *Siblings) Update(s *Session, now time.Time, next func(*Session) (view xds.View, touched []xds.Names)) {
+	give := func(o *Session) (changed bool) {
+		o.Advance(now)
+		view, touched := next(o)
+		if view == nil {
+			return false
 		}
+		o.Change(view, touched)
+		return touched == nil || len(touched) > 0
+	}
+	changed := give(s) || g.behind
+	for range maxLooks {
 		if !changed {
 			return
 		}
+		changed, g.behind, g.updated = false, false, true
+		for _, o := range g.all {
+			changed = give(o) || changed
+		}
 	}
 }
 
-// Release releases the views of all sessions (see [Session.Release]).
-func (g *Siblings) Release() {
-	for _, s := range g.all {
-		s.Release()
+// EndStep ends a step of a session: it releases the views. It returns the siblings that may have something to send,
+// or another deadline. The result is valid until the next call.
+func (g *Siblings) EndStep(s *Session) (woken []*Session) {
+	if g.updated {
+		g.updated = false
+		given := func(o *Session) bool { return o.view != nil } // not if next has failed
+		for _, o := range g.all {
+			_ = given(o) && g.record(o)
+		}
+		for _, o := range g.all {
+			if o != s && given(o) && !o.idle() {
+				woken = append(woken, o)
+			}
+			o.Release()
+		}
+		return woken
+	}
+	if g.record(s) {
+		for _, o := range g.dependents {
+			if o != s && o.concerns(s.only) {
+				woken = append(woken, o)
+			}
+		}
+	}
+	s.Release()
+	return woken
+}
+
+// record ends the step of a session that has its view, and reports whether the step may concern others.
+func (g *Siblings) record(s *Session) (stirred bool) {
+	for _, u := range s.subs {
+		s.recheckDependents(u)
+		s.stirred = s.stirred || u.Epoch != s.epoch
+		if u.Epoch != s.epoch && s.epoch > 0 {
+			g.epoch++
+		}
+		s.epoch = u.Epoch
+	}
+	if depends := s.depends(); depends && !s.dependent {
+		g.dependents = append(g.dependents, s)
+	} else if !depends && s.dependent {
+		g.dependents = slices.DeleteFunc(g.dependents, func(o *Session) bool { return o == s })
+	}
+	s.dependent = s.depends()
+	stirred, s.stirred = s.stirred, false
+	return stirred
+}
+
+// stir records that the names that wait for u are told of changed names. It remembers which stream has the newest
+// changes of an assignment: a hint, which may be lost.
+func (s *Session) stir(u *subscription, names []string) {
+	g := s.siblings
+	if g == nil {
+		return
+	}
+	s.stirred = true
+	u.Watch()
+	if !s.warms(u.typ) {
+		return
+	}
+	if len(g.told) > 2*len(g.all) {
+		clear(g.told)
+	}
+	for _, name := range names {
+		g.told[name] = u
 	}
 }
 
-// Idle reports whether the session has nothing to send, and does not depend on its siblings. A session that got no
-// view is idle: its stream is about to end.
-func (s *Session) Idle() bool {
-	return s.view == nil || !s.Depends() && !slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.pending(s.table(u.typ)) })
+// concerns reports whether a step of a stream of type t may give the session something to send, or another deadline.
+func (s *Session) concerns(t *xds.Type) bool {
+	return slices.ContainsFunc(s.subs, func(u *subscription) bool {
+		w := u.waiting
+		return len(u.Dirty) > 0 || len(u.leaving) > 0 && slices.ContainsFunc(u.typ.ReferredBy(), t.Is) ||
+			w.len() > 0 && (!w.parked || w.seen != s.inputs(u) || t.Is(u.first()))
+	})
 }
 
-// Depends reports whether a resource waits for another one, or a lost resource is kept. So the siblings decide
+// idle reports whether the session has nothing to send, and does not depend on its siblings. It needs a view.
+func (s *Session) idle() bool {
+	return !s.depends() && !slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.pending(s.table(u.typ)) })
+}
+
+// depends reports whether a resource waits for another one, or a lost resource is kept. So the siblings decide
 // what the session sends next. It may be called after Release.
-func (s *Session) Depends() bool {
+func (s *Session) depends() bool {
 	return slices.ContainsFunc(s.subs, func(u *subscription) bool { return u.waiting.len() > 0 || len(u.leaving) > 0 })
 }
 
@@ -129,38 +220,48 @@ func (s *Session) ordersTypes() bool {
 	return s.only == nil || s.siblings != nil && !s.siblings.several
 }
 
-// client yields the subscriptions of the client: those of the session and of its siblings.
-func (s *Session) client(yield func(*subscription) bool) {
+// waiters returns the subscriptions of the client that may wait for others.
+func (s *Session) waiters() []*subscription {
 	if s.siblings == nil || s.siblings.several {
-		slices.Values(s.subs)(yield)
-		return
+		return s.subs
 	}
-	for _, o := range s.siblings.all {
-		for _, u := range o.subs {
-			if !yield(u) {
+	all := slices.Clone(s.subs)
+	for _, o := range s.siblings.dependents {
+		if o != s {
+			all = append(all, o.subs...)
+		}
+	}
+	return all
+}
+
+// clientOf yields the subscriptions of the client to a type.
+func (s *Session) clientOf(t *xds.Type) iter.Seq[*subscription] {
+	return func(yield func(*subscription) bool) {
+		u := s.sub(t)
+		if u != nil && !yield(u) || t == nil || s.siblings == nil || s.siblings.several {
+			return
+		}
+		for _, o := range s.siblings.streams[t.URL] {
+			if v := o.sub(t); v != nil && v != u && !yield(v) {
 				return
 			}
 		}
 	}
 }
 
-// clientOf yields the subscriptions of the client to a type.
-func (s *Session) clientOf(t *xds.Type) iter.Seq[*subscription] {
+// subscribers yields the same subscriptions. It begins with the one whose state of a name has changed last.
+func (s *Session) subscribers(t *xds.Type, name string) iter.Seq[*subscription] {
 	return func(yield func(*subscription) bool) {
-		for u := range s.client {
-			if u.typ.Is(t) && !yield(u) {
-				return
-			}
+		if g := s.siblings; g != nil && !g.several && g.told[name] != nil && !yield(g.told[name]) {
+			return
 		}
+		s.clientOf(t)(yield)
 	}
 }
 
 // other returns a subscription of the client to a type: of the session itself if it has one, else of the first
 // sibling with the type, or nil. To a full-state type a client has only one.
 func (s *Session) other(t *xds.Type) *subscription {
-	if u := s.sub(t); u != nil || s.siblings == nil {
-		return u
-	}
 	for u := range s.clientOf(t) {
 		return u
 	}

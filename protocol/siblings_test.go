@@ -80,6 +80,7 @@ func (e *edge) commit(next xds.Tables) {
 	for _, p := range e.streams {
 		e.missed[p.Session] = append(e.missed[p.Session], touched)
 	}
+	e.send(e.streams[e.rand.IntN(len(e.streams))].Session)
 }
 
 // recent returns the earlier tables of a type, newest first.
@@ -90,8 +91,8 @@ func (e *edge) recent(t *xds.Type) (all []*xds.Table) {
 	return all
 }
 
-func (e *edge) update() {
-	e.siblings.Update(e.now, func(s *Session) (xds.View, []xds.Names) {
+func (e *edge) update(p *pipe) {
+	e.siblings.Update(p.Session, e.now, func(s *Session) (xds.View, []xds.Names) {
 		touched := append([]xds.Names{}, e.missed[s]...)
 		delete(e.missed, s)
 		return e.view, touched
@@ -115,36 +116,48 @@ func (e *edge) close(p *pipe) {
 		return
 	}
 	e.streams = slices.DeleteFunc(e.streams, func(o *pipe) bool { return o == p })
-	e.siblings.Leave(p.Session, e.now)
-	e.update()
-	e.send(nil)
+	e.send(e.siblings.Leave(p.Session, e.now)...)
 }
 
-// send collects the responses of a session, and of siblings that it may have made ready.
-func (e *edge) send(of *pipe) {
-	for again := true; again; {
-		again = false
-		for _, p := range e.streams {
-			if p != of && p.Idle() {
-				continue
-			}
-			for r := range p.Responses() {
-				p.toEdge = append(p.toEdge, r)
-				again = true
-			}
-			for range p.Events() {
-			}
-			if err := p.Check(); err != nil {
-				e.t.Fatal(err)
-			}
-		}
+// send makes steps of sessions, and of siblings that these wake. All other sessions must have nothing to send, and no
+// new deadline.
+func (e *edge) send(woken ...*Session) {
+	woken = slices.Clone(woken)
+	deadlines := map[*Session]time.Time{}
+	for _, p := range e.streams {
+		deadlines[p.Session] = p.Deadline()
+	}
+	for len(woken) > 0 {
+		i := slices.IndexFunc(e.streams, func(p *pipe) bool { return p.Session == woken[0] })
+		woken = woken[1:]
+		p := e.streams[i]
+		e.update(p)
+		woken = append(woken, e.speak(p)...)
+		deadlines[p.Session] = p.Deadline()
 	}
 	for _, p := range e.streams {
-		for r := range p.Responses() {
-			e.t.Fatalf("ADS-11: an idle session sends %s", r.Type)
+		if next := p.Deadline(); !next.IsZero() && (deadlines[p.Session].IsZero() || next.Before(deadlines[p.Session])) {
+			e.t.Fatalf("ADS-11: a session that was not woken has the deadline %v", next.Sub(e.now))
 		}
+		e.update(p)
+		for r := range p.Responses() {
+			e.t.Fatalf("ADS-11: a session that was not woken sends %s", r.Type)
+		}
+		e.siblings.EndStep(p.Session)
 	}
-	e.siblings.Release()
+}
+
+// speak ends the step of a stream.
+func (e *edge) speak(p *pipe) (woken []*Session) {
+	for r := range p.Responses() {
+		p.toEdge = append(p.toEdge, r)
+	}
+	for range p.Events() {
+	}
+	if err := p.Check(); err != nil {
+		e.t.Fatal(err)
+	}
+	return e.siblings.EndStep(p.Session)
 }
 
 // step delivers one message, and reports whether there was one.
@@ -162,11 +175,11 @@ func (e *edge) step() bool {
 	if len(p.toUs) > 0 && (len(p.toEdge) == 0 || e.rand.IntN(2) == 0) {
 		req := p.toUs[0]
 		p.toUs = p.toUs[1:]
-		e.update()
+		e.update(p)
 		if err := p.Receive(req); err != nil {
 			e.t.Fatal(err)
 		}
-		e.send(p)
+		e.send(e.speak(p)...)
 		return true
 	}
 	r := p.toEdge[0]
@@ -253,8 +266,6 @@ func TestSiblingsMakeBeforeBreak(t *testing.T) {
 				e := newEdge(t, v, seed)
 				for n := range 30 {
 					e.commit(e.content(fmt.Sprint("c", e.rand.IntN(4)), fmt.Sprint("c", e.rand.IntN(4)), n+2))
-					e.update()
-					e.send(nil)
 					for range e.rand.IntN(12) {
 						e.step()
 					}
@@ -272,8 +283,6 @@ func (e *edge) accepts() {
 		p.got = -1000
 	}
 	e.commit(e.content("last", "last", 1000))
-	e.update()
-	e.send(nil)
 	e.quiet()
 	var holds []string
 	for name, c := range e.routes {
@@ -288,38 +297,51 @@ func (e *edge) accepts() {
 	}
 }
 
-// A step of one of 1,000 streams, with the work for its siblings.
+// A step of one of many streams of assignments: a request, or a commit that changes the assignment.
 func BenchmarkSiblings(b *testing.B) {
-	view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, numbered(1000)...), xds.Endpoint.URL: tableOf(xds.Endpoint, numbered(1000)...)}
-	var g Siblings
-	now := time.Unix(1_700_000_000, 0)
-	next := func(*Session) (xds.View, []xds.Names) { return view, []xds.Names{} }
-	var last *Session
-	for _, name := range numbered(1000) {
-		last = NewSession(xds.Delta, xds.Endpoint, view, Options{})
-		g.Join(last)
-		g.Update(now, next)
-		if err := last.Receive(xds.Request{Type: xds.Endpoint, Subscribe: []string{name}}); err != nil {
-			b.Fatal(err)
+	for _, n := range []int{4, 200, 2000} {
+		view := xds.Tables{xds.Cluster.URL: tableOf(xds.Cluster, numbered(n)...), xds.Endpoint.URL: tableOf(xds.Endpoint, numbered(n)...)}
+		var g Siblings
+		now, touched := time.Unix(1_700_000_000, 0), []xds.Names{}
+		given := 0
+		next := func(*Session) (xds.View, []xds.Names) {
+			if given++; given > n { // the last one is asked first
+				touched = []xds.Names{}
+			}
+			return view, touched
 		}
-		for range last.Responses() {
-		}
-	}
-	for b.Loop() {
-		g.Update(now, next)
-		if err := last.Receive(xds.Request{Type: xds.Endpoint, Nonce: "1"}); err != nil {
-			b.Fatal(err)
-		}
-		for range last.Responses() {
-			b.Fatal("a response")
-		}
-		for range last.Events() {
-		}
-		for _, s := range g.all {
-			if s != last && !s.Idle() {
-				b.Fatal("a sibling is not idle")
+		var last *Session
+		step := func(req *xds.Request) {
+			g.Update(last, now, next)
+			if req != nil {
+				if err := last.Receive(*req); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range last.Responses() {
+			}
+			for range last.Events() {
+			}
+			if woken := g.EndStep(last); len(woken) > 0 {
+				b.Fatal(len(woken), "siblings are woken")
 			}
 		}
-		g.Release()
+		for _, name := range numbered(n) {
+			last = NewSession(xds.Delta, xds.Endpoint, view, Options{})
+			g.Join(last)
+			step(&xds.Request{Type: xds.Endpoint, Subscribe: []string{name}})
+			step(&xds.Request{Type: xds.Endpoint, Nonce: "1"})
+		}
+		b.Run(fmt.Sprintf("request/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				step(&xds.Request{Type: xds.Endpoint, Nonce: "1"})
+			}
+		})
+		b.Run(fmt.Sprintf("commit/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				given, touched = 0, []xds.Names{{xds.Endpoint.URL: {"other"}}}
+				step(nil)
+			}
+		})
 	}
 }

@@ -136,8 +136,8 @@ func (s *Session) inputs(u *subscription) inputs {
 		is.siblings = s.siblings.epoch
 	}
 	if w := u.first().Warms; w != nil {
-		for eds := range s.clientOf(w) {
-			is.warms += eds.Epoch
+		if eds := s.sub(w); eds != nil {
+			is.warms = eds.Epoch // of siblings, see Siblings.record
 		}
 	}
 	return is
@@ -168,7 +168,7 @@ func (s *Session) park(u *subscription, bound bool, any anyComing) {
 		if t == nil {
 			continue
 		}
-		for v := range s.clientOf(t) {
+		if v := s.sub(t); v != nil {
 			v.Watch()
 		}
 	}
@@ -178,7 +178,7 @@ func (s *Session) park(u *subscription, bound bool, any anyComing) {
 
 // recheck re-evaluates waiting names whose dependencies changed or whose time limit has passed.
 func (s *Session) recheck(u *subscription) {
-	for v := range s.client {
+	for _, v := range s.subs {
 		s.recheckDependents(v)
 	}
 	if !u.waiting.parks() {
@@ -198,8 +198,9 @@ func (s *Session) recheckDependents(v *subscription) {
 	if v.waiting.parks() {
 		v.Watch()
 	}
+	s.stir(v, names)
 	s.evaluate(v, names)
-	for u := range s.client {
+	for _, u := range s.waiters() {
 		w := u.waiting
 		if !w.parks() {
 			continue
@@ -347,7 +348,7 @@ func (s *Session) waitsSince(u *subscription, name string) time.Time {
 
 // waitedFor reports whether a name waits for u.
 func (s *Session) waitedFor(u *subscription) bool {
-	for v := range s.client {
+	for _, v := range s.subs {
 		if v.waiting.len() > 0 && u.typ.Is(v.first()) {
 			return true
 		}

@@ -129,9 +129,6 @@ func (s *stream) handle(req xds.Request) error {
 	if err := s.session.Receive(req); err != nil {
 		return rejected(err)
 	}
-	if s.unit != nil {
-		s.unit.changed = true
-	}
 	types := s.types
 	s.handleEvents()
 	if s.types > types { // the session may keep the client's initial versions until the client is up to date

@@ -77,9 +77,6 @@ func (s *stream) settle() (next *xds.Response, _ error) {
 		for r := range s.session.Responses() {
 			s.queue = append(s.queue, r)
 		}
-		if s.unit != nil && len(s.queue) > 0 {
-			s.unit.changed = true
-		}
 		s.handleEvents()
 		if err := s.session.Err(); err != nil {
 			return nil, rejected(err)
@@ -111,8 +108,7 @@ func (s *stream) rest() {
 		s.session.Release()
 		return
 	}
-	s.pokeOthers()
-	s.unit.siblings.Release()
+	s.unit.poke(s.unit.siblings.EndStep(s.session))
 }
 
 // refresh tells the session the current time and the newest view. The session needs both before each input.

@@ -12,8 +12,8 @@ import (
 )
 
 // A unit has the per-type streams of one connection and node: they are one client (ADS-11). Their sessions
-// depend on each other. So a step of one stream holds the lock, and first brings all sessions up to date. At its
-// end it notifies the streams that may have something to send. Each stream still reads and writes on its own.
+// depend on each other. So a step of one stream holds the lock. At its end it notifies the streams that may have
+// something to send. Each stream still reads and writes on its own.
 type unit struct {
 	key  unitKey
 	node *xds.Node
@@ -21,7 +21,6 @@ type unit struct {
 	mu       sync.Mutex
 	siblings protocol.Siblings
 	streams  map[*protocol.Session]*stream
-	changed  bool // an input or a response may have changed what the other streams can send: notify them
 }
 
 // A unitKey identifies a unit. The connection is identified by its net.Addr pointer, as in admission.
@@ -44,9 +43,9 @@ type unitStreams struct {
 	n int
 }
 
-// maxUnit limits the streams of a unit, because a step costs time for each of them. With more streams, or
-// streams with different nodes, the streams are not ordered, and the grace period protects removed resources.
-const maxUnit = 200
+// maxUnit limits the streams of a unit, because a step after a commit costs time for each of them. With more streams,
+// or streams with different nodes, the streams are not ordered, and the grace period protects removed resources.
+const maxUnit = 2000
 
 // enter returns the unit of a stream. Each enter needs a leave. It returns nil for a stream without a unit: the stream is
 // aggregated, the client has no node id, or its connection is unknown.
@@ -94,7 +93,6 @@ func (s *stream) join() {
 	}
 	u.siblings.Join(s.session)
 	u.streams[s.session] = s
-	u.changed = true
 }
 
 // leaveUnit removes a stream that ends from its unit.
@@ -105,13 +103,8 @@ func (s *stream) leaveUnit() {
 	}
 	s.lock()
 	if u.streams[s.session] != nil {
-		u.siblings.Leave(s.session, time.Now())
 		delete(u.streams, s.session)
-		for session, other := range u.streams {
-			if u.changed || session.Depends() { // changed: the last step failed before it notified the others
-				other.poke()
-			}
-		}
+		u.poke(u.siblings.Leave(s.session, time.Now()))
 	}
 	s.unlock()
 	s.server.units.leave(u)
@@ -137,10 +130,10 @@ func (s *stream) unlock() {
 // shares reports whether the session is in the unit, with or without siblings. The stream must have the lock.
 func (s *stream) shares() bool { return s.unit != nil && s.unit.streams[s.session] != nil }
 
-// refreshAll is refresh for all sessions of the unit. It returns only the failures of this stream.
+// refreshAll is refresh for the sessions of the unit. It returns only the failures of this stream.
 func (s *stream) refreshAll() (err error) {
 	u := s.unit
-	u.siblings.Update(time.Now(), func(session *protocol.Session) (xds.View, []xds.Names) {
+	u.siblings.Update(s.session, time.Now(), func(session *protocol.Session) (xds.View, []xds.Names) {
 		st := u.streams[session]
 		view, touched, failed := st.watch.Next()
 		switch {
@@ -151,25 +144,16 @@ func (s *stream) refreshAll() (err error) {
 			err = deny(failed)
 		case view == nil:
 			err = errNotKnown
-		case touched == nil || len(touched) > 0:
-			u.changed = true
 		}
 		return view, touched
 	})
 	return err
 }
 
-// pokeOthers notifies the streams of the unit that may have something to send after a change.
-func (s *stream) pokeOthers() {
-	u := s.unit
-	if !u.changed {
-		return
-	}
-	u.changed = false
-	for session, other := range u.streams {
-		if other != s && !session.Idle() {
-			other.poke()
-		}
+// poke notifies the streams of sessions.
+func (u *unit) poke(woken []*protocol.Session) {
+	for _, session := range woken {
+		u.streams[session].poke()
 	}
 }
 

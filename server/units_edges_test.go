@@ -162,18 +162,25 @@ func TestUnitOfAStream(t *testing.T) {
 func TestPoke(t *testing.T) {
 	peer := &net.TCPAddr{}
 	poked := func(s *stream) bool { return len(s.notices) > 0 }
-	// unitOf returns two streams of a unit.
+	both := xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), of(xds.Cluster, res("x", "1"))), xds.Route.URL: with(xds.NewTable(xds.Route), of(xds.Route, res("x", "1")))}
+	// unitOf returns two streams of a unit. The next step of one of them updates both, because they have joined.
 	unitOf := func(t *testing.T) (a, b *stream) {
 		server := New(store.New())
 		all := []*stream{}
 		for _, typ := range []*xds.Type{xds.Cluster, xds.Route} {
 			s := &stream{server: server, notices: newNotices(), info: Stream{Node: &xds.Node{ID: "n"}, Peer: peer, Type: typ, Variant: xds.Delta}}
-			s.session = protocol.NewSession(xds.Delta, typ, xds.Tables{typ.URL: with(xds.NewTable(typ), of(typ, res("x", "1")))}, protocol.Options{})
+			s.watch, s.session = stubWatch{view: both}, protocol.NewSession(xds.Delta, typ, both, protocol.Options{})
 			s.join()
 			s.unlock()
 			all = append(all, s)
 		}
 		return all[0], all[1]
+	}
+	step := func(t *testing.T, s *stream) {
+		if err := s.refreshAll(); err != nil {
+			t.Fatal(err)
+		}
+		s.rest()
 	}
 	t.Run("ADS-11 one notice is enough", func(t *testing.T) {
 		_, b := unitOf(t)
@@ -190,14 +197,16 @@ func TestPoke(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		a.pokeOthers()
+		step(t, a)
 		if poked(a) || !poked(b) {
 			t.Errorf("notified: own stream %v, other %v", poked(a), poked(b))
 		}
 	})
 	t.Run("ADS-11 a step that failed before it notified the others", func(t *testing.T) {
 		a, b := unitOf(t)
-		a.unit.changed = true
+		if err := a.refreshAll(); err != nil {
+			t.Fatal(err)
+		}
 		a.leaveUnit()
 		if !poked(b) {
 			t.Error("the other stream does not notice the change")
@@ -205,7 +214,7 @@ func TestPoke(t *testing.T) {
 	})
 	t.Run("ADS-11 a stream that ends without a change", func(t *testing.T) {
 		a, b := unitOf(t)
-		a.unit.changed = false
+		step(t, a)
 		a.leaveUnit()
 		if poked(b) {
 			t.Error("a stream that waits for nothing is notified")
@@ -223,18 +232,23 @@ func TestPoke(t *testing.T) {
 			t.Error("a later notice is lost")
 		}
 	})
-	t.Run("ADS-11 a step takes the changes of the others, too", func(t *testing.T) {
+	t.Run("ADS-11 a step without a change asks for no other view", func(t *testing.T) {
 		a, b := unitOf(t)
-		view := xds.Tables{}
-		a.watch, b.watch = stubWatch{view: view}, stubWatch{view: view, touched: []xds.Names{{xds.Route.URL: {"x"}}}}
-		a.unit.changed = false
-		if err := a.refreshAll(); err != nil || !a.unit.changed {
-			t.Errorf("the step does not notify the other stream: %v", err)
+		step(t, a)
+		b.watch = stubWatch{err: errors.New("refused")}
+		step(t, a)
+		if poked(b) {
+			t.Error("the step has asked for the view of the other stream")
+		}
+		a.watch = stubWatch{view: both, touched: []xds.Names{{xds.Cluster.URL: {"x"}}}}
+		step(t, a)
+		if !poked(b) {
+			t.Error("the step has not asked for the view of the other stream after a commit")
 		}
 	})
 	t.Run("ADS-11 SUB-4 a failure of another stream", func(t *testing.T) {
 		a, b := unitOf(t)
-		a.watch, b.watch = stubWatch{view: xds.Tables{}}, stubWatch{err: errors.New("refused")}
+		a.watch, b.watch = stubWatch{view: both}, stubWatch{err: errors.New("refused")}
 		if err := a.refreshAll(); err != nil || !poked(b) {
 			t.Errorf("the stream ends with %v; the other one is notified: %v", err, poked(b))
 		}

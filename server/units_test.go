@@ -273,10 +273,10 @@ func TestUnitsEndAlone(t *testing.T) {
 			synctest.Wait()
 			e.watches[0].ended = &end.err
 			r.send(ack)
+			p.commit(func(tx *store.Tx) { tx.Set(of(xds.Route, refers("r"))...) })
 			if err := c.end(); status.Code(err) != end.want {
 				t.Error(err)
 			}
-			p.commit(func(tx *store.Tx) { tx.Set(of(xds.Route, refers("r"))...) })
 			r.send(takes(t, r, "r"))
 		})
 	}

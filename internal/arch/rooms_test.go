@@ -22,14 +22,13 @@ import (
 // importing the rooms above. Only fields that another room may write have a row. "Rooms" in protocol/doc.go describes
 // each room.
 var rooms = map[string]string{
-	"Session.agent":    "beat.go", // with the first request, as are the next two
-	"Session.met":      "beat.go",
-	"Session.ttl":      "beat.go session.go",
-	"Session.events":   "session.go event.go",
-	"Session.nonces":   "response.go",
-	"Session.resumes":  "resume.go",
-	"Options":          "session.go",
-	"Session.siblings": "siblings.go",
+	"Session.agent":   "beat.go", // with the first request, as are the next two
+	"Session.met":     "beat.go",
+	"Session.ttl":     "beat.go session.go",
+	"Session.events":  "session.go event.go",
+	"Session.nonces":  "response.go",
+	"Session.resumes": "resume.go",
+	"Options":         "session.go",
 
 	// An entry has the state of one name, for all rooms. Package names writes all other fields.
 	"names.Entry.Named":   "want.go",

@@ -31,9 +31,11 @@ func (p *play) drainOnce() (again bool) {
 		if s.over || p.hints == Idle && !s.awake {
 			continue
 		}
+		if s.client != nil {
+			p.wake(s) // the step of a sibling has released its view
+		}
 		for r := range s.Responses() {
 			p.response(s, r)
-			again = again || s.client != nil
 		}
 		for r := range s.Responses() {
 			p.response(s, r)
@@ -42,6 +44,9 @@ func (p *play) drainOnce() (again bool) {
 		for e := range s.Events() {
 			p.told.Note(s.Session, e)
 			p.event(s, e)
+		}
+		if s.client != nil {
+			again = p.wakeSiblings(s) || again
 		}
 	}
 	return again

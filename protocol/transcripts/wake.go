@@ -63,7 +63,7 @@ func (p *play) wake(s *stream) {
 		p.wakeOne(s)
 		return
 	}
-	s.client.siblings.Update(p.now, func(session *protocol.Session) (xds.View, []xds.Names) {
+	s.client.siblings.Update(s.Session.(*protocol.Session), p.now, func(session *protocol.Session) (xds.View, []xds.Names) {
 		i := slices.IndexFunc(p.streams, func(o *stream) bool { return o.Session == session })
 		o := p.streams[i]
 		touched := append([]xds.Names{}, o.missed...)
@@ -73,6 +73,15 @@ func (p *play) wake(s *stream) {
 		o.missed, o.awake = nil, true
 		return p.seen(), touched
 	})
+}
+
+// wakeSiblings ends the step of a stream, and reports whether others of its client may have something to send.
+func (p *play) wakeSiblings(s *stream) (again bool) {
+	woken := s.client.siblings.EndStep(s.Session.(*protocol.Session))
+	for _, o := range p.streams {
+		o.awake = o.awake || slices.ContainsFunc(woken, func(session *protocol.Session) bool { return o.Session == session })
+	}
+	return len(woken) > 0
 }
 
 // wakeOne gives a session the time and the commits that it missed.

@@ -93,9 +93,9 @@ func (p *Poll) checkLastAnswer(req xds.Request, version string) {
 	if acked {
 		e.Kind, e.Version, e.Nonce, e.Settled = protocol.Acked, last.version, last.version, true
 		since, refused := p.server.refused.get(refusal{p.info.Node.ID, p.info.Type.URL})
-		p.server.event(&p.info, e)
+		p.server.event(&p.info, e, nil)
 		if refused {
-			p.server.event(&p.info, protocol.Event{Kind: protocol.Recovered, Type: e.Type, Version: e.Version, Took: now.Sub(since)})
+			p.server.event(&p.info, protocol.Event{Kind: protocol.Recovered, Type: e.Type, Version: e.Version, Took: now.Sub(since)}, nil)
 		}
 		p.server.polls.answers.remove(p.poller)
 		known = false
@@ -179,7 +179,7 @@ func (p *Poll) fewNames() (names []string) {
 func (p *Poll) recordRefusal(e protocol.Event, before bool) {
 	e.Kind, e.Nonce, e.Settled, e.Refuses, e.Names = protocol.Nacked, e.Version, true, true, p.fewNames()
 	if !before {
-		p.server.event(&p.info, e)
+		p.server.event(&p.info, e, nil)
 		return
 	}
 	if o := p.server.observer; o != nil {

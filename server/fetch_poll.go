@@ -161,7 +161,7 @@ func (p *Poll) open(ctx context.Context, req xds.Request) error {
 		return limitError(tooMany, limitHeld, codes.ResourceExhausted, "limit exceeded: names of %d bytes in one poll, more than %d", n, s.bounds.Held)
 	}
 	for e := range session.Events() {
-		s.event(&p.info, e)
+		s.event(&p.info, e, nil)
 	}
 	p.poller = pollerOf(&p.info, p.names)
 	p.checkLastAnswer(req, p.version(view))
@@ -273,7 +273,7 @@ func (p *Poll) undecided(view xds.View) bool {
 
 func (p *Poll) makeAnswer(view xds.View, version string) {
 	p.answer = &xds.Response{Type: p.info.Type, Version: version, Nonce: version, Changes: p.changes(view)}
-	p.server.event(&p.info, protocol.Event{Kind: protocol.Sent, Type: p.info.Type, Nonce: version, Version: version, Count: len(p.answer.Upserts)})
+	p.server.event(&p.info, protocol.Event{Kind: protocol.Sent, Type: p.info.Type, Nonce: version, Version: version, Count: len(p.answer.Upserts)}, nil)
 }
 
 // Ready reports whether Wait would return at once.

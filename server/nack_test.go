@@ -163,7 +163,7 @@ func TestNackLine(t *testing.T) {
 		var o textless
 		w := serve(t, redact, WithObserver(&o))
 		for i := range 1000 {
-			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: "n"}}, nacked("bad: hunter2"))
+			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: "n"}}, nacked("bad: hunter2"), nil)
 		}
 		if asked.Load() != 1 || o.nacks[0] != "" {
 			t.Errorf("asked %d times; the observer is told %q", asked.Load(), o.nacks[0])
@@ -189,19 +189,19 @@ func TestNackLine(t *testing.T) {
 			return n
 		}
 		for range 1000 {
-			w.event(st, nacked("bad"))
+			w.event(st, nacked("bad"), nil)
 		}
 		// Half a second is saved up, and a tenth is added while it is used.
 		if n := looked(); n < 50 || n > 57 {
 			t.Errorf("%d were looked at", n)
 		}
 		o.nacks = nil
-		w.event(&Stream{ID: 2, Node: &xds.Node{ID: "another"}}, nacked("bad"))
+		w.event(&Stream{ID: 2, Node: &xds.Node{ID: "another"}}, nacked("bad"), nil)
 		if looked() != 1 {
 			t.Error("the text of another node is not shown")
 		}
 		for i := range 1000 {
-			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("made-up-", i)}}, nacked("bad"))
+			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("made-up-", i)}}, nacked("bad"), nil)
 		}
 		if n := looked(); n > 57 {
 			t.Errorf("%d were looked at", n)
@@ -209,7 +209,7 @@ func TestNackLine(t *testing.T) {
 		o.nacks = nil
 		time.Sleep(10 * time.Second)
 		for range 1000 {
-			w.event(st, nacked("bad"))
+			w.event(st, nacked("bad"), nil)
 		}
 		if n := looked(); n < 50 || n > 57 {
 			t.Errorf("%d were looked at", n)
@@ -230,7 +230,7 @@ func TestNackLine(t *testing.T) {
 		w.set(xds.Cluster, res("a", "1"))
 		for i := range dedup.MaxReasons + 100 {
 			st := &Stream{ID: uint64(i), Node: &xds.Node{ID: fmt.Sprint("flood-", i/20)}}
-			w.event(st, nacked(strings.Repeat("x", i)))
+			w.event(st, nacked(strings.Repeat("x", i)), nil)
 		}
 		before := len(w.log.lines("client refused a response (NACK)"))
 		if most := (dedup.MaxReasons/20 + 5) * (dedup.Share + 1); before > most {
@@ -250,7 +250,7 @@ func TestNackLine(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for i := range many {
 			for range 2 { // the second NACK of each node is counted, too
-				w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
+				w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)), nil)
 			}
 		}
 		time.Sleep(3 * dedup.Within)
@@ -262,10 +262,10 @@ func TestNackLine(t *testing.T) {
 			t.Error(sum)
 		}
 		for i := range many {
-			w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)))
+			w.event(nodeAt("192.0.2.1", fmt.Sprint("made-up-", i), time.Now()), nacked(fmt.Sprint("reason ", strings.Repeat("x", i%1000), i)), nil)
 		}
-		w.event(nodeAt("192.0.2.2", "elsewhere", time.Now()), nacked("a mistake"))
-		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("another error"))
+		w.event(nodeAt("192.0.2.2", "elsewhere", time.Now()), nacked("a mistake"), nil)
+		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("another error"), nil)
 		if len(w.log.lines("node=elsewhere")) != 1 || len(w.log.lines("node=long-there")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
@@ -276,9 +276,9 @@ func TestNackLine(t *testing.T) {
 		old := time.Now()
 		time.Sleep(2 * time.Minute)
 		for i := range many {
-			w.event(nodeAt(fmt.Sprintf("10.0.%d.%d", i/256, i%256), fmt.Sprint("made-up-", i), time.Now()), nacked("reason "+letters(i)))
+			w.event(nodeAt(fmt.Sprintf("10.0.%d.%d", i/256, i%256), fmt.Sprint("made-up-", i), time.Now()), nacked("reason "+letters(i)), nil)
 		}
-		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("a mistake"))
+		w.event(nodeAt("192.0.2.1", "long-there", old), nacked("a mistake"), nil)
 		if n := len(w.log.lines("")); n > 1000+1 {
 			t.Errorf("%d lines", n)
 		}
@@ -295,9 +295,9 @@ func TestNackLine(t *testing.T) {
 		w := serve(t)
 		for i := range many {
 			ip := fmt.Sprintf("10.0.0.%d", i%200)
-			w.event(nodeAt(ip, fmt.Sprint("made-up-", i), time.Now()), nacked("reason "+letters(i)))
+			w.event(nodeAt(ip, fmt.Sprint("made-up-", i), time.Now()), nacked("reason "+letters(i)), nil)
 		}
-		w.event(nodeAt("192.0.2.1", "elsewhere", time.Now()), nacked("a mistake"))
+		w.event(nodeAt("192.0.2.1", "elsewhere", time.Now()), nacked("a mistake"), nil)
 		if len(w.log.lines("node=elsewhere")) != 1 {
 			t.Error("a first NACK is hidden")
 		}
@@ -310,7 +310,7 @@ func TestNackLine(t *testing.T) {
 	within(t, "OBS-2 the line with the count also has the number of nodes", func(t *testing.T) {
 		w := serve(t)
 		for i, node := range []string{"stranger", "prod-edge-2", "stranger", "prod-edge-3", "a", "b", "c"} {
-			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"))
+			w.event(&Stream{ID: uint64(i), Node: &xds.Node{ID: node}}, nacked("the same"), nil)
 		}
 		time.Sleep(2 * dedup.Within)
 		if lines := w.log.lines("the same"); len(lines) != 2 || !strings.Contains(lines[1], `repeated=6 nodes="[prod-edge-2 stranger prod-edge-3 a b]"`) {

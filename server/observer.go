@@ -92,8 +92,10 @@ func (s *Server) observed(again bool, shown func() string) string {
 	return s.texts.look(again, shown)
 }
 
-// event handles an event of a session.
-func (s *Server) event(st *Stream, e protocol.Event) {
+// event handles an event of a session. It logs the event with later, if that is not nil.
+func (s *Server) event(st *Stream, e protocol.Event, later func(line func())) {
+	var why string
+	shown := func() string { return "" }
 	switch e.Kind {
 	case protocol.Nacked:
 		again := s.refused.has(st.Node.ID, e.Type.URL)
@@ -101,27 +103,40 @@ func (s *Server) event(st *Stream, e protocol.Event) {
 		if s.shared != nil {
 			s.shared.Refused(st.Node.ID, e.Type.URL)
 		}
-		var why string
-		shown := func() string { return "" }
 		if e.Error != nil {
 			why, shown = s.reason(st.Node, e)
 			e.Error = &xds.Status{Code: e.Error.Code, Message: s.observed(again, shown)}
 		}
-		s.logNack(st, e, why, shown)
-	case protocol.Acked:
+	case protocol.Acked, protocol.Recovered:
 		if e.Settled && !e.Refuses {
 			s.forgetRefusal(st.Node.ID, e.Type.URL)
 		}
-		s.logAck(st, e)
-	case protocol.Recovered:
-		if e.Settled {
-			s.forgetRefusal(st.Node.ID, e.Type.URL)
-		}
-		s.logRecovered(st, e)
-	case protocol.Waived:
-		s.logWaived(st, e)
+	}
+	if later == nil {
+		s.logEvent(st, e, why, shown)
+	} else {
+		s.logLater(st, e, why, shown, later)
 	}
 	if s.observer != nil {
 		s.observer.Event(st, e)
+	}
+}
+
+// logLater logs an event with later. It is a function of its own, so that other events do not escape to the heap.
+func (s *Server) logLater(st *Stream, e protocol.Event, why string, shown func() string, later func(line func())) {
+	e.Accepted = protocol.Acceptance{} // valid until the next input
+	later(func() { s.logEvent(st, e, why, shown) })
+}
+
+func (s *Server) logEvent(st *Stream, e protocol.Event, why string, shown func() string) {
+	switch e.Kind {
+	case protocol.Nacked:
+		s.logNack(st, e, why, shown)
+	case protocol.Acked:
+		s.logAck(st, e)
+	case protocol.Recovered:
+		s.logRecovered(st, e)
+	case protocol.Waived:
+		s.logWaived(st, e)
 	}
 }

@@ -27,9 +27,9 @@ func TestRefusalEndsWithACK(t *testing.T) {
 	} {
 		s := New(newSource(), new(logbook).at(0))
 		st := &Stream{Node: &xds.Node{ID: "n"}}
-		s.event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Endpoint, Nonce: "1", Error: &xds.Status{Message: "no"}})
+		s.event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Endpoint, Nonce: "1", Error: &xds.Status{Message: "no"}}, nil)
 		c.ack.Kind, c.ack.Type, c.ack.Nonce = protocol.Acked, xds.Endpoint, "2"
-		s.event(st, c.ack)
+		s.event(st, c.ack, nil)
 		if got := s.refused.has("n", xds.Endpoint.URL); got != c.refusing {
 			t.Errorf("%s: the node counts as refusing: %v", c.name, got)
 		}
@@ -45,8 +45,8 @@ func TestEndOfRefusalIsNoACK(t *testing.T) {
 	for _, settled := range []bool{true, false} {
 		s := New(newSource(), new(logbook).at(0))
 		st := &Stream{Node: &xds.Node{ID: "n"}}
-		s.event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Endpoint, Nonce: "1", Error: &xds.Status{Message: "no"}})
-		s.event(st, protocol.Event{Kind: protocol.Recovered, Type: xds.Endpoint, Settled: settled})
+		s.event(st, protocol.Event{Kind: protocol.Nacked, Type: xds.Endpoint, Nonce: "1", Error: &xds.Status{Message: "no"}}, nil)
+		s.event(st, protocol.Event{Kind: protocol.Recovered, Type: xds.Endpoint, Settled: settled}, nil)
 		if got := s.refused.has("n", xds.Endpoint.URL); got == settled {
 			t.Errorf("SOTW-18 accepted since: %v, it counts as refusing: %v", settled, got)
 		}

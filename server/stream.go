@@ -37,6 +37,7 @@ type stream struct {
 	session    *protocol.Session // nil until the content is known
 	unit       *unit             // with the other streams of the client; nil: not known, or aggregated
 	locked     bool              // the stream has the lock of its unit
+	lines      []func()          // of the log, for later
 	poked      atomic.Bool       // notices has a notice of poke
 	stirred    bool              // the notice came: a step is due
 	bell       <-chan struct{}

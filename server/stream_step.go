@@ -17,8 +17,7 @@ func (s *stream) step(req *message) {
 	growStack()
 	var r *xds.Response
 	err := s.server.guarded(&s.info, func() (err error) {
-		defer s.unlock()
-		s.lock()
+		defer s.logUnlocked()
 		switch {
 		case req != nil:
 			err = s.receive(req)
@@ -111,8 +110,10 @@ func (s *stream) rest() {
 	s.unit.poke(s.unit.siblings.EndStep(s.session))
 }
 
-// refresh tells the session the current time and the newest view. The session needs both before each input.
+// refresh tells the session the current time and the newest view. The session needs both before each input. The stream
+// then has the lock of its unit.
 func (s *stream) refresh() error {
+	s.lock()
 	if s.shares() {
 		return s.refreshAll()
 	}
@@ -141,7 +142,11 @@ func (s *stream) handleEvents() {
 		if s.history != nil {
 			s.remember(e)
 		}
-		s.server.event(&s.info, e)
+		var later func(func())
+		if s.locked {
+			later = s.later
+		}
+		s.server.event(&s.info, e, later)
 	}
 }
 
@@ -184,7 +189,7 @@ func (s *stream) takeTicket() {
 	s.claim = &claim{ticket: t, turn: t.turn, by: now.Add(placeTime), since: now}
 	if s.claim.waits() {
 		s.claim.by = now.Add(queueTime)
-		s.server.logQueues()
+		s.later(s.server.logQueues)
 	}
 }
 

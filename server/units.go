@@ -12,8 +12,8 @@ import (
 )
 
 // A unit has the per-type streams of one connection and node: they are one client (ADS-11). Their sessions
-// depend on each other. So a step of one stream holds the lock. At its end it notifies the streams that may have
-// something to send. Each stream still reads and writes on its own.
+// depend on each other. So the part of a step that uses a session holds the lock. At its end it notifies the streams
+// that may have something to send. Each stream still reads, writes and logs on its own.
 type unit struct {
 	key  unitKey
 	node *xds.Node
@@ -111,9 +111,10 @@ func (s *stream) leaveUnit() {
 	s.unit = nil
 }
 
-// lock takes the lock of the stream's unit, if it has one. It protects the session.
+// lock takes the lock of the stream's unit, if it has one and the stream does not have its lock. It protects the
+// session.
 func (s *stream) lock() {
-	if s.unit != nil {
+	if s.unit != nil && !s.locked {
 		s.unit.mu.Lock()
 		s.locked = true
 	}
@@ -124,6 +125,25 @@ func (s *stream) unlock() {
 	if s.locked {
 		s.locked = false
 		s.unit.mu.Unlock()
+	}
+}
+
+// later logs a line when the stream does not have the lock, so that a slow log delays no other stream.
+func (s *stream) later(line func()) {
+	if s.locked {
+		s.lines = append(s.lines, line)
+		return
+	}
+	line()
+}
+
+// logUnlocked gives the lock back, and logs the lines of later.
+func (s *stream) logUnlocked() {
+	s.unlock()
+	lines := s.lines
+	s.lines = nil
+	for _, line := range lines {
+		line()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	routeservice "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,9 +33,9 @@ type perType struct {
 	t     *testing.T
 }
 
-func servePerType(t *testing.T) *perType {
+func servePerType(t *testing.T, opts ...Option) *perType {
 	st := store.New()
-	p := &perType{serveFrom(t, New(st)), st, t}
+	p := &perType{serveFrom(t, New(st, opts...)), st, t}
 	p.commit(func(tx *store.Tx) {
 		tx.Set(of(xds.Cluster, refers("x"))...)
 		tx.Set(of(xds.Route, refers("r", xds.Ref{Type: xds.Cluster, Name: "x"}))...)
@@ -204,6 +207,20 @@ func TestUnits(t *testing.T) {
 			t.Errorf("the old cluster left after %v", took)
 		}
 	})
+	within(t, "ADS-11 a log that hangs delays only one stream", func(t *testing.T) {
+		hangs := hangingLog{slog.DiscardHandler, make(chan struct{})}
+		defer close(hangs.ends)
+		p := servePerType(t, WithLogger(slog.New(hangs)))
+		conn := p.dialFrom(t, "192.0.2.1")
+		c, r := p.open(conn, xds.Cluster, "n"), p.open(conn, xds.Route, "n", "r")
+		c.send(takes(t, c, "x"))
+		nack := takes(t, r, "r")
+		nack.ErrorDetail = &rpcstatus.Status{Code: 3, Message: "no"}
+		r.send(nack)
+		synctest.Wait()
+		p.repoint()
+		c.send(takes(t, c, "y"))
+	})
 	within(t, "ADS-11 SAFE-1 a client with too many streams", func(t *testing.T) {
 		p := servePerType(t)
 		p.units.max = 3
@@ -280,6 +297,23 @@ func TestUnitsEndAlone(t *testing.T) {
 			r.send(takes(t, r, "r"))
 		})
 	}
+}
+
+// A hangingLog does not return from the line of a NACK before the end.
+type hangingLog struct {
+	slog.Handler
+	ends chan struct{}
+}
+
+func (h hangingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h hangingLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h hangingLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "client refused") {
+		<-h.ends
+	}
+	return nil
 }
 
 // ADS-11: many streams of a client come and go while the resources change. Nothing is left behind.

@@ -201,25 +201,12 @@ func (d *diff) names(yield func(string) bool) {
 	}
 }
 
-// minus returns the names that are not in others. Both lists are sorted.
-func minus(names, others []string) []string {
-	if len(others) == 0 {
-		return names
-	}
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
-}
-
 // searching reports whether the view is still looking for a subscribed name.
 func (s *Session) searching(u *subscription) bool {
 	if _, ok := s.view.(xds.Undecided); !ok {
 		return false
 	}
-	for e := range u.Entries() {
-		if e.Named && s.undecided(u.typ, e.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.Subscribed(), func(n string) bool { return s.undecided(u.typ, n) })
 }
 
 // bodyless reports whether a missing name is reported to this client as a Resource without a body

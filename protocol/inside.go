@@ -154,18 +154,6 @@ func (s *Session) mayLackWithMembers(u, first *subscription, t *xds.Table, name,
 	return condition{}
 }
 
-// earlier returns the resource that the client was told, if its content is known.
-func (s *Session) earlier(u *subscription, name string) *xds.Resource {
-	told := u.told(name)
-	if !stands(told) {
-		return nil
-	}
-	if r := s.body(u.typ, name, told); r != nil && same(r.Stamp, told) {
-		return r
-	}
-	return nil
-}
-
 // outdatedByWait yields the resources that the client holds while a newer state waits, if their content
 // is known.
 func (s *Session) outdatedByWait(u *subscription) iter.Seq[*xds.Resource] {

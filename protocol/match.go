@@ -173,8 +173,7 @@ func (u *subscription) findable(t *xds.Table, r *xds.Resource) bool {
 // asksFor reports whether a name can match resources: the client subscribes to the name, or the
 // name is a scope.
 func (u *subscription) asksFor(name string) bool {
-	e := u.Entry(name)
-	return e != nil && (e.Named || u.scopes[name])
+	return u.isNamed(name) || u.scopes[name]
 }
 
 // unmatch ends the matches of a name that is no longer wanted. With asked set, the client has
@@ -267,19 +266,18 @@ func (u *subscription) forget(name string) {
 // name: "resource names and aliases" both match (DELTA-11). If the client unsubscribes from a
 // member of a collection, it does not drop the collection.
 func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (names []string) {
-	e := u.Entry(name)
-	if e != nil && e.Named {
+	if u.isNamed(name) {
 		return []string{name}
 	}
 	if r := t.Lookup(name); r != nil {
 		for _, alias := range r.Aliases {
-			if e := u.Entry(alias); e != nil && e.Named && t.Lookup(alias) == nil {
+			if u.isNamed(alias) && t.Lookup(alias) == nil {
 				names = append(names, alias)
 			}
 		}
 	}
 	for r := range t.Aliased(name).All() {
-		if e := u.Entry(r.Name); e != nil && e.Named && slices.Contains(r.Aliases, name) {
+		if u.isNamed(r.Name) && slices.Contains(r.Aliases, name) {
 			names = append(names, r.Name)
 		}
 	}
@@ -298,13 +296,9 @@ func (s *Session) unsubscribedBy(u *subscription, t *xds.Table, name string) (na
 // so even if an alias is now a resource itself, or if the client was told that the alias matches
 // nothing.
 func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
-	told := u.told(name)
-	if !stands(told) {
-		return nil
-	}
-	if was := s.body(u.typ, name, told); was != nil && same(was.Stamp, told) {
+	if was := s.earlier(u, name); was != nil {
 		for _, alias := range was.Aliases {
-			if known := u.Entry(alias); known != nil && known.Named {
+			if u.isNamed(alias) {
 				names = append(names, alias)
 			}
 		}

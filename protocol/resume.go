@@ -95,7 +95,7 @@ func (s *Session) recall(u *subscription, version string, t *xds.Table) {
 	if w == nil || s.refusedBefore(u.typ) {
 		u.doubt(s.now.Add(delay.Earlier.Limit(0)), u.wildcard || u.typ.FullState)
 		if !u.typ.FullState {
-			u.bringNamed()
+			u.bring(u.Subscribed())
 		}
 	}
 	if u.typ.FullState && w != nil && !w.Since {

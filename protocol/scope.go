@@ -50,10 +50,8 @@ func (s *Session) narrow(u *subscription) {
 		u.scopes = map[string]bool{}
 	}
 	t := s.table(u.typ)
-	for e := range over.Entries() {
-		if e.Named {
-			u.enterScope(t, e.Name+"/*", anew)
-		}
+	for _, n := range over.Subscribed() {
+		u.enterScope(t, n+"/*", anew)
 	}
 }
 
@@ -89,8 +87,8 @@ func (s *Session) scope(over *subscription) {
 		}
 		t := s.table(u.typ)
 		for _, n := range toggled {
-			e, c := over.Entry(n), n+"/*"
-			switch named := e != nil && e.Named; {
+			c := n + "/*"
+			switch named := over.isNamed(n); {
 			case named && !u.scopes[c]:
 				u.enterScope(t, c, true)
 			case !named && u.scopes[c]:

@@ -268,23 +268,12 @@ func (u *subscription) bring(names []string) {
 // unbring undoes bring.
 func (r *record) unbring(names []string) { r.brought = except(r.brought, names) }
 
-// bringNamed calls bring for all subscribed names.
-func (u *subscription) bringNamed() {
-	var names []string
-	for e := range u.Entries() {
-		if e.Named {
-			names = append(names, e.Name)
-		}
-	}
-	u.bring(names)
-}
-
 // bringLess ends vagueAll after the client has dropped the wildcard: now the client can hold only
 // subscribed names from an earlier stream.
 func (u *subscription) bringLess() {
 	if u.vagueAll {
 		u.vagueAll = false
-		u.bringNamed()
+		u.bring(u.Subscribed())
 	}
 }
 
@@ -522,6 +511,18 @@ func (s *Session) body(typ *xds.Type, name string, told *xds.Stamp) *xds.Resourc
 		}
 	}
 	return last
+}
+
+// earlier returns the resource that the client was told, if its content is known.
+func (s *Session) earlier(u *subscription, name string) *xds.Resource {
+	told := u.told(name)
+	if !stands(told) {
+		return nil
+	}
+	if r := s.body(u.typ, name, told); r != nil && same(r.Stamp, told) {
+		return r
+	}
+	return nil
 }
 
 // recent returns the recent tables of a type, the newest first.

@@ -73,21 +73,25 @@ func (u *subscription) idle() bool { return !u.wildcard && u.named == 0 && u.sco
 
 // covers reports whether the client wants a name; the wildcard counts.
 func (u *subscription) covers(name string) bool {
-	if u.wildcard {
-		return true
-	}
+	return u.wildcard || u.wantsName(name)
+}
+
+// wantsName is like covers, without the wildcard.
+func (u *subscription) wantsName(name string) bool {
 	e := u.Entry(name)
 	return e != nil && u.wants(e)
+}
+
+// isNamed reports whether the client subscribes to a name.
+func (u *subscription) isNamed(name string) bool {
+	e := u.Entry(name)
+	return e != nil && e.Named
 }
 
 // shows reports whether the subscription covers a resource of the view. A wildcard does not cover
 // resources on demand (SUB-6).
 func (u *subscription) shows(r *xds.Resource) bool {
-	if r == nil || !r.OnDemand {
-		return r != nil
-	}
-	e := u.Entry(r.Name)
-	return e != nil && u.wants(e)
+	return r != nil && (!r.OnDemand || u.wantsName(r.Name))
 }
 
 // A spelling identifies a set of names by their number and the sum of their hashes. The order of
@@ -123,23 +127,8 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 	if i, ok := slices.BinarySearch(names, xds.Wildcard); ok {
 		star, names = true, slices.Delete(names, i, i+1)
 	}
-	var fresh, dropped []string
-	i := 0
-	for e := range u.Entries() {
-		if !e.Named {
-			continue
-		}
-		for i < len(names) && names[i] < e.Name {
-			fresh = append(fresh, names[i])
-			i++
-		}
-		if i < len(names) && names[i] == e.Name {
-			i++
-		} else {
-			dropped = append(dropped, e.Name)
-		}
-	}
-	fresh = append(fresh, names[i:]...)
+	before := u.Subscribed()
+	fresh, dropped := minus(names, before), minus(before, names)
 	if len(fresh)+len(dropped) > 0 || star != u.wildcard {
 		u.state("") // the version that the client stated is for other names
 	}
@@ -156,6 +145,14 @@ func (u *subscription) replace(names []string, t *xds.Table) {
 		u.unsubscribeAll(func(*entry) bool { return false })
 	}
 	u.drop(dropped, xds.SotW)
+}
+
+// minus returns the names that are not in others. Both lists are sorted.
+func minus(names, others []string) []string {
+	if len(others) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, has := slices.BinarySearch(others, n); return has })
 }
 
 // subscribe adds names. Each name is sent again, whatever the client holds: "the client may have

@@ -125,6 +125,16 @@ func (l *Set) Entries() iter.Seq[*Entry] {
 	}
 }
 
+// Subscribed returns the names to which the client subscribes, in order.
+func (l *Set) Subscribed() (names []string) {
+	for e := range l.Entries() {
+		if e.Named {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
 // Add adds entries for names that have no entry yet, in any order. If several entries have the same
 // name, the last one counts.
 func (l *Set) Add(extra ...Entry) {

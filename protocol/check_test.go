@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 		{"unsubscribed name \"b\" has no entry", func(_ *Session, u *subscription) { u.dropped, u.droppedSize = map[string]bool{"b": true}, 1 }},
 		{"bytes of unsubscribed names", func(_ *Session, u *subscription) { u.droppedSize++ }},
 		{"the wildcard is implicit", func(_ *Session, u *subscription) { u.implicit = true }},
-		{"has not changed", func(_ *Session, u *subscription) { u.shift = &shift{added: []string{"a"}} }},
+		{"has not changed", func(_ *Session, u *subscription) { u.flipped = []string{"a"} }},
 		{"toggled", func(_ *Session, u *subscription) { u.toggled = []string{"a"} }},
 		{"unsubscription was after nonce", func(_ *Session, u *subscription) { u.gaveUp = u.nonce + 1 }},
 		{"names match \"a\"", func(_ *Session, u *subscription) { u.Entry("a").Matched++ }},

@@ -110,8 +110,8 @@ func (u *subscription) checkWant() error {
 		return errors.New("a wildcard has scopes")
 	case u.implicit && u.named > 0:
 		return fmt.Errorf("the wildcard is implicit, but %d names are subscribed", u.named)
-	case !u.moved && u.shift != nil:
-		return fmt.Errorf("the interest has not changed, but the shift adds %q and removes %q", u.shift.added, u.shift.removed)
+	case !u.moved && len(u.flipped) > 0:
+		return fmt.Errorf("the interest has not changed, but the names %q have flipped", u.flipped)
 	case u.gaveUp > u.nonce:
 		return fmt.Errorf("the last unsubscription was after nonce %d, but the newest nonce is %d", u.gaveUp, u.nonce)
 	}

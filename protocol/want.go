@@ -38,18 +38,7 @@ type want struct {
 	quit    []string // names that the client may have stopped wanting since dropUnwanted was called
 	gaveUp  uint64   // the newest nonce at the last unsubscription: only responses up to this nonce may have been in flight then
 
-	shift *shift // the names that changed; nil unless moved
-}
-
-// A shift is the change of the subscribed names since Interests was called.
-type shift struct{ added, removed []string }
-
-// shifts returns the shift. It creates the shift if needed.
-func (w *want) shifts() *shift {
-	if w.shift == nil {
-		w.shift = new(shift)
-	}
-	return w.shift
+	flipped []string // names that the client has started or stopped wanting since Interests was called; empty unless moved
 }
 
 // ask sets whether the client has subscribed since the last response (see asked).
@@ -538,40 +527,35 @@ func (u *subscription) name(e *entry, named bool) {
 func (u *subscription) notice(e *entry, was bool) {
 	u.moved = true
 	u.Note(e.Name)
-	switch is := u.wants(e); {
-	case is && !was:
-		u.shifts().added = append(u.shifts().added, e.Name)
-	case was && !is:
-		u.shifts().removed, u.quit = append(u.shifts().removed, e.Name), append(u.quit, e.Name)
-		u.gaveUp = u.nonce
+	if u.wants(e) == was {
+		return
+	}
+	u.flipped = append(u.flipped, e.Name)
+	if was {
+		u.quit, u.gaveUp = append(u.quit, e.Name), u.nonce
 	}
 }
 
 // interest returns the change of the subscription since the last call. A name that was added and
 // removed again does not count, nor does a name that was removed and added again.
 func (u *subscription) interest() Interest {
-	s := cmp.Or(u.shift, new(shift))
-	i := Interest{Type: u.typ, Wildcard: u.wildcard, Added: s.added, Removed: s.removed}
-	if len(i.Added) > 0 && len(i.Removed) > 0 {
-		moved := map[string]int{}
-		for _, n := range s.added {
-			moved[n]++
+	i := Interest{Type: u.typ, Wildcard: u.wildcard}
+	slices.Sort(u.flipped)
+	for names := u.flipped; len(names) > 0; {
+		n, times := names[0], 0
+		for times < len(names) && names[times] == n {
+			times++
 		}
-		for _, n := range s.removed {
-			moved[n]--
+		names = names[times:]
+		switch {
+		case times%2 == 0: // as before
+		case u.wantsName(n):
+			i.Added = append(i.Added, n)
+		default:
+			i.Removed = append(i.Removed, n)
 		}
-		others := func(by int) func(string) bool { // reports the elements to delete: all but one of each name whose count changed by this number
-			return func(n string) bool {
-				if moved[n] != by {
-					return true
-				}
-				moved[n] = 0
-				return false
-			}
-		}
-		i.Added, i.Removed = slices.DeleteFunc(s.added, others(1)), slices.DeleteFunc(s.removed, others(-1))
 	}
-	u.moved, u.shift = false, nil
+	u.moved, u.flipped = false, nil
 	return i
 }
 

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chancery-xds/chancery/xds"
 )
@@ -20,43 +21,40 @@ func exceeds(limit xds.Limit, format string, args ...any) error {
 // listed twice, or subscribed already, count once. If the number is within the limit, it may be too
 // large.
 func (s *Session) count(u *subscription, req xds.Request) int {
-	count := len(req.Names)
+	before := 0 // in SotW, a request replaces all names
 	if s.variant == xds.Delta {
-		count = int(u.named) + len(req.Subscribe)
+		before = int(u.named)
 	}
+	count := before + len(req.Names) + len(req.Subscribe)
 	if count <= s.opts.MaxNames {
 		return count
 	}
-	is := make(map[string]bool, len(req.Names)+len(req.Subscribe))
-	for _, n := range req.Names {
-		is[n] = true
-	}
-	if s.variant == xds.SotW {
-		return len(is)
-	}
-	for _, n := range req.Subscribe {
-		is[n] = true
+	wants := map[string]bool{}
+	for _, n := range slices.Concat(req.Names, req.Subscribe) {
+		wants[n] = true
 	}
 	for _, n := range req.Unsubscribe {
-		is[n] = false
+		wants[n] = false
 	}
-	count = int(u.named)
-	for n, wanted := range is {
-		e := u.Entry(n)
-		named := e != nil && e.Named
-		if named && !wanted {
-			count--
-		} else if wanted && !named {
+	count = before
+	for n, wanted := range wants {
+		switch named := before > 0 && u.isNamed(n); {
+		case wanted && !named:
 			count++
+		case named && !wanted:
+			count--
 		}
 	}
 	return count
 }
 
-// check enforces the limits on names (SAFE-1). In the first request, the client may also state names
+// check enforces the limits on types and names (SAFE-1). In the first request, the client may also state names
 // and versions. The session keeps them and may send them again, so the limit on the length of names
 // applies to them, too.
 func (s *Session) check(u *subscription, req xds.Request, first bool) error {
+	if first && len(s.subs) >= s.opts.MaxTypes {
+		return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
+	}
 	if count := s.count(u, req); count > s.opts.MaxNames {
 		return exceeds(xds.LimitNames, "%d names of %s, more than %d", count, u.typ, s.opts.MaxNames)
 	}

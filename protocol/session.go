@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -69,21 +70,11 @@ func newSubscription(t *xds.Type) *subscription {
 // NewSession returns the session of a stream that serves view. If only is not nil, it is a per-type
 // stream of this type; otherwise the stream is aggregated.
 func NewSession(v xds.Variant, only *xds.Type, view xds.View, opts Options) *Session {
-	if opts.MaxTypes == 0 {
-		opts.MaxTypes = 64
-	}
-	if opts.MaxNames == 0 {
-		opts.MaxNames = 100_000
-	}
-	if opts.MaxNameLen == 0 {
-		opts.MaxNameLen = 4096
-	}
-	if opts.MaxResponse == 0 {
-		opts.MaxResponse = 3 << 20
-	}
-	if opts.Grace == 0 {
-		opts.Grace = 5 * time.Second
-	}
+	opts.MaxTypes = cmp.Or(opts.MaxTypes, 64)
+	opts.MaxNames = cmp.Or(opts.MaxNames, 100_000)
+	opts.MaxNameLen = cmp.Or(opts.MaxNameLen, 4096)
+	opts.MaxResponse = cmp.Or(opts.MaxResponse, 3<<20)
+	opts.Grace = cmp.Or(opts.Grace, 5*time.Second)
 	// ForceTTL also holds for a client that sends no node.
 	return &Session{variant: v, only: only, view: view, opts: opts, ttl: v == xds.Delta && opts.ForceTTL}
 }
@@ -94,21 +85,17 @@ func (s *Session) Receive(req xds.Request) error {
 	if req.Node != nil && !s.met {
 		s.meet(req.Node)
 	}
+	typ := cmp.Or(req.Type, s.only)
 	switch {
-	case req.Type == nil && s.only == nil:
+	case typ == nil:
 		return errors.New("type_url is missing: each request on an aggregated stream needs it")
-	case req.Type == nil:
-		req.Type = s.only
-	case s.only != nil && !req.Type.Is(s.only):
-		return fmt.Errorf("type_url %.200q does not belong on this stream: it carries only %s", req.Type.URL, s.only.URL)
+	case s.only != nil && !typ.Is(s.only):
+		return fmt.Errorf("type_url %.200q does not belong on this stream: it carries only %s", typ.URL, s.only.URL)
 	}
-	u := s.sub(req.Type)
+	u := s.sub(typ)
 	first := u == nil
 	if first {
-		if len(s.subs) >= s.opts.MaxTypes {
-			return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
-		}
-		u = newSubscription(req.Type)
+		u = newSubscription(typ)
 	}
 	if err := s.check(u, req, first); err != nil {
 		return err
@@ -370,10 +357,8 @@ func (s *Session) table(t *xds.Type) *xds.Table { return s.view.Table(t) }
 
 // sub returns the subscription of a type, or nil.
 func (s *Session) sub(t *xds.Type) *subscription {
-	for _, u := range s.subs {
-		if u.typ.Is(t) {
-			return u
-		}
+	if i := slices.IndexFunc(s.subs, func(u *subscription) bool { return u.typ.Is(t) }); i >= 0 {
+		return s.subs[i]
 	}
 	return nil
 }

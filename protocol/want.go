@@ -147,10 +147,11 @@ func minus(names, others []string) []string {
 // subscribe adds names. Each name is sent again, whatever the client holds: "the client may have
 // 'forgotten' those resources despite apparently remaining subscribed" (DELTA-4).
 func (u *subscription) subscribe(names []string, t *xds.Table) {
-	if len(names) > 0 {
-		u.implicit = false
-		u.ask(true)
+	if len(names) == 0 {
+		return
 	}
+	u.implicit = false
+	u.ask(true)
 	if slices.Contains(names, xds.Wildcard) {
 		u.subscribeAll(t)
 	}

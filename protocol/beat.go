@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -33,71 +32,50 @@ func (s *Session) meet(n *xds.Node) {
 
 // beatsOf returns the resources that need heartbeats, because they have a TTL. They are the
 // resources of the view, kept resources (ADS-3), and the resources that the client holds while a
-// newer state waits.
+// newer state waits. Refused resources get none (TTL-5).
 func (s *Session) beatsOf(u *subscription, t *xds.Table) []xds.Heartbeat {
 	beats := t.Heartbeats()
-	var more map[time.Duration][]*xds.Resource
-	for r := range s.heldBesides(u) {
-		if r.TTL > 0 && r != t.Lookup(r.Name) { // t.Heartbeats already has the resources of the view
-			if more == nil {
-				more = map[time.Duration][]*xds.Resource{}
-			}
+	more := map[time.Duration][]*xds.Resource{}
+	for _, r := range slices.AppendSeq(s.outdatedByWait(u), u.lingering) {
+		if r.TTL > 0 && r != t.Lookup(r.Name) && !u.refuses(r.Name) { // t.Heartbeats already has the resources of the view
 			more[r.TTL] = append(more[r.TTL], r)
 		}
 	}
-	if more == nil {
+	if len(more) == 0 {
 		return beats
 	}
 	beats = slices.Clone(beats)
-	for i, b := range beats {
-		if extra := more[b.TTL]; extra != nil {
-			beats[i].Changes = &xds.Changes{Beats: byName(slices.Concat(b.Changes.Beats, extra))}
-			delete(more, b.TTL)
-		}
-	}
 	for ttl, extra := range more {
-		beats = append(beats, xds.Heartbeat{TTL: ttl, Changes: &xds.Changes{Beats: byName(extra)}})
+		i := slices.IndexFunc(beats, func(b xds.Heartbeat) bool { return b.TTL == ttl })
+		if i < 0 {
+			i = len(beats)
+			beats = append(beats, xds.Heartbeat{TTL: ttl, Changes: &xds.Changes{}})
+		}
+		beats[i].Changes = &xds.Changes{Beats: byName(slices.Concat(beats[i].Changes.Beats, extra))}
 	}
 	slices.SortFunc(beats, func(a, b xds.Heartbeat) int { return cmp.Compare(a.TTL, b.TTL) })
 	return beats
 }
 
-// heldBesides yields the kept resources that the client has not refused (TTL-5), and the resources that it holds
-// while a newer state waits.
-func (s *Session) heldBesides(u *subscription) iter.Seq[*xds.Resource] {
-	return func(yield func(*xds.Resource) bool) {
-		for r := range u.lingering {
-			if !u.refuses(r.Name) && !yield(r) {
-				return
-			}
-		}
-		for r := range s.outdatedByWait(u) {
-			if !u.refuses(r.Name) && !yield(r) {
-				return
-			}
+// withTTL returns the resources that get heartbeats with this TTL.
+func withTTL(beats []xds.Heartbeat, ttl time.Duration) []*xds.Resource {
+	for _, b := range beats {
+		if b.TTL == ttl {
+			return b.Changes.Beats
 		}
 	}
+	return nil
 }
 
-// withTTL yields the resources that get heartbeats with this TTL.
-func withTTL(beats []xds.Heartbeat, ttl time.Duration) iter.Seq[*xds.Resource] {
-	return func(yield func(*xds.Resource) bool) {
-		for _, b := range beats {
-			if b.TTL != ttl {
-				continue
-			}
-			for _, r := range b.Changes.Beats {
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
-}
-
+// byName sorts resources by name.
 func byName(rs []*xds.Resource) []*xds.Resource {
 	slices.SortFunc(rs, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	return rs
+}
+
+// search returns the index of a name in resources that are sorted by name, and whether they have the name.
+func search(rs []*xds.Resource, name string) (int, bool) {
+	return slices.BinarySearchFunc(rs, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
 }
 
 // beat returns the heartbeats that are due: "the server can send a Resource with the resource
@@ -112,19 +90,16 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 	var out []*xds.Response
 	var due map[time.Duration]time.Time
 	for _, b := range s.beatsOf(u, t) {
+		if !u.coversAny(b.Changes.Beats) {
+			continue
+		}
 		at, ok := u.beats[b.TTL]
 		if !ok {
-			if !u.coversAny(b.Changes.Beats) {
-				continue
-			}
 			at = s.nextBeat(b.TTL)
 		}
 		// A heartbeat with a full state would send the newest state, so it waits if that state must
 		// wait.
 		if !s.now.Before(at) && !s.blocked(u) && (!world || !u.pending(t)) {
-			if !u.coversAny(b.Changes.Beats) {
-				continue
-			}
 			if c := s.beating(u, b.Changes); c != nil {
 				out = append(out, s.sendBeat(u, t, c, world)...)
 			}
@@ -176,10 +151,10 @@ func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) b
 		if c.Together { // not by name
 			return slices.ContainsFunc(c.Upserts, func(r *xds.Resource) bool { return r.Name == name })
 		}
-		_, ok := slices.BinarySearchFunc(c.Upserts, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
+		_, ok := search(c.Upserts, name)
 		return ok
 	}
-	for r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
+	for _, r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
 		if u.covers(r.Name) && !tells(r.Name) {
 			return false
 		}
@@ -200,7 +175,7 @@ func (s *Session) outlived(u *subscription) {
 		} else if s.now.Before(at) || !odd {
 			continue
 		}
-		for r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
+		for _, r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
 			if u.covers(r.Name) && same(u.told(r.Name), r.Stamp) {
 				s.revive(u, r, late)
 			}
@@ -245,7 +220,7 @@ func (s *Session) belated(u *subscription, d *delivery, p *part) {
 }
 
 func (s *Session) feedLate(u *subscription, d *delivery, p *part) {
-	for r := range s.expiring(u, d) {
+	for _, r := range s.expiring(u, d) {
 		told, ok := u.unfed[r.Name]
 		if !ok {
 			told = d.sent
@@ -273,52 +248,37 @@ func (s *Session) deliver(u *subscription, d *delivery) {
 // starveOpen adds the unanswered resources of a delivery to unfed. The delivery is dropped from the list, so its
 // answer cannot be paired with it later.
 func (s *Session) starveOpen(u *subscription, d *delivery) {
-	for r := range s.expiring(u, d) {
+	for _, r := range s.expiring(u, d) {
 		if _, ok := u.unfed[r.Name]; !ok && d.open(r.Name, r.Stamp) {
 			u.starve(r.Name, d.sent)
 		}
 	}
 }
 
-// expiring yields the resources with a TTL that the client is to keep, and whose newest told state
-// is in this delivery.
-func (s *Session) expiring(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
-	return func(yield func(*xds.Resource) bool) {
-		if !s.ttl || d.beats != nil {
-			return
-		}
-		for r := range s.mortal(u, d) {
-			if same(u.told(r.Name), r.Stamp) && !u.sentSince(d, r.Name) && !yield(r) {
-				return
-			}
-		}
+// expiring returns the resources with a TTL in a delivery, as the client is to keep them now. Their newest told
+// state is in this delivery.
+func (s *Session) expiring(u *subscription, d *delivery) (all []*xds.Resource) {
+	if !s.ttl || d.beats != nil {
+		return nil
 	}
-}
-
-// mortal yields the resources with a TTL in a delivery, as the client is to keep them now.
-func (s *Session) mortal(u *subscription, d *delivery) iter.Seq[*xds.Resource] {
 	t := s.table(u.typ)
-	return func(yield func(*xds.Resource) bool) {
-		if d.parts[0].world {
-			for _, b := range s.beatsOf(u, t) {
-				for _, r := range b.Changes.Beats {
-					if u.covers(r.Name) && !yield(r) {
-						return
-					}
-				}
-			}
-			return
+	if d.parts[0].world {
+		for _, b := range s.beatsOf(u, t) {
+			all = append(all, b.Changes.Beats...)
 		}
+		all = slices.DeleteFunc(all, func(r *xds.Resource) bool { return !u.covers(r.Name) })
+	} else {
 		for name, it := range d.Each {
 			r := t.Lookup(name)
 			if l := u.Lingers(name); l != nil {
 				r = l.Body
 			}
-			if r != nil && r.TTL > 0 && same(it.Is, r.Stamp) && !yield(r) {
-				return
+			if r != nil && r.TTL > 0 && same(it.Is, r.Stamp) {
+				all = append(all, r)
 			}
 		}
 	}
+	return slices.DeleteFunc(all, func(r *xds.Resource) bool { return !same(u.told(r.Name), r.Stamp) || u.sentSince(d, r.Name) })
 }
 
 // sentSince reports whether a name was sent again after a delivery. A full state has all names.
@@ -373,7 +333,7 @@ func (u *subscription) coversAny(rs []*xds.Resource) bool {
 		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.Lingers(r.Name) != nil })
 	}
 	among := func(name string) bool {
-		_, ok := slices.BinarySearchFunc(rs, name, func(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) })
+		_, ok := search(rs, name)
 		return ok
 	}
 	for e := range u.Entries() {

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 
@@ -44,7 +43,7 @@ func (s *Session) diff(u *subscription, t *xds.Table, d *diff) {
 			s.remove(u, d, e)
 		}
 	}
-	slices.SortFunc(d.upserts, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	byName(d.upserts)
 	slices.Sort(d.removed)
 	slices.Sort(d.absent)
 	slices.Sort(d.missing)

@@ -154,19 +154,15 @@ func (s *Session) mayLackWithMembers(u, first *subscription, t *xds.Table, name,
 	return condition{}
 }
 
-// outdatedByWait yields the resources that the client holds while a newer state waits, if their content
+// outdatedByWait returns the resources that the client holds while a newer state waits, if their content
 // is known.
-func (s *Session) outdatedByWait(u *subscription) iter.Seq[*xds.Resource] {
-	return func(yield func(*xds.Resource) bool) {
-		for name := range u.waiting.all {
-			if u.lingers(name) != nil {
-				continue
-			}
-			if r := s.earlier(u, name); r != nil && !yield(r) {
-				return
-			}
+func (s *Session) outdatedByWait(u *subscription) (all []*xds.Resource) {
+	for name := range u.waiting.all {
+		if r := s.earlier(u, name); r != nil && u.lingers(name) == nil {
+			all = append(all, r)
 		}
 	}
+	return all
 }
 
 // waitsTogether reports whether all names wait if one waits. A full state is sent as a whole. Inside a
@@ -178,7 +174,7 @@ func (s *Session) substitutes(u *subscription) []*xds.Resource {
 	if u.waiting.len() == 0 || s.waitsTogether(u) {
 		return nil
 	}
-	return slices.Collect(s.outdatedByWait(u))
+	return s.outdatedByWait(u)
 }
 
 // holdMembers holds the kept members of kept resources. A member of a held resource is held as long. A

@@ -3,7 +3,6 @@ package protocol
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/chancery-xds/chancery/protocol/internal/delay"
 	"github.com/chancery-xds/chancery/xds"
@@ -206,7 +205,7 @@ func (s *Session) fullState(u *subscription, t *xds.Table) *xds.Changes {
 	}
 	all = byName(all)
 	for _, r := range s.substitutes(u) {
-		if i, ok := slices.BinarySearchFunc(all, r.Name, func(x *xds.Resource, name string) int { return strings.Compare(x.Name, name) }); ok {
+		if i, ok := search(all, r.Name); ok {
 			all[i] = r
 		}
 	}

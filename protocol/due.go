@@ -75,8 +75,13 @@ func differs(told *xds.Stamp, r *xds.Resource) bool { return told.Sum != r.Sum }
 // lists reports whether an entry belongs in the list of dirty names. A difference also counts if it
 // cannot be sent yet because the view is looking for the name: the client may hold the old state.
 func (s *Session) lists(u *subscription, t *xds.Table, e *entry) bool {
+	return s.owes(u, t, e) || u.Kept(e.Name) == nil && u.outdated(t, e.Name, e.Told)
+}
+
+// owes reports whether something is to be sent for the name of an entry.
+func (s *Session) owes(u *subscription, t *xds.Table, e *entry) bool {
 	r, gone := s.owed(u, t, e)
-	return r != nil || gone || u.Kept(e.Name) == nil && u.outdated(t, e.Name, e.Told)
+	return r != nil || gone
 }
 
 // hopes reports whether the client awaits a name (see awaits) that the view has lost and had
@@ -86,16 +91,12 @@ func (s *Session) hopes(u *subscription, t *xds.Table, e *entry) bool {
 	return s.awaits(u, e) && s.lost(u, t, e.Name, e, e.Told) && s.body(u.typ, e.Name, e.Told) != nil
 }
 
-// owes reports whether something is to be sent for the type. Names that the view is still looking
+// owesAny reports whether something is to be sent for the type. Names that the view is still looking
 // for do not count, because the view may never find them.
-func (s *Session) owes(u *subscription, t *xds.Table) bool {
+func (s *Session) owesAny(u *subscription, t *xds.Table) bool {
 	return u.news(t) || slices.ContainsFunc(u.Dirty, func(n string) bool {
 		e := u.Entry(n)
-		if e == nil {
-			return false
-		}
-		r, gone := s.owed(u, t, e)
-		return r != nil || gone
+		return e != nil && s.owes(u, t, e)
 	})
 }
 

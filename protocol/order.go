@@ -180,7 +180,7 @@ type anyComing struct {
 func (s *Session) mayAnyCome(first *subscription) condition {
 	t := s.table(first.typ)
 	switch {
-	case s.owes(first, t), first.waiting.len() > 0:
+	case s.owesAny(first, t), first.waiting.len() > 0:
 		return because(delay.Unsent)
 	case first.stuck(): // no ACK of the clusters is expected, so only existing assignments matter
 		return s.anyCold(first, t)

@@ -318,7 +318,7 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 
 // recovered reports the end of a refusal with an event (HEAL-5).
 func (s *Session) recovered(u *subscription) {
-	rests := func() bool { return u.waiting.len() > 0 || s.owes(u, s.table(u.typ)) }
+	rests := func() bool { return u.waiting.len() > 0 || s.owesAny(u, s.table(u.typ)) }
 	if f := s.endRefusing(u, !u.idle(), rests); f != nil {
 		s.event(Event{Kind: Recovered, Type: u.typ, Version: s.version(u, s.table(u.typ)), Took: s.now.Sub(f.since), Settled: f.acked})
 	}

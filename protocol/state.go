@@ -134,7 +134,7 @@ func (s *Session) typeState(u *subscription) TypeState {
 	t := s.table(u.typ)
 	is := TypeState{
 		Type: u.typ, Wildcard: u.wildcard || u.scopes != nil, Names: int(u.named), Version: s.version(u, t),
-		Refusing: u.refusing != nil, Waiting: u.waiting.len(), Due: !u.idle() && s.owes(u, t),
+		Refusing: u.refusing != nil, Waiting: u.waiting.len(), Due: !u.idle() && s.owesAny(u, t),
 	}
 	for n := range u.leaving {
 		if u.lingers(n) != nil {
@@ -188,34 +188,26 @@ func (s *Session) Refused(t *xds.Type) (names []string) {
 	if u == nil || len(u.refusals) == 0 {
 		return nil
 	}
-	o := outlook{s: s, u: u, t: s.table(u.typ)}
-	is := func(name string) bool {
-		n := o.state(name)
-		return n.RefusedIn != "" && !n.idle()
-	}
-	for i := range u.refusals {
-		if u.refusals[i].nonce == 0 {
-			continue
-		}
-		for name := range u.refusals[i].members {
-			r := o.t.Lookup(name)
-			wanted, _ := o.why(u.Entry(name), name, r)
-			if r != nil && u.shows(r) && wanted != NotWanted || is(name) {
-				names = append(names, name)
-			}
-		}
-	}
+	names = u.refusedNames("")
 	if s.tellsWorld(u) { // a refused full state also contains the unanswered names of earlier responses
-		for i := range u.deliveries {
-			for name := range u.deliveries[i].Each {
-				if is(name) {
-					names = append(names, name)
-				}
-			}
-		}
+		names = append(names, u.inFlight()...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	o := outlook{s: s, u: u, t: s.table(u.typ)}
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		n := o.state(name)
+		return n.RefusedIn == "" || n.idle()
+	})
+}
+
+// inFlight returns the names of the responses in flight. A name may be in several of them.
+func (u *subscription) inFlight() (names []string) {
+	for i := range u.deliveries {
+		for name := range u.deliveries[i].Each {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // NameState returns the state of one name, whether the client wants it or not.
@@ -223,9 +215,7 @@ func (s *Session) NameState(t *xds.Type, name string) NameState {
 	u := s.sub(t)
 	if u == nil {
 		n := NameState{Name: name}
-		if r := s.table(t).Lookup(name); r != nil {
-			n.View = r.Stamp
-		}
+		n.compare(s.table(t).Lookup(name), absent)
 		return n
 	}
 	o := outlook{s: s, u: u, t: s.table(u.typ)}
@@ -277,13 +267,7 @@ func (o *outlook) names() (all []string) {
 			}
 		}
 	}
-	also := u.remembered()
-	for i := range u.deliveries {
-		for name := range u.deliveries[i].Each {
-			also = append(also, name)
-		}
-	}
-	for _, name := range also { // the wildcard's table already has most of these names, and a lookup is cheaper than to sort them
+	for _, name := range slices.Concat(u.remembered(), u.inFlight()) { // the wildcard's table already has most of these names, and a lookup is cheaper than to sort them
 		if !u.wildcard || o.t.Versions().Get(name) == nil {
 			all = append(all, name)
 		}
@@ -407,11 +391,9 @@ func (o *outlook) why(e *entry, name string, r *xds.Resource) (Reason, string) {
 // owes reports whether something is to be sent for a name.
 func (o *outlook) owes(e *entry, name string, told *xds.Stamp, r *xds.Resource) bool {
 	u := o.u
-	if e != nil {
-		is, gone := o.s.owed(u, o.t, e)
-		return is != nil || gone
-	}
 	switch {
+	case e != nil:
+		return o.s.owes(u, o.t, e)
 	case !u.wildcard:
 		return false
 	case r == nil:

@@ -49,6 +49,14 @@ func (u *subscription) add(extra ...entry) {
 	u.Set.Add(extra...)
 }
 
+// row returns the row of a name. It adds the row if the name has none.
+func (u *subscription) row(name string) *entry {
+	if u.Entry(name) == nil {
+		u.add(entry{Name: name, Told: u.told(name)})
+	}
+	return u.Entry(name)
+}
+
 // addTouched adds rows and touches them.
 func (u *subscription) addTouched(extra []entry) {
 	for i := range extra {

@@ -192,12 +192,7 @@ func (u *subscription) refer(name, by string) {
 	if by != u.typ.Collection(name) {
 		u.alias(name, by)
 	}
-	e := u.Entry(name)
-	if e == nil {
-		told := u.told(name)
-		u.add(entry{Name: name, Told: told})
-		e = u.Entry(name)
-	}
+	e := u.row(name)
 	was := u.wants(e)
 	u.dropLeftover(name, unmatched)
 	e.Matched++
@@ -304,6 +299,11 @@ func (s *Session) aliasesOf(u *subscription, name string) (names []string) {
 		}
 	}
 	return names
+}
+
+// isMatched reports whether the client holds a resource because of a collection or an alias.
+func (s *Session) isMatched(u *subscription, name string) bool {
+	return u.collects(name) || len(s.aliasesOf(u, name)) > 0
 }
 
 // alias records that the alias `by` matches a resource.

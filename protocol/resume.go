@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -18,10 +19,7 @@ import (
 // the client states only a part of a table, has is false, because the client may know that the
 // other resources are removed. Call Brings before Receive.
 func (s *Session) Brings(req xds.Request) (brings, has bool) {
-	typ := req.Type
-	if typ == nil {
-		typ = s.only
-	}
+	typ := cmp.Or(req.Type, s.only)
 	if typ == nil || s.sub(typ) != nil || req.Version == "" && len(req.Initial) == 0 {
 		return false, true
 	}
@@ -39,28 +37,20 @@ func (s *Session) Brings(req xds.Request) (brings, has bool) {
 // statesAll reports whether a first delta request states every resource of a table that it
 // subscribes to, in the version of the table.
 func statesAll(req xds.Request, typ *xds.Type, t *xds.Table) bool {
-	all := len(req.Subscribe) == 0 && typ.Implicit || slices.Contains(req.Subscribe, xds.Wildcard)
-	if all && len(req.Initial) < t.Len() {
-		return false
-	}
-	stated := make(map[string]bool, len(req.Initial))
+	stated, listed := make(map[string]bool, len(req.Initial)), 0
 	for _, v := range req.Initial {
-		if r := t.Lookup(v.Name); r != nil && r.Version == v.Version {
+		if r := t.Lookup(v.Name); r != nil && r.Version == v.Version && !stated[v.Name] {
 			stated[v.Name] = true
-		}
-	}
-	lacks := func(name string) bool { return !stated[name] && t.Lookup(name) != nil }
-	if slices.ContainsFunc(req.Subscribe, lacks) {
-		return false
-	}
-	if all {
-		for st := range t.Versions().All() {
-			if !stated[st.Name] {
-				return false
+			if !r.OnDemand {
+				listed++
 			}
 		}
 	}
-	return true
+	all := len(req.Subscribe) == 0 && typ.Implicit || slices.Contains(req.Subscribe, xds.Wildcard)
+	if all && listed < t.Len() {
+		return false
+	}
+	return !slices.ContainsFunc(req.Subscribe, func(name string) bool { return !stated[name] && t.Lookup(name) != nil })
 }
 
 // begin applies the parts of the first request of a type that later requests do not have.
@@ -133,8 +123,8 @@ func (s *Session) takeOver(u *subscription, w *World, t *xds.Table) {
 	}
 	var extra []entry
 	for _, n := range w.Lacks {
-		if told := surely(n); u.wildcard && u.Entry(n) == nil {
-			extra = append(extra, entry{Name: n, Told: told, Again: !u.typ.FullState})
+		if u.wildcard && u.Entry(n) == nil {
+			extra = append(extra, entry{Name: n, Told: surely(n), Again: !u.typ.FullState})
 		}
 	}
 	u.addTouched(extra)
@@ -263,14 +253,14 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 			continue // if a name is stated twice, the later statement counts
 		}
 		is := s.statement(u, t, lately, v)
-		if is.current && !is.onDemand {
+		if is.listed {
 			matched++
 		}
 		if e := u.Entry(v.Name); e != nil {
 			u.adopt(e, is)
-		} else if !is.current || is.onDemand || is.expires {
+		} else if !is.listed || is.expires {
 			e = &entry{Name: strings.Clone(v.Name), Told: is.told, Again: is.expires}
-			if is.stray && (u.scopes != nil || u.collects(v.Name)) {
+			if u.scopes != nil || u.collects(v.Name) {
 				u.lapse(e) // the wildcard or the collection matched the resource
 			}
 			extra = append(extra, *e)
@@ -293,23 +283,17 @@ func (s *Session) resume(u *subscription, initial []xds.Version, t *xds.Table) {
 
 // A statement is the meaning of a name and version that a delta client states.
 type statement struct {
-	told     *xds.Stamp
-	current  bool // the view has this version
-	onDemand bool // valid if current
-	expires  bool // the resource is sent again, because its remaining TTL is unknown
-	stray    bool // no subscription covers the name, so it is removed: "no longer visible"
+	told    *xds.Stamp
+	listed  bool // the view has this version, where a wildcard finds it
+	expires bool // the resource is sent again, because its remaining TTL is unknown
 }
 
 func (s *Session) statement(u *subscription, t *xds.Table, lately []*xds.Table, v xds.Version) statement {
 	r := t.Lookup(v.Name)
-	is := statement{stray: !u.covers(v.Name)}
-	is.current = !is.stray && u.shows(r) && r.Version == v.Version
-	if !is.current {
-		is.told = stated(lately, v)
-		return is
+	if !u.covers(v.Name) || !u.shows(r) || r.Version != v.Version {
+		return statement{told: stated(lately, v)}
 	}
-	is.told, is.onDemand, is.expires = r.Stamp, r.OnDemand, s.ttl && r.TTL > 0
-	return is
+	return statement{told: r.Stamp, listed: !r.OnDemand, expires: s.ttl && r.TTL > 0}
 }
 
 // adopt applies a statement to the entry of its name.

@@ -102,11 +102,7 @@ func (s *Session) scope(over *subscription) {
 // enterScope adds the scope c. With anew set, all resources in the scope are sent again, otherwise
 // only the resources that the client lacks.
 func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
-	e := u.Entry(c)
-	if e == nil {
-		u.add(entry{Name: c, Told: absent})
-		e = u.Entry(c)
-	}
+	e := u.row(c)
 	was := u.wants(e)
 	u.scopes[c] = true
 	u.notice(e, was)

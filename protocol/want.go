@@ -367,7 +367,7 @@ func (s *Session) enterLost(u *subscription, t *xds.Table) {
 	}
 	var extra []entry
 	for _, n := range t.Since(u.base).Removed {
-		if u.Entry(n) == nil && (u.collects(n) || len(s.aliasesOf(u, n)) > 0) {
+		if u.Entry(n) == nil && s.isMatched(u, n) {
 			extra = append(extra, entry{Name: n, Told: u.told(n)})
 		}
 	}

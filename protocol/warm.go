@@ -171,11 +171,7 @@ func (u *subscription) repeat(name string) {
 	if l := u.Lingers(name); !u.covers(name) || u.matches[name] != nil || l != nil && l.Body == nil {
 		return
 	}
-	if u.Entry(name) == nil {
-		told := u.told(name)
-		u.add(entry{Name: name, Told: told})
-	}
-	e := u.Entry(name)
+	e := u.row(name)
 	e.Repeat(true)
 	u.Touch(e)
 }

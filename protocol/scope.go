@@ -57,11 +57,7 @@ func (s *Session) narrow(u *subscription) {
 
 // widen replaces the scopes by a wildcard that covers everything again.
 func (s *Session) widen(u *subscription) {
-	scopes := slices.Sorted(maps.Keys(u.scopes))
-	u.scopes = nil
-	for _, c := range scopes {
-		u.leaveScope(c, false)
-	}
+	u.leaveScopes(false)
 	// The client made no request for this type, so only resources that the client lacks are sent.
 	u.wildcard, u.moved = true, true
 	u.rebase(nil)
@@ -114,13 +110,19 @@ func (u *subscription) enterScope(t *xds.Table, c string, anew bool) {
 	u.match(t, c)
 }
 
+// leaveScopes ends all scopes (see leaveScope).
+func (u *subscription) leaveScopes(asked bool) {
+	scopes := slices.Sorted(maps.Keys(u.scopes))
+	u.scopes = nil
+	for _, c := range scopes {
+		u.leaveScope(c, asked)
+	}
+}
+
 // leaveScope ends the scope c. The resources of the scope are removed from the client, unless the
 // client dropped the wildcard itself (asked).
 func (u *subscription) leaveScope(c string, asked bool) {
 	e := u.Entry(c)
-	if e == nil {
-		return
-	}
 	u.notice(e, true)
 	if e.Named {
 		return // the client also subscribes to the collection c

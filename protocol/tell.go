@@ -28,13 +28,6 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff, nonce uint64) (it
 	}
 	slices.SortFunc(items, itemByName)
 	listed := s.clearDirty(u, t, d)
-	if s.forsakes(u) && u.wildcard {
-		for _, n := range d.removed {
-			if st := u.base.Get(n); st != nil && u.Entry(n) == nil {
-				u.addLeftover(n, leftover{cannotRemove, st})
-			}
-		}
-	}
 	if u.wildcard {
 		u.rebase(t.Versions())
 		u.add(held...)
@@ -103,13 +96,13 @@ func (s *Session) tellRemoved(u *subscription, d *diff, items []item, nonce uint
 	for _, n := range d.removed {
 		u.fed(n)
 		e := u.Entry(n)
+		if told := u.toldBy(e, n); s.forsakes(u) && stands(told) {
+			u.addLeftover(n, leftover{cannotRemove, told})
+		}
 		if e == nil {
-			continue
+			continue // only the wildcard covers the name
 		}
 		stray = stray || !u.wildcard && !u.wants(e)
-		if s.forsakes(u) && stands(e.Told) {
-			u.addLeftover(n, leftover{cannotRemove, e.Told})
-		}
 		items = append(items, s.said(u, e, absent, nonce))
 		if u.isLeftover(n, unmatched) {
 			items[len(items)-1].Lapse(u.collects(n))
@@ -165,11 +158,8 @@ func (u *subscription) tellNothing(kept []string, held []entry, items []item) []
 // forgetPlain removes entries that no longer differ from the base.
 func (u *subscription) forgetPlain(listed []string, items []item) {
 	none := func(e *entry) bool {
-		if u.wants(e) || e.Dirty || e.Again || u.Kept(e.Name) != nil {
-			return false
-		}
-		is := u.base.Get(e.Name)
-		return e.Told == absent && is == nil || is != nil && same(e.Told, is)
+		plain := same(e.Told, cmp.Or(u.base.Get(e.Name), absent))
+		return plain && !u.wants(e) && !e.Dirty && !e.Again && u.Kept(e.Name) == nil
 	}
 	if len(listed)+len(items) > 64 {
 		u.RemoveFunc(none)

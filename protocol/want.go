@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"strings"
 
@@ -332,26 +331,21 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 		// "It can simply ignore these phantom unsubscriptions." (DELTA-5)
 		dropped = append(dropped, s.unsubscribedBy(u, t, n)...)
 	}
-	if slices.Contains(names, xds.Wildcard) {
-		scopes := slices.Sorted(maps.Keys(u.scopes))
-		u.scopes = nil
-		for _, c := range scopes {
-			u.leaveScope(c, true)
-		}
-		if len(scopes) > 0 {
-			unwanted := map[string]bool{}
-			for n := range u.dropped { // without a wildcard, the client is not told the state of unsubscribed names
-				u.regain(n)
-				if !u.covers(n) {
-					unwanted[n] = true
-				}
+	star := slices.Contains(names, xds.Wildcard)
+	if star && u.scopes != nil {
+		u.leaveScopes(true)
+		unwanted := map[string]bool{}
+		for n := range u.dropped { // without a wildcard, the client is not told the state of unsubscribed names
+			u.regain(n)
+			if !u.covers(n) {
+				unwanted[n] = true
 			}
-			u.discard(unwanted)
 		}
-		if u.wildcard {
-			s.enterLost(u, t)
-			u.unsubscribeAll(func(e *entry) bool { return u.collects(e.Name) || len(s.aliasesOf(u, e.Name)) > 0 })
-		}
+		u.discard(unwanted)
+	}
+	if star && u.wildcard {
+		s.enterLost(u, t)
+		u.unsubscribeAll(func(e *entry) bool { return s.isMatched(u, e.Name) })
 	}
 	s.outlive(u, t, dropped)
 	u.drop(dropped, xds.Delta)
@@ -414,16 +408,17 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 			continue // the client has already dropped the name
 		}
 		u.name(e, false)
-		switch {
-		case e.Matched > 0 || u.wildcard || u.scopes != nil || v == xds.Delta && stands(e.Told) && (u.collects(n) || u.isLeftover(n, unmatched)):
-			if v == xds.Delta && (u.wildcard || u.scopes != nil) && u.matches[n] == nil {
-				// "The server must send a response that includes the specific resource in either
-				// the removed_resources field (if it is not included in the wildcard) or in the
-				// resources field" (DELTA-6).
-				u.giveUp(e)
-			}
+		all := u.wildcard || u.scopes != nil
+		if all && v == xds.Delta && u.matches[n] == nil {
+			// "The server must send a response that includes the specific resource in either the
+			// removed_resources field (if it is not included in the wildcard) or in the resources
+			// field" (DELTA-6).
+			u.giveUp(e)
+		}
+		removes := v == xds.Delta && stands(e.Told) && (u.collects(n) || u.isLeftover(n, unmatched))
+		if all || removes || e.Matched > 0 {
 			u.Touch(e) // the wildcard may not cover the name
-		default:
+		} else {
 			unwanted[n] = true
 		}
 		if u.matches[n] != nil && !u.scopes[n] { // a scope still covers everything under a route
@@ -494,7 +489,7 @@ func (s *Session) giveUpLapsed(u *subscription) {
 	}
 	unwanted := map[string]bool{}
 	for name := range u.leftovers {
-		if u.collects(name) || len(s.aliasesOf(u, name)) > 0 {
+		if s.isMatched(u, name) {
 			continue
 		}
 		u.dropLeftover(name, unmatched)

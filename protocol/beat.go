@@ -147,19 +147,12 @@ func (s *Session) feed(u *subscription, c *xds.Changes) {
 
 // tellsAll reports whether a response has all resources with this TTL that the client wants.
 func (s *Session) tellsAll(u *subscription, ttl time.Duration, c *xds.Changes) bool {
-	tells := func(name string) bool {
-		if c.Together { // not by name
-			return slices.ContainsFunc(c.Upserts, func(r *xds.Resource) bool { return r.Name == name })
-		}
-		_, ok := search(c.Upserts, name)
-		return ok
+	tells := make(map[string]bool, len(c.Upserts))
+	for _, r := range c.Upserts {
+		tells[r.Name] = true
 	}
-	for _, r := range withTTL(s.beatsOf(u, s.table(u.typ)), ttl) {
-		if u.covers(r.Name) && !tells(r.Name) {
-			return false
-		}
-	}
-	return true
+	lacks := func(r *xds.Resource) bool { return u.covers(r.Name) && !tells[r.Name] }
+	return !slices.ContainsFunc(withTTL(s.beatsOf(u, s.table(u.typ)), ttl), lacks)
 }
 
 // outlived marks resources to be sent again whose TTL may have expired at the client: a heartbeat
@@ -329,20 +322,11 @@ func (s *Session) beating(u *subscription, all *xds.Changes) *xds.Changes {
 // The resources must be sorted by name. coversAny is called for each answer, so it loops over the
 // shorter of two lists: the resources, or the client's names.
 func (u *subscription) coversAny(rs []*xds.Resource) bool {
-	if u.wildcard || len(rs) <= u.Set.Len()+len(u.leaving) {
-		return u.wildcard || slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.Lingers(r.Name) != nil })
+	if u.wildcard || len(rs) <= u.Set.Len() {
+		return slices.ContainsFunc(rs, func(r *xds.Resource) bool { return u.covers(r.Name) || u.Lingers(r.Name) != nil })
 	}
-	among := func(name string) bool {
-		_, ok := search(rs, name)
-		return ok
-	}
-	for e := range u.Entries() {
-		if u.wants(e) && among(e.Name) {
-			return true
-		}
-	}
-	for name := range u.leaving {
-		if u.Lingers(name) != nil && among(name) {
+	for e := range u.Entries() { // a kept name has an entry, too
+		if _, found := search(rs, e.Name); found && (u.wants(e) || u.Lingers(e.Name) != nil) {
 			return true
 		}
 	}

@@ -67,13 +67,11 @@ func (u *subscription) pairAnswer(s *Session, req xds.Request, with answering) {
 
 // acceptedIn returns the states that the client has accepted with message p of delivery d.
 func (u *subscription) acceptedIn(d *delivery, p *part, waits bool) Acceptance {
-	if d.beats != nil {
-		return Acceptance{}
-	}
+	var all *xds.Versions
 	if u.base != nil && d.To == u.base && d.last() == u.nonce && d.accepted() && len(u.refusals) == 0 && !waits {
-		return Acceptance{All: d.To, items: d.Items, in: p}
+		all = d.To
 	}
-	return Acceptance{items: d.Items, in: p}
+	return Acceptance{All: all, items: d.Items, in: p}
 }
 
 // finish forgets a delivery whose parts are all answered.
@@ -112,19 +110,13 @@ func (s *Session) passBefore(u *subscription, d *delivery, with answering) {
 		if !o.superseded {
 			u.noteContent(&o.cargo)
 		}
-		s.pass(u, o, with)
-		o.superseded = true
-	}
-}
-
-// pass counts a delivery as accepted because the client has accepted a later delivery (SotW). In
-// SotW an answer also answers all earlier responses.
-func (s *Session) pass(u *subscription, d *delivery, with answering) {
-	for i := range d.parts {
-		if p := &d.parts[i]; s.variant == xds.SotW && p.fate == unanswered {
-			p.fate = passed
-			s.accept(u, d, p, with)
+		for j := range o.parts {
+			if p := &o.parts[j]; s.variant == xds.SotW && p.fate == unanswered { // the answer answers this message, too
+				p.fate = passed
+				s.accept(u, o, p, with)
+			}
 		}
+		o.superseded = true
 	}
 }
 

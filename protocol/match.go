@@ -104,7 +104,7 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return t.Lookup(n) != nil })
 	slices.Sort(names)
 	names = slices.Compact(names)
-	back := map[string]*xds.Stamp{}
+	var extra []entry
 	for d := range u.underWay() {
 		if d.parts[0].world || len(names) == 0 {
 			continue
@@ -116,20 +116,15 @@ func (s *Session) comeBack(u *subscription, names []string, t *xds.Table) {
 					continue
 				}
 				if last, is := u.bringer(name); last == d && stands(is) {
-					back[name] = is
+					e := entry{Name: name, Told: is}
+					u.Touch(&e)
+					u.lapse(&e)
+					extra = append(extra, e) // several times if several names match the resource
 				}
 			}
 		}
 	}
-	var extra []entry
-	for name, is := range back {
-		extra = append(extra, entry{Name: name, Told: is})
-	}
-	for i := range extra {
-		u.Touch(&extra[i])
-		u.lapse(&extra[i])
-	}
-	u.Set.Add(extra...) // untold: the response came before the new subscription
+	u.Set.Add(extra...) // still untold: the client has subscribed since
 }
 
 // finding returns the finding of a delivery for the present view. It is computed once per view. So
@@ -330,24 +325,18 @@ func (u *subscription) unalias(name, by string) {
 	}
 }
 
-// matchedBy yields the wanted names that match a resource, the collection first. An alias that the
+// matchedBy returns the wanted names that match a resource, the collection first. An alias that the
 // resource has lost counts until match is called for the alias.
-func (u *subscription) matchedBy(name string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		if c := u.typ.Collection(name); u.matches[c].Get(name) != nil && !yield(c) {
-			return
-		}
-		for _, by := range u.aliased[name] {
-			if !yield(by) {
-				return
-			}
-		}
+func (u *subscription) matchedBy(name string) (by []string) {
+	if c := u.typ.Collection(name); u.matches[c].Get(name) != nil {
+		by = append(by, c)
 	}
+	return append(by, u.aliased[name]...)
 }
 
 // suspect marks the wanted names that match a resource, because they may match other resources now.
 func (u *subscription) suspect(name string) {
-	for by := range u.matchedBy(name) {
+	for _, by := range u.matchedBy(name) {
 		u.Touch(u.Entry(by))
 	}
 }
@@ -355,7 +344,7 @@ func (u *subscription) suspect(name string) {
 // rematch is called when a resource is removed. It calls match for each wanted name that matched
 // the resource.
 func (u *subscription) rematch(t *xds.Table, name string) {
-	for _, by := range slices.Collect(u.matchedBy(name)) {
+	for _, by := range u.matchedBy(name) {
 		u.match(t, by)
 	}
 }

@@ -129,7 +129,7 @@ func TestMatchedBy(t *testing.T) {
 	u := l.subs[0]
 	want := func(name, want string) {
 		t.Helper()
-		got := slices.Collect(u.matchedBy(name))
+		got := u.matchedBy(name)
 		slices.Sort(got)
 		if s := fmt.Sprint(got); s != want {
 			t.Errorf("%s is matched by %s, want %s", name, s, want)

@@ -374,12 +374,11 @@ func (o *outlook) why(e *entry, name string, r *xds.Resource) (Reason, string) {
 	case e != nil && e.Named:
 		return ByName, ""
 	case e != nil && e.Matched > 0:
-		for by := range u.matchedBy(name) { // the collection comes first
-			if by == u.typ.Collection(name) {
-				return ByCollection, by
-			}
-			return ByAlias, by
+		by := u.matchedBy(name)[0]
+		if by == u.typ.Collection(name) {
+			return ByCollection, by
 		}
+		return ByAlias, by
 	case u.scopes[name]:
 		return ByWildcard, ""
 	case u.wildcard && (r != nil || o.t.Lookup(name) == nil): // a wildcard does not cover resources on demand
@@ -452,15 +451,14 @@ func (o *outlook) waitsFor(r *xds.Resource) (refs []xds.Ref) {
 	refs = o.s.lacks(o.u, r)
 	switch {
 	case len(refs) > 0:
+		return refs
 	case o.s.tellsWorld(o.u):
 		return o.wholeWaitsFor()
-	default:
-		for name := range o.u.waiting.all {
-			if o.u.frees(o.t, name, r) {
-				refs = append(refs, xds.Ref{Type: o.u.typ, Name: name})
-			}
+	}
+	for _, name := range slices.Sorted(o.u.waiting.all) {
+		if o.u.frees(o.t, name, r) {
+			refs = append(refs, xds.Ref{Type: o.u.typ, Name: name})
 		}
-		slices.SortFunc(refs, func(a, b xds.Ref) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return refs
 }

@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 
@@ -209,10 +210,9 @@ func (u *subscription) subscribeAll(t *xds.Table) {
 // unsubscribed from names in flight. Their resources arrive all the same, so arrives counts these
 // names as told.
 //
-// Most of these names are in the table of the newest response that sent everything. The variable
-// others has the single names that differ from that table, so the cost is the number of changes
-// since then. A SotW response with the full state is skipped, because the next full state sends
-// everything.
+// Most of these names are in the table of the newest response that sent everything. Only the names
+// that differ from that table get entries, so the cost is the number of changes since then. A SotW
+// response with the full state is skipped, because the next full state sends everything.
 func (u *subscription) arrives(t *xds.Table) {
 	if !u.mayHaveGivenUp() {
 		return
@@ -222,17 +222,11 @@ func (u *subscription) arrives(t *xds.Table) {
 			u.rebase(d.To)
 		}
 	}
-	others := map[string]*xds.Stamp{}
+	extra := u.lostSinceBase(t)
 	look := func(name string) {
-		if u.Entry(name) != nil {
-			return
-		}
-		is := absent
-		if _, said := u.bringer(name); said != nil {
-			is = said
-		}
-		if is != cmp.Or(u.base.Get(name), absent) {
-			others[name] = is
+		_, said := u.bringer(name)
+		if is := cmp.Or(said, absent); u.Entry(name) == nil && is != u.told(name) {
+			extra = append(extra, entry{Name: name, Told: is})
 		}
 	}
 	for d := range u.underWay() {
@@ -253,25 +247,21 @@ func (u *subscription) arrives(t *xds.Table) {
 			}
 		}
 	}
-	u.lostSinceBase(t, others)
-	extra := make([]entry, 0, len(others))
-	for name, is := range others {
-		extra = append(extra, entry{Name: name, Told: is})
-	}
-	u.add(extra...)
+	u.add(extra...) // of several entries for a name the last one counts
 }
 
-// lostSinceBase adds names of the wildcard's table that the view has lost and that have no entry: a
-// new resource may still refer to them.
-func (u *subscription) lostSinceBase(t *xds.Table, names map[string]*xds.Stamp) {
+// lostSinceBase returns entries for names of the wildcard's table that the view has lost and that have
+// no entry: a new resource may still refer to them.
+func (u *subscription) lostSinceBase(t *xds.Table) (lost []entry) {
 	if u.base == nil {
-		return
+		return nil
 	}
 	for was, is := range t.Versions().Since(u.base) {
-		if is == nil && u.Entry(was.Name) == nil && names[was.Name] == nil {
-			names[was.Name] = was
+		if is == nil && u.Entry(was.Name) == nil {
+			lost = append(lost, entry{Name: was.Name, Told: was})
 		}
 	}
+	return lost
 }
 
 // mayHaveGivenUp reports whether the client has unsubscribed from any name since the oldest listed
@@ -321,9 +311,7 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	if len(names) == 0 {
 		return
 	}
-	if len(names) > 8 { // look up repeated names once
-		names = slices.Compact(slices.Sorted(slices.Values(names)))
-	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	var dropped []string
 	// An alias is resolved to the resources that the client holds. That includes resources of a
 	// wildcard that ends in this request.
@@ -334,14 +322,11 @@ func (s *Session) unsubscribe(u *subscription, names []string, t *xds.Table) {
 	star := slices.Contains(names, xds.Wildcard)
 	if star && u.scopes != nil {
 		u.leaveScopes(true)
-		unwanted := map[string]bool{}
-		for n := range u.dropped { // without a wildcard, the client is not told the state of unsubscribed names
+		unsubscribed := slices.Collect(maps.Keys(u.dropped))
+		for _, n := range unsubscribed { // without a wildcard, the client is not told their state
 			u.regain(n)
-			if !u.covers(n) {
-				unwanted[n] = true
-			}
 		}
-		u.discard(unwanted)
+		u.discard(unsubscribed)
 	}
 	if star && u.wildcard {
 		s.enterLost(u, t)
@@ -401,7 +386,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 	if len(dropped) == 0 {
 		return
 	}
-	unwanted := map[string]bool{}
+	var unwanted []string
 	for _, n := range dropped {
 		e := u.Entry(n)
 		if e == nil || !e.Named {
@@ -419,7 +404,7 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 		if all || removes || e.Matched > 0 {
 			u.Touch(e) // the wildcard may not cover the name
 		} else {
-			unwanted[n] = true
+			unwanted = append(unwanted, n)
 		}
 		if u.matches[n] != nil && !u.scopes[n] { // a scope still covers everything under a route
 			u.unmatch(n, true)
@@ -428,10 +413,15 @@ func (u *subscription) drop(dropped []string, v xds.Variant) {
 	u.discard(unwanted)
 }
 
-// discard forgets unwanted names: the client has dropped each name, and every other name that
-// matched it.
-func (u *subscription) discard(unwanted map[string]bool) {
-	for n := range unwanted {
+// discard forgets the names that the client does not want any more: it has dropped each name, and
+// every other name that matched it.
+func (u *subscription) discard(names []string) {
+	unwanted := map[string]bool{}
+	for _, n := range names {
+		if u.covers(n) {
+			continue
+		}
+		unwanted[n] = true
 		u.Note(n)
 		u.regain(n) // the client may also have dropped the name under an earlier wildcard
 	}
@@ -487,18 +477,16 @@ func (s *Session) giveUpLapsed(u *subscription) {
 	if u.scopes != nil {
 		return
 	}
-	unwanted := map[string]bool{}
+	var unmatchedNames []string
 	for name := range u.leftovers {
 		if s.isMatched(u, name) {
 			continue
 		}
 		u.dropLeftover(name, unmatched)
-		u.quit = append(u.quit, name)
-		if !u.covers(name) { // the client may still want the name itself
-			unwanted[name] = true
-		}
+		unmatchedNames = append(unmatchedNames, name)
 	}
-	u.discard(unwanted)
+	u.quit = append(u.quit, unmatchedNames...)
+	u.discard(unmatchedNames) // but for those that the client still wants by name
 }
 
 // name records that the client subscribes to the name of an entry (named), or unsubscribes from it.

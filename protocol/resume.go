@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"hash/maphash"
+	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -186,20 +187,14 @@ func proven(lately []*xds.Table, version string) *World {
 		if !was.Hashed() {
 			continue
 		}
-		var gone []*xds.Stamp // last removed first
-		next := was.Versions()
-		for _, before := range lately[i+1:] {
-			for old, is := range next.Since(before.Versions()) {
-				if is == nil && was.Lookup(old.Name) == nil && !slices.ContainsFunc(gone, func(st *xds.Stamp) bool { return st.Name == old.Name }) {
-					gone = append(gone, old)
-				}
-			}
-			next = before.Versions()
-			if len(gone) >= mostGone {
+		var gone []*xds.Stamp
+		for st := range removedBefore(was, lately[i+1:]) {
+			gone = append(gone, st)
+			if len(gone) == mostGone {
 				break
 			}
 		}
-		if which, ok := was.Versions().MatchExtra(version, gone[:min(len(gone), mostGone)]); ok {
+		if which, ok := was.Versions().MatchExtra(version, gone); ok {
 			slices.SortFunc(which, stampByName)
 			return &World{Versions: was.Versions(), Others: which}
 		}
@@ -223,18 +218,28 @@ func (s *Session) recallLately(u *subscription) {
 	}
 	u.resumed(false, false)
 	t := s.table(u.typ)
-	w, seen, next := &World{Since: true}, map[string]bool{}, t.Versions()
-	for _, was := range s.past(u.typ, t) {
-		for old, is := range next.Since(was.Versions()) {
-			if is == nil && !seen[old.Name] && t.Lookup(old.Name) == nil {
+	gone := slices.SortedFunc(removedBefore(t, s.past(u.typ, t)), stampByName)
+	s.takeOver(u, &World{Since: true, Others: gone}, t)
+}
+
+// removedBefore yields the resources of earlier tables that a table lacks, the last removed first. Of
+// each name it yields the newest state.
+func removedBefore(t *xds.Table, past []*xds.Table) iter.Seq[*xds.Stamp] {
+	return func(yield func(*xds.Stamp) bool) {
+		seen, next := map[string]bool{}, t.Versions()
+		for _, before := range past {
+			for old, is := range next.Since(before.Versions()) {
+				if is != nil || seen[old.Name] || t.Lookup(old.Name) != nil {
+					continue
+				}
 				seen[old.Name] = true
-				w.Others = append(w.Others, old)
+				if !yield(old) {
+					return
+				}
 			}
+			next = before.Versions()
 		}
-		next = was.Versions()
 	}
-	slices.SortFunc(w.Others, stampByName)
-	s.takeOver(u, w, t)
 }
 
 // resume adopts the resources that a delta client states (DELTA-9): "the Incremental xDS client may

@@ -109,9 +109,7 @@ func (s *Session) beat(u *subscription) []*xds.Response {
 			due = map[time.Duration]time.Time{}
 		}
 		due[b.TTL] = at
-		if u.beatAt.IsZero() || at.Before(u.beatAt) {
-			u.beatAt = at
-		}
+		u.beatAt = sooner(u.beatAt, at)
 	}
 	u.beats = due
 	return out

@@ -113,10 +113,7 @@ func nonceOf(n uint64) string {
 func (s *Session) Interests() iter.Seq[Interest] {
 	return func(yield func(Interest) bool) {
 		for _, u := range s.subs {
-			if !u.moved {
-				continue
-			}
-			if !yield(u.interest()) {
+			if u.moved && !yield(u.interest()) {
 				return
 			}
 		}

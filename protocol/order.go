@@ -26,13 +26,10 @@ type condition struct {
 
 // and returns the condition that a and b hold. It ends with the first of the two.
 func (a condition) and(b condition) condition {
-	switch {
-	case !a.holds || !b.holds:
+	if !a.holds || !b.holds {
 		return condition{}
-	case a.until.IsZero() || !b.until.IsZero() && b.until.Before(a.until):
-		a.until = b.until
 	}
-	a.patient = a.patient || b.patient
+	a.until, a.patient = sooner(a.until, b.until), a.patient || b.patient
 	return a
 }
 

@@ -110,9 +110,7 @@ func (u *subscription) countTries(r *refusal) (repeated bool) {
 	for i := range u.refusals {
 		if o := &u.refusals[i]; o.nonce > 0 && o.shares(r) {
 			r.tries = max(r.tries, o.tries+1)
-			if r.planned.IsZero() || !o.planned.IsZero() && o.planned.Before(r.planned) {
-				r.planned = o.planned
-			}
+			r.planned = sooner(r.planned, o.planned)
 			repeated = repeated || o.text == r.text
 		}
 	}

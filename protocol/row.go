@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"time"
+
 	"github.com/chancery-xds/chancery/protocol/internal/names"
 	"github.com/chancery-xds/chancery/protocol/internal/sent"
 	"github.com/chancery-xds/chancery/xds"
@@ -24,3 +26,11 @@ func known(s *xds.Stamp) bool   { return names.Known(s) }
 func same(a, b *xds.Stamp) bool { return names.Same(a, b) }
 
 func itemByName(a, b item) int { return sent.ItemByName(a, b) }
+
+// sooner returns the earlier of two times. The zero time means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -216,10 +216,9 @@ func (s *Session) waitsWhole(u *subscription, d *diff) bool {
 
 // decide returns the decision for a diff that need not wait as a whole.
 func (s *Session) decide(u *subscription, d *diff, last bool) decision {
-	world := s.tellsWorld(u)
 	send := u.Due || len(d.upserts) > 0
 	gone := len(d.missing) > 0
-	if s.variant == xds.Delta || world { // otherwise "the API provides no mechanism" for removals
+	if !s.forsakes(u) { // otherwise "the API provides no mechanism" for removals
 		gone = gone || len(d.removed) > 0 && !s.withholds(u, d.removed)
 		// Removals are sent last (ADS-2). That includes the removal of names that the client
 		// stated.

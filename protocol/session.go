@@ -230,8 +230,8 @@ func (s *Session) Advance(now time.Time) {
 // time responses may be due.
 func (s *Session) Deadline() (next time.Time) {
 	at := func(t time.Time) {
-		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
-			next = t
+		if t.After(s.now) {
+			next = sooner(next, t)
 		}
 	}
 	for _, u := range s.subs {
@@ -259,9 +259,7 @@ func (s *Session) Waits() (until time.Time) {
 		if !s.blocked(u) {
 			return time.Time{}
 		}
-		if at := u.newest(s.variant).sent.Add(delay.Behind.Limit(0)); until.IsZero() || at.Before(until) {
-			until = at
-		}
+		until = sooner(until, u.newest(s.variant).sent.Add(delay.Behind.Limit(0)))
 	}
 	return until
 }

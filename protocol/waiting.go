@@ -331,9 +331,7 @@ func (s *Session) waitEnds(u *subscription) time.Time {
 	}
 	ends := w.ends.at
 	if first := s.other(u.first()); !w.patient.at.IsZero() && first != nil && first.unacked {
-		if until := first.silentUntil(delay.Unanswered, w.patient.at); ends.IsZero() || until.Before(ends) {
-			ends = until
-		}
+		ends = sooner(ends, first.silentUntil(delay.Unanswered, w.patient.at))
 	}
 	return ends
 }

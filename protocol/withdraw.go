@@ -205,11 +205,7 @@ func (r *referrer) ends(since time.Time) time.Time {
 	case !fromAnswer:
 		return since.Add(limit)
 	}
-	silent := r.sub.silentUntil(r.why, since)
-	if !r.until.IsZero() && r.until.Before(silent) {
-		return r.until
-	}
-	return silent
+	return sooner(r.sub.silentUntil(r.why, since), r.until)
 }
 
 // silentUntil returns the end of a delay that began at the time since: its limit counts from then, or from the last

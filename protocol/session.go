@@ -85,12 +85,9 @@ func (s *Session) Receive(req xds.Request) error {
 	if req.Node != nil && !s.met {
 		s.meet(req.Node)
 	}
-	typ := cmp.Or(req.Type, s.only)
-	switch {
-	case typ == nil:
-		return errors.New("type_url is missing: each request on an aggregated stream needs it")
-	case s.only != nil && !typ.Is(s.only):
-		return fmt.Errorf("type_url %.200q does not belong on this stream: it carries only %s", typ.URL, s.only.URL)
+	typ, err := s.typeOf(req)
+	if err != nil {
+		return err
 	}
 	u := s.sub(typ)
 	first := u == nil
@@ -140,6 +137,18 @@ func (s *Session) Receive(req xds.Request) error {
 // settle pairs the client's answer with the response that it answers.
 func (u *subscription) settle(s *Session, req xds.Request) {
 	u.pairAnswer(s, req, answering{u.waiting.len() > 0, func(d *delivery, p *part) { s.belated(u, d, p) }})
+}
+
+// typeOf returns the type of a request. On a per-type stream, type_url may be missing.
+func (s *Session) typeOf(req xds.Request) (*xds.Type, error) {
+	typ := cmp.Or(req.Type, s.only)
+	switch {
+	case typ == nil:
+		return nil, errors.New("type_url is missing: each request on an aggregated stream needs it")
+	case s.only != nil && !typ.Is(s.only):
+		return nil, fmt.Errorf("type_url %.200q does not belong on this stream: it carries only %s", typ.URL, s.only.URL)
+	}
+	return typ, nil
 }
 
 // open adds the subscription of a type, in push order.

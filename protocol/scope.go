@@ -46,9 +46,7 @@ func (s *Session) narrow(u *subscription) {
 			u.TouchAll()
 		}
 	}
-	if u.scopes == nil {
-		u.scopes = map[string]bool{}
-	}
+	u.scopes = map[string]bool{}
 	t := s.table(u.typ)
 	for _, n := range over.Subscribed() {
 		u.enterScope(t, n+"/*", anew)

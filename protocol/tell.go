@@ -12,15 +12,8 @@ import (
 func (s *Session) tell(u *subscription, t *xds.Table, d *diff, nonce uint64) (items []item) {
 	held := u.held(d)
 	items = slices.Grow(items, len(u.Dirty)+len(d.kept))
-	if u.Set.Len() > 0 {
-		for _, r := range d.upserts {
-			if e := u.Entry(r.Name); e != nil {
-				items = append(items, s.said(u, e, r.Stamp, nonce))
-			}
-		}
-	}
-	if len(u.leftovers) > 0 {
-		items = u.tellLeftovers(d, items)
+	if u.Set.Len()+len(u.leftovers) > 0 {
+		items = s.tellUpserts(u, d, items, nonce)
 	}
 	stray := false
 	if len(d.removed) > 0 {
@@ -79,10 +72,13 @@ func (s *Session) said(u *subscription, e *entry, is *xds.Stamp, nonce uint64) i
 	return item{Name: e.Name, Was: was, Is: is}
 }
 
-// tellLeftovers adds items for leftovers without an entry that are sent again because of the wildcard.
-func (u *subscription) tellLeftovers(d *diff, items []item) []item {
+// tellUpserts counts resources as told. It adds items for names with an entry, or with a leftover that is
+// sent again because of the wildcard.
+func (s *Session) tellUpserts(u *subscription, d *diff, items []item, nonce uint64) []item {
 	for _, r := range d.upserts {
-		if u.isLeftover(r.Name, cannotRemove) && u.Entry(r.Name) == nil {
+		if e := u.Entry(r.Name); e != nil {
+			items = append(items, s.said(u, e, r.Stamp, nonce))
+		} else if u.isLeftover(r.Name, cannotRemove) {
 			items = append(items, item{Name: r.Name, Was: u.leftovers[r.Name].stamp, Is: r.Stamp})
 			u.dropLeftover(r.Name, cannotRemove)
 		}

@@ -156,7 +156,7 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		u.subscribeAll(t)
 	}
 	var extra []entry
-	for _, n := range names {
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if n == xds.Wildcard {
 			continue
 		}
@@ -166,10 +166,8 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 			u.Touch(e)
 			continue
 		}
-		told := absent
-		if u.wildcard {
-			told = u.told(n)
-		} else if is := u.coming(n); stands(is) {
+		told := u.told(n)
+		if is := u.coming(n); stands(is) && !u.wildcard {
 			told = is // the client unsubscribed while the resource was in flight: it arrives all the same
 		}
 		if r := t.Lookup(n); r != nil {
@@ -177,16 +175,10 @@ func (u *subscription) subscribe(names []string, t *xds.Table) {
 		} else {
 			n = strings.Clone(n)
 		}
-		extra = append(extra, entry{Name: n, Told: told, Again: true})
-	}
-	if len(extra) == 0 {
-		return
-	}
-	slices.SortFunc(extra, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
-	extra = slices.CompactFunc(extra, func(a, b entry) bool { return a.Name == b.Name })
-	for i := range extra {
-		u.name(&extra[i], true)
-		u.Touch(&extra[i])
+		e := entry{Name: n, Told: told, Again: true}
+		u.name(&e, true)
+		u.Touch(&e)
+		extra = append(extra, e)
 	}
 	u.add(extra...)
 }

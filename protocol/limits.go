@@ -48,9 +48,7 @@ func (s *Session) count(u *subscription, req xds.Request) int {
 	return count
 }
 
-// check enforces the limits on types and names (SAFE-1). In the first request, the client may also state names
-// and versions. The session keeps them and may send them again, so the limit on the length of names
-// applies to them, too.
+// check enforces the limits on types and names (SAFE-1).
 func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if first && len(s.subs) >= s.opts.MaxTypes {
 		return exceeds(xds.LimitTypes, "more than %d resource types on one stream", s.opts.MaxTypes)
@@ -71,6 +69,12 @@ func (s *Session) check(u *subscription, req xds.Request, first bool) error {
 	if !first {
 		return nil // later requests state no versions (DELTA-10)
 	}
+	return s.checkStated(u, req)
+}
+
+// checkStated enforces the limit on the length of names for the names and versions that a first request
+// states. The session keeps them and may send them again.
+func (s *Session) checkStated(u *subscription, req xds.Request) error {
 	longest := len(req.Version)
 	for _, v := range req.Initial {
 		longest = max(longest, len(v.Name), len(v.Version))

@@ -148,7 +148,7 @@ func (r *refusal) keepTries(o *refusal) {
 // retry marks the names that a refusal holds back to be sent again, if the time has come and the server
 // permits it. The answer decides about the next retry.
 func (s *Session) retry(u *subscription) {
-	if !s.retries() {
+	if !s.retries() || u.demand.idle() {
 		return
 	}
 	for i := range u.refusals {

@@ -291,14 +291,10 @@ func (s *Session) speak(yield func(*xds.Response) bool) {
 	for _, u := range s.subs { // first for all types: below, a type also looks at what the client holds of other types
 		s.recallLately(u)
 		s.withhold(u)
-		if !u.idle() {
-			s.retry(u)
-		}
+		s.retry(u)
 		s.markAll(u)
 		s.outlived(u)
-		if len(u.leaving) > 0 {
-			u.holdAgain(s.table(u.typ))
-		}
+		u.holdAgain(s.table(u.typ))
 	}
 	for _, u := range s.subs {
 		s.prepare(u)

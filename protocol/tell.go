@@ -15,10 +15,7 @@ func (s *Session) tell(u *subscription, t *xds.Table, d *diff, nonce uint64) (it
 	if u.Set.Len()+len(u.leftovers) > 0 {
 		items = s.tellUpserts(u, d, items, nonce)
 	}
-	stray := false
-	if len(d.removed) > 0 {
-		items, stray = s.tellRemoved(u, d, items, nonce)
-	}
+	items, stray := s.tellRemoved(u, d, items, nonce)
 	slices.SortFunc(items, itemByName)
 	listed := s.clearDirty(u, t, d)
 	if u.wildcard {

@@ -345,3 +345,26 @@ func BenchmarkSiblings(b *testing.B) {
 		})
 	}
 }
+
+// ADS-11: all siblings have a view of the same commit, also if a commit comes while they get their views, and
+// the changed names are unknown.
+func TestSiblingsHaveOneView(t *testing.T) {
+	var g Siblings
+	first, second := NewSession(xds.Delta, xds.Cluster, xds.Tables{}, Options{}), NewSession(xds.Delta, xds.Route, xds.Tables{}, Options{})
+	g.Join(first)
+	g.Join(second)
+	commits, seen := 1, map[*Session]int{}
+	g.Update(first, time.Unix(1, 0), func(s *Session) (xds.View, []xds.Names) {
+		if s == second {
+			commits = 2
+		}
+		if seen[s] == commits {
+			return xds.Tables{}, []xds.Names{}
+		}
+		seen[s] = commits
+		return xds.Tables{}, nil
+	})
+	if seen[first] != 2 {
+		t.Error("the first session has the older view")
+	}
+}

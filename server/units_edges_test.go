@@ -53,6 +53,16 @@ func TestUnitsNotify(t *testing.T) {
 		arrives(t, c, "y", began, 5*time.Second)
 		arrives(t, r, "r", began, 15*time.Second)
 	})
+	within(t, "ADS-11 ADS-9 a stream that ends begins the grace period of another", func(t *testing.T) {
+		p, _, c, r := begin(t)
+		p.repoint()
+		takes(t, c, "y") // not acknowledged
+		synctest.Wait()
+		began := time.Now()
+		c.s.CloseSend()
+		c.end()
+		arrives(t, r, "r", began, 5*time.Second)
+	})
 	within(t, "ADS-11 a stream of another client ends the waits of all", func(t *testing.T) {
 		p, conn, c, r := begin(t)
 		s, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).DeltaEndpoints(t.Context())

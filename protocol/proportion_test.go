@@ -109,37 +109,3 @@ func TestStatedNamesAreCheap(t *testing.T) {
 		})
 	}
 }
-
-// The cost of removing resources that refer to others of their type is proportional to their number (ADS-10).
-func TestRemovedMembersAreCheap(t *testing.T) {
-	refersTo := func(names ...string) (refs []xds.Ref) {
-		for _, name := range names {
-			refs = append(refs, xds.Ref{Type: xds.Cluster, Name: name})
-		}
-		return refs
-	}
-	for what, refs := range map[string]func(names []string, i int) []xds.Ref{
-		"chain":   func(names []string, i int) []xds.Ref { return refersTo(names[i:min(i+2, len(names))]...) },
-		"cycle":   func(names []string, i int) []xds.Ref { return refersTo(names[(i+1)%len(names)]) },
-		"one":     func(names []string, i int) []xds.Ref { return refersTo(names[:1+(len(names)-1)*(1-min(i, 1))]...) },
-		"members": func(names []string, i int) []xds.Ref { return refersTo(names[:5]...) },
-	} {
-		run := func(n int) time.Duration {
-			names, rs := numbered(n), []*xds.Resource{}
-			for i, name := range names {
-				rs = append(rs, resource(name, 1, refs(names, i)...))
-			}
-			l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Cluster.URL: with(xds.NewTable(xds.Cluster), rs)})
-			nonce := l.talk(xds.Request{Type: xds.Cluster})
-			l.talk(xds.Request{Type: xds.Cluster, Nonce: nonce})
-			return computing(func() {
-				l.Change(xds.Tables{}, []xds.Names{{xds.Cluster.URL: names}})
-				for range l.Responses() {
-				}
-			})
-		}
-		t.Run("SAFE-9 "+what, func(t *testing.T) {
-			grows(t, 90, func() time.Duration { return run(200) }, func() time.Duration { return run(4000) })
-		})
-	}
-}

@@ -91,3 +91,15 @@ func TestAnswersOfForgottenResponse(t *testing.T) {
 		t.Errorf("%d responses, %+v", len(u.deliveries), u.Entry("a"))
 	}
 }
+
+// DELTA-13: each message has its own answer. The client refuses the newer of two messages that say that a name does not
+// exist, and wants the name by the wildcard alone from now on. So the refusal has no member, and the older message is
+// the one in flight.
+func TestAnswersOfForgottenRefusal(t *testing.T) {
+	l := newLine(t, xds.Delta, nil, Options{}, xds.Tables{xds.Endpoint.URL: tableOf(xds.Endpoint, "b")})
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"*", "a"}})
+	l.drain()
+	l.ask(xds.Request{Type: xds.Endpoint, Subscribe: []string{"a"}})
+	l.drain()
+	l.ask(xds.Request{Type: xds.Endpoint, Unsubscribe: []string{"a"}, Nonce: l.last[xds.Endpoint.URL], Error: &xds.Status{Message: "no"}})
+}

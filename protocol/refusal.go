@@ -208,6 +208,7 @@ func (u *subscription) remember(v xds.Variant, refused refusal) {
 		u.Note(name)
 		if !u.demand.covers(name) && !u.stillHeld(name) || u.phantom(it) {
 			r.take(name, true)
+			u.trace(u.Entry(name))
 		}
 	}
 	if r.tries > 0 {

@@ -57,6 +57,7 @@ func (g *Siblings) Leave(s *Session, now time.Time) (woken []*Session) {
 	g.all, g.dependents = slices.DeleteFunc(g.all, is), slices.DeleteFunc(g.dependents, is)
 	maps.DeleteFunc(g.told, func(_ string, u *subscription) bool { return slices.Contains(s.subs, u) })
 	g.closed[s.only.URL] = now
+	g.epoch++ // a wait may have the deadline of a response on this stream
 	g.joined(s.only, slices.DeleteFunc(g.streams[s.only.URL], is))
 	if g.updated {
 		return g.all // the last step has failed before EndStep

@@ -261,7 +261,10 @@ func (e *edge) quiet() {
 // without any pause. When all is quiet, it has what the view has.
 func TestSiblingsMakeBeforeBreak(t *testing.T) {
 	for _, v := range []xds.Variant{xds.SotW, xds.Delta} {
-		for seed := range uint64(100) {
+		for seed := range uint64(101) {
+			if seed == 100 {
+				seed = 5_002_527 // an assignment's stream ends with its response unanswered
+			}
 			t.Run(fmt.Sprintf("ADS-11 %s %d", v, seed), func(t *testing.T) {
 				e := newEdge(t, v, seed)
 				for n := range 30 {

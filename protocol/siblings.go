@@ -36,6 +36,7 @@ type sibling struct {
 	siblings  *Siblings // the per-type streams of the same client; nil: unknown, or an aggregated stream
 	dependent bool      // the session is in dependents
 	epoch     uint64    // Epoch of the subscription at the end of the last step
+	due       bool      // a step of a sibling moved the time past the session's deadline, which is not reported again
 	stirred   bool      // names that wait for the session were told of its changes, since EndStep
 }
 
@@ -71,11 +72,7 @@ func (s *Session) opensAgain(t *xds.Type) condition {
 	if s.siblings == nil || s.siblings.several {
 		return condition{}
 	}
-	at, ok := s.siblings.closed[t.URL]
-	if !ok {
-		return condition{}
-	}
-	return s.within(delay.Unopened, at)
+	return s.within(delay.Unopened, s.siblings.closed[t.URL])
 }
 
 // Separate makes all sessions alone, now and later: the client has a stream whose session is not here.
@@ -108,6 +105,8 @@ const maxLooks = 4
 // Update asks until no view has changed. If next returns a nil view, the session keeps the view that it has.
 func (g *Siblings) Update(s *Session, now time.Time, next func(*Session) (view xds.View, touched []xds.Names)) {
 	give := func(o *Session) (changed bool) {
+		at := o.Deadline()
+		o.due = o.due || !at.IsZero() && !now.Before(at)
 		o.Advance(now)
 		view, touched := next(o)
 		if view == nil {
@@ -138,9 +137,10 @@ func (g *Siblings) EndStep(s *Session) (woken []*Session) {
 			_ = given(o) && g.record(o)
 		}
 		for _, o := range g.all {
-			if o != s && given(o) && !o.idle() {
+			if o != s && given(o) && (o.due || !o.idle()) {
 				woken = append(woken, o)
 			}
+			o.due = false
 			o.Release()
 		}
 		return woken

@@ -280,6 +280,54 @@ func TestSiblingsMakeBeforeBreak(t *testing.T) {
 	}
 }
 
+// A step of one stream moves the time of its siblings. A heartbeat that is due then is sent by its own stream, which the
+// step must wake: the deadline has passed (TTL-3, ADS-11).
+func TestSiblingsWakeForPassedDeadlines(t *testing.T) {
+	r := resource("a", 1)
+	r.TTL = 9 * time.Second
+	tables := func(clusters ...string) xds.Tables {
+		return xds.Tables{xds.Endpoint.URL: with(xds.NewTable(xds.Endpoint), []*xds.Resource{r}), xds.Cluster.URL: tableOf(xds.Cluster, clusters...)}
+	}
+	var g Siblings
+	view, now, touched := tables("c"), time.Unix(1_700_000_000, 0), map[*Session][]xds.Names{}
+	step := func(s *Session, reqs ...xds.Request) (sent int, woken []*Session) {
+		g.Update(s, now, func(o *Session) (xds.View, []xds.Names) {
+			names := append([]xds.Names{}, touched[o]...)
+			delete(touched, o)
+			return view, names
+		})
+		for _, req := range reqs {
+			if err := s.Receive(req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range s.Responses() {
+			sent++
+		}
+		for range s.Events() {
+		}
+		return sent, slices.Clone(g.EndStep(s))
+	}
+	open := func(typ *xds.Type, names ...string) *Session {
+		s := NewSession(xds.Delta, typ, view, Options{ForceTTL: true})
+		g.Join(s)
+		step(s, xds.Request{Type: typ, Subscribe: names})
+		step(s, xds.Request{Type: typ, Nonce: "1"})
+		return s
+	}
+	eds, cds := open(xds.Endpoint, "a"), open(xds.Cluster)
+	now, view = eds.Deadline(), tables("c", "d")
+	for _, s := range []*Session{eds, cds} {
+		touched[s] = []xds.Names{{xds.Cluster.URL: {"d"}}}
+	}
+	if _, woken := step(cds); len(woken) != 1 || woken[0] != eds {
+		t.Errorf("TTL-3: woken: %v", len(woken))
+	}
+	if sent, _ := step(eds); sent != 1 {
+		t.Error("TTL-3: no heartbeat")
+	}
+}
+
 // accepts commits once more, and compares the client with the view. Every message is accepted.
 func (e *edge) accepts() {
 	for _, p := range e.streams {

@@ -16,6 +16,7 @@ import (
 type leaver struct {
 	names.Kept
 	since   time.Time // when withdraw first looked at this leaver; zero: not yet
+	alone   time.Time // since then the session does not see all types of its client; zero: it does
 	hold              // the last result of holdOf
 	outside bool      // resources of a type that the client has not opened here may refer to it (see outside)
 }
@@ -394,9 +395,7 @@ func (s *Session) withdraw() (progress bool) {
 			if l.Released {
 				continue
 			}
-			if l.since.IsZero() { // the time when the view lost the name would depend on the hints of Change
-				l.since = s.now
-			}
+			s.begin(l)
 			l.hold = s.holdOf(u, refs, name, l)
 		}
 		u.holdMembers(refs)
@@ -416,6 +415,19 @@ func (s *Session) withdraw() (progress bool) {
 		}
 	}
 	return progress
+}
+
+// begin records the times from which the limits of a kept resource count.
+func (s *Session) begin(l *leaver) {
+	if l.since.IsZero() { // the time when the view lost the name would depend on the hints of Change
+		l.since = s.now
+	}
+	switch {
+	case s.ordersTypes():
+		l.alone = time.Time{}
+	case l.alone.IsZero():
+		l.alone = s.now
+	}
 }
 
 // holdAgain keeps all released names whose removal was not sent. Then withdraw decides about them
@@ -456,7 +468,9 @@ func (s *Session) departed(u *subscription, name string) {
 // There the grace period protects the name from them.
 func (s *Session) holdOf(u *subscription, refs []referrer, name string, l *leaver) hold {
 	is := hold{referred: l.referred}
-	if l.outside || !s.ordersTypes() {
+	if !s.ordersTypes() {
+		is.condition = s.within(delay.Elsewhere, l.alone)
+	} else if l.outside {
 		is.condition = s.within(delay.Elsewhere, l.since)
 	}
 	for i := range refs {

@@ -81,6 +81,9 @@ func (g *Siblings) Separate() {
 	g.epoch++
 }
 
+// Several reports whether the streams are of several clients, so that they do not wait for each other.
+func (g *Siblings) Several() bool { return g.several }
+
 // joined records the streams of a type, and decides whether the streams are of several clients. One client has at
 // most one stream of a full-state type. Of another type it may have one stream for each name.
 func (g *Siblings) joined(t *xds.Type, streams []*Session) {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"cmp"
+	"fmt"
+	"log/slog"
 	"net"
 	"reflect"
 	"sync"
@@ -87,12 +89,29 @@ func (s *stream) join() {
 	}
 	s.unit = u
 	s.lock()
-	if len(u.streams) >= cmp.Or(s.server.units.max, maxUnit) || !reflect.DeepEqual(u.node, s.info.Node) {
+	switch most := cmp.Or(s.server.units.max, maxUnit); {
+	case len(u.streams) >= most:
 		u.siblings.Separate()
-		return
+		s.warnUnordered(fmt.Sprintf("the client has more than %d streams", most))
+	case !reflect.DeepEqual(u.node, s.info.Node):
+		u.siblings.Separate()
+		s.warnUnordered("the node of the stream differs from that of the client's first stream")
+	default:
+		u.siblings.Join(s.session)
+		u.streams[s.session] = s
+		if u.siblings.Several() {
+			s.warnUnordered("two streams of CDS or LDS are open")
+		}
 	}
-	u.siblings.Join(s.session)
-	u.streams[s.session] = s
+}
+
+// warnUnordered logs that the streams of a unit do not wait for each other.
+func (s *stream) warnUnordered(why string) {
+	s.later(func() {
+		s.server.warn(&s.info, why, "streams of a client are not ordered: the grace period protects removed resources", []slog.Attr{
+			slog.String("node", clip(s.info.Node.ID)), slog.String("peer", addr(s.info.Peer)), slog.String("why", why), slog.Uint64("stream", s.info.ID),
+		})
+	})
 }
 
 // leaveUnit removes a stream that ends from its unit.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,4 +279,41 @@ func (w stubWatch) Next() (xds.View, []xds.Names, error) {
 		return w.view, []xds.Names{}, nil
 	}
 	return w.view, w.touched, w.err
+}
+
+// A client whose streams are not ordered is reported once, with the reason.
+func TestUnorderedUnitsAreLogged(t *testing.T) {
+	for why, open := range map[string]func(t *testing.T, p *perType, conn *grpc.ClientConn){
+		"more than 1 streams": func(_ *testing.T, p *perType, conn *grpc.ClientConn) {
+			p.units.max = 1
+			p.open(conn, xds.Route, "n", "r")
+		},
+		"two streams of CDS or LDS": func(_ *testing.T, p *perType, conn *grpc.ClientConn) { p.open(conn, xds.Cluster, "n") },
+		"the node of the stream differs": func(t *testing.T, p *perType, conn *grpc.ClientConn) {
+			s, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).DeltaEndpoints(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			(&deltaClient{t, s}).send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n", Cluster: "other"}, ResourceNamesSubscribe: []string{"e"}})
+		},
+	} {
+		within(t, "ADS-11 "+why, func(t *testing.T) {
+			log := &logbook{}
+			p := servePerType(t, log.at(0))
+			conn := p.dialFrom(t, "192.0.2.1")
+			p.open(conn, xds.Cluster, "n")
+			synctest.Wait()
+			const line = "streams of a client are not ordered"
+			if strings.Contains(log.String(), line) {
+				t.Error("logged for one stream")
+			}
+			for range 2 {
+				open(t, p, conn)
+				synctest.Wait()
+			}
+			if log := log.String(); strings.Count(log, line) != 1 || !strings.Contains(log, why) {
+				t.Error(log)
+			}
+		})
+	}
 }

@@ -249,9 +249,11 @@ func TestFleetLastGood(t *testing.T) {
 					c := dial(r, conn, xdstest.WithNode(xds.Node{ID: fmt.Sprint("new", early)}))
 					c.Subscribe(xds.Cluster, "*")
 					c.Subscribe(xds.Listener, "*")
-					c.NACK(c.Next(xds.Cluster), "no") // now the listener is sent
+					c.NACK(c.Next(xds.Cluster), "no")
 					cluster := c.Next(xds.Cluster)
-					if !early {
+					if early {
+						time.Sleep(16 * time.Second) // if it was not sent before the cluster, the listener waits 15 s for the ACK
+					} else {
 						c.ACK(cluster)
 						synctest.Wait()
 					}

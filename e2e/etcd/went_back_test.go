@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/chancery-xds/chancery/e2e/harness"
 	"github.com/chancery-xds/chancery/internal/admin/api"
 	"github.com/chancery-xds/chancery/internal/cluster/etcdkv"
 	"github.com/chancery-xds/chancery/internal/cluster/revisions"
@@ -154,6 +155,46 @@ func TestEndpointsOfAnEtcdThatWentBack(t *testing.T) {
 	if stored != 1 {
 		t.Errorf("%d servers have stored the registrations again", stored)
 	}
+}
+
+// SAFE-17: an etcd went back, and another server has stored the lost registrations again, with one that this server has
+// removed meanwhile. This server removes it again.
+func TestRemovalsFromAnEtcdThatWentBack(t *testing.T) {
+	t.Parallel()
+	ctx := background(t)
+	r := startRestorable(t)
+	all, client := registries(t, 1, r.endpoint)
+	c := endpoints.Cluster{Name: "backend"}
+	put := func(some ...endpoints.Registered) {
+		t.Helper()
+		if _, err := all[0].Put(ctx, c, some, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(one(0), one(1))
+	backup := r.backup()
+	other := startRestorable(t)
+	other.putBack(backup)
+	counter := []byte("1") // the key and the value of restoredKey in internal/endpoints/etcd
+	if err := etcd.New(connect(t, etcdkv.Options{Endpoints: []string{other.endpoint}, Prefix: "p"})).CompareAndSwap(ctx, "endpoints/.restored", nil, counter); err != nil {
+		t.Fatal(err)
+	}
+	stored := other.backup()
+	harness.Eventually(t, 20*time.Second, "the etcd answers", func() error {
+		_, err := client.Get(ctx, "p/x")
+		return err
+	})
+	for i := range 20 {
+		put(one(2 + i))
+	}
+	r.server.end()
+	if _, err := all[0].Remove(ctx, c, "10.0.0.1:80"); !errors.Is(err, revisions.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	r.putBack(stored)
+	agree(t, all, c.Name, 1)
+	later, _ := registries(t, 1, r.endpoint)
+	agree(t, later, c.Name, 1)
 }
 
 // SAFE-17: the connection notices by the next answer that an etcd went back, logs it once, and starts its watches again.

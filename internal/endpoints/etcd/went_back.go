@@ -67,9 +67,10 @@ func (e *Engine) reportedAll(timesBack int, rev int64) {
 }
 
 // restoreAndRead reads all registrations. If the etcd has gone back since the last report, it first stores the lost
-// registrations again, unless another server has done so.
+// registrations again, unless another server has done so. That server may have stored registrations that this one has
+// removed: it removes them again.
 func (e *Engine) restoreAndRead(ctx context.Context, timesBack int) (all []endpoints.Change, rev int64, err error) {
-	restored, err := e.counter(ctx)
+	restored, counted, err := e.counter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -84,7 +85,11 @@ func (e *Engine) restoreAndRead(ctx context.Context, timesBack int) (all []endpo
 	if back && restored <= before && present != nil {
 		restored = before + 1
 		lost := e.lost(all, present())
-		if err := e.store(ctx, lost, restored); err != nil {
+		err := e.store(ctx, lost, restored, counted)
+		if errors.Is(err, errMissed) {
+			return e.restoreAndRead(ctx, timesBack)
+		}
+		if err != nil {
 			return nil, 0, err
 		}
 		if len(lost) > 0 {
@@ -92,10 +97,36 @@ func (e *Engine) restoreAndRead(ctx context.Context, timesBack int) (all []endpo
 		}
 		all, rev, err = e.read(ctx)
 	}
+	if back && err == nil {
+		all, rev, err = e.removeAgain(ctx, all, rev)
+	}
 	e.mu.Lock()
 	e.restored = restored
 	e.mu.Unlock()
 	return all, rev, err
+}
+
+// removeAgain removes the registrations that this engine has removed and that another server has stored again. It
+// returns the registrations after that.
+func (e *Engine) removeAgain(ctx context.Context, all []endpoints.Change, rev int64) ([]endpoints.Change, int64, error) {
+	var removes []endpoints.Change
+	e.mu.Lock()
+	for _, c := range all {
+		if e.removed[c.Key] {
+			removes = append(removes, endpoints.Change{Key: c.Key})
+		}
+	}
+	e.mu.Unlock()
+	if len(removes) == 0 {
+		return all, rev, nil
+	}
+	if err := e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := e.commit(ctx, client, removes)
+		return err
+	}); err != nil {
+		return nil, 0, err
+	}
+	return e.read(ctx)
 }
 
 // pollEvery is the interval between two looks at the etcd. One that goes back sends no event.
@@ -112,7 +143,7 @@ func (e *Engine) poll(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		n, err := e.counter(ctx)
+		n, _, err := e.counter(ctx)
 		// The client of the etcd restarts a watch without an error. So only the poll notices that the etcd does not answer.
 		if ctx.Err() == nil && e.fault.Set(unread, err) && err != nil {
 			e.log.Warn(watchFailed, "error", err)
@@ -129,15 +160,16 @@ func (e *Engine) poll(ctx context.Context, end context.CancelCauseFunc) {
 
 var errMissed = errors.New("another server has stored lost registrations again")
 
-// counter reads restoredKey; 0: it is missing.
-func (e *Engine) counter(ctx context.Context) (n int, err error) {
-	return n, e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+// counter reads restoredKey and its revision; 0: it is missing.
+func (e *Engine) counter(ctx context.Context) (n int, rev int64, err error) {
+	err = e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		r, err := client.Get(ctx, e.conn.Key(restoredKey))
 		if err == nil && len(r.Kvs) > 0 {
-			n = counter(r.Kvs[0].Value)
+			n, rev = counter(r.Kvs[0].Value), r.Kvs[0].ModRevision
 		}
 		return err
 	})
+	return n, rev, err
 }
 
 // lost returns the present registrations that an etcd lacks, without those that this engine has just removed.
@@ -152,8 +184,18 @@ func (e *Engine) lost(all, present []endpoints.Change) []endpoints.Change {
 }
 
 // store stores registrations whose keys are missing, and then the counter. Their leases are lost: they get one
-// of the same time, and their owners put them again.
-func (e *Engine) store(ctx context.Context, lost []endpoints.Change, restored int) error {
+// of the same time, and their owners put them again. The error is errMissed if the counter no longer has the revision
+// counted: another server has stored them, and may have removed some since.
+func (e *Engine) store(ctx context.Context, lost []endpoints.Change, restored int, counted int64) error {
+	commit := func(ops ...clientv3.Op) error {
+		return e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
+			r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(e.conn.Key(restoredKey)), "=", counted)).Then(ops...).Commit()
+			if err == nil && !r.Succeeded {
+				return errMissed
+			}
+			return err
+		})
+	}
 	leases := map[time.Duration]endpoints.LeaseID{}
 	for some := range slices.Chunk(lost, most) {
 		var ops []clientv3.Op
@@ -178,15 +220,9 @@ func (e *Engine) store(ctx context.Context, lost []endpoints.Change, restored in
 			ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
 				[]clientv3.Op{clientv3.OpPut(key, string(c.Value), options...)}, nil))
 		}
-		if err := e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.Txn(ctx).Then(ops...).Commit()
-			return err
-		}); err != nil {
+		if err := commit(ops...); err != nil {
 			return err
 		}
 	}
-	return e.do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.Put(ctx, e.conn.Key(restoredKey), fmt.Sprint(restored))
-		return err
-	})
+	return commit(clientv3.OpPut(e.conn.Key(restoredKey), fmt.Sprint(restored)))
 }

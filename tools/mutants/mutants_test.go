@@ -240,6 +240,31 @@ func TestSurvivorsFile(t *testing.T) {
 	}
 }
 
+// Each fault of the history fits the code: a change of the code that moves one must move it here, too.
+func TestFaultsFile(t *testing.T) {
+	t.Chdir("../..")
+	root, module, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob("protocol/internal/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []*pkg
+	mutants := map[*pkg][]*mutant{}
+	for _, dir := range append(dirs, "protocol") {
+		p, all, err := load(root, module, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkgs, mutants[p] = append(pkgs, p), all
+	}
+	if err := placeFaults("tools/mutants/faults.txt", pkgs, mutants); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestParseDiff(t *testing.T) {
 	changed := parseDiff(`diff --git a/p/p.go b/p/p.go
 --- a/p/p.go

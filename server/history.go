@@ -310,6 +310,7 @@ func union(some []content) (c content) {
 		return some[0]
 	}
 	var each []*xds.Stamp
+	var doubts []string // names in c.all that the client may lack
 	var merged int
 	for _, o := range some {
 		c.since = c.since || o.since
@@ -323,17 +324,24 @@ func union(some []content) (c content) {
 				is := o.has(n)
 				return is != nil && is.Sum == c.all.Get(n).Sum
 			})
-			for was := range c.all.Since(o.all) {
-				if was == nil || o.has(was.Name) == nil {
-					continue
-				}
+			for was, is := range c.all.Since(o.all) {
 				merged++
 				if merged > maxMerged {
 					return anyContent
 				}
-				each = append(each, was)
+				if is != nil && !o.since && c.has(is.Name) != nil { // the client may have accepted o instead of c
+					each, doubts = append(each, is), append(doubts, is.Name)
+				}
+				if was != nil && o.has(was.Name) != nil {
+					each = append(each, was)
+				}
 			}
 		}
+	}
+	if len(doubts) > 0 {
+		c.lacks = append(slices.Clone(c.lacks), doubts...)
+		slices.Sort(c.lacks)
+		c.lacks, c.since = slices.Compact(c.lacks), true
 	}
 	c.each = piecesOf(distinct(each))
 	return c

@@ -72,15 +72,19 @@ func (m *Memory) World(t *xds.Type, version string, table *protocol.World) *prot
 		}
 	}
 	w := &protocol.World{Versions: states[len(states)-1].Versions, Since: since}
+	same := func(o, st *xds.Stamp) bool { return o != nil && o.Sum == st.Sum }
 	for st := range w.Versions.All() {
-		if !slices.ContainsFunc(has[st.Name], func(o *xds.Stamp) bool { return o.Sum == st.Sum }) {
+		switch {
+		case !slices.ContainsFunc(has[st.Name], func(o *xds.Stamp) bool { return same(o, st) }):
 			w.Lacks = append(w.Lacks, st.Name)
+		case slices.ContainsFunc(states, func(n noted) bool { return !same(n.Versions.Get(st.Name), st) }): // the client may have accepted this state
+			w.Lacks, w.Since = append(w.Lacks, st.Name), true
 		}
 	}
 	slices.Sort(w.Lacks)
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		for _, st := range has[name] {
-			if is := w.Versions.Get(name); is == nil || is.Sum != st.Sum {
+			if is := w.Versions.Get(name); is == nil || is.Sum != st.Sum || slices.Contains(w.Lacks, name) {
 				w.Others = append(w.Others, st)
 			}
 		}

@@ -85,7 +85,7 @@ func (e *Engine) restoreAndRead(ctx context.Context, timesBack int) (all []endpo
 	if back && restored <= before && present != nil {
 		restored = before + 1
 		lost := e.lost(all, present())
-		err := e.store(ctx, lost, restored, counted)
+		err = e.store(ctx, lost, restored, counted)
 		if errors.Is(err, errMissed) {
 			return e.restoreAndRead(ctx, timesBack)
 		}

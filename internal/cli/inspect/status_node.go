@@ -160,7 +160,13 @@ func streamLines(all []api.Stream, wide bool) (lines []string) {
 			continue
 		}
 		id := fmt.Sprint(s.ID)
-		if n := len(all[i:]) - len(slices.DeleteFunc(slices.Clone(all[i:]), same)); n > 1 {
+		n := 0
+		for _, o := range all[i:] {
+			if same(o) {
+				n++
+			}
+		}
+		if n > 1 {
 			id = fmt.Sprintf("%d and %d more", s.ID, n-1)
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s %s, since %s", id, s.API, s.Variant, text.Since(s.Since)))
